@@ -1,0 +1,97 @@
+"""What goes into a network and what comes out: spaces as plain data, without any environment library.
+
+`environments.spaces` makes them from Gymnasium's spaces. They are recorded in every checkpoint, so that a trained agent
+acts without the environment it was trained on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Box:
+    """Arrays of one shape; `low` and `high` are bounds per element, flattened in C order."""
+
+    shape: tuple[int, ...]
+    dtype: str  # NumPy's name, "float32" or "uint8" for example
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_image(self) -> bool:
+        return len(self.shape) == 3 and self.dtype == "uint8"
+
+    def __str__(self) -> str:
+        return f"Box{self.shape}"
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """Integers 0 .. n-1 (a Gymnasium space that starts elsewhere is shifted to 0 by `environments`)."""
+
+    n: int
+
+    @property
+    def size(self) -> int:
+        """Length of the one-hot code."""
+        return self.n
+
+    def __str__(self) -> str:
+        return f"Discrete({self.n})"
+
+
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n)."""
+
+    nvec: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Length of the concatenated one-hot codes."""
+        return sum(self.nvec)
+
+    def __str__(self) -> str:
+        return f"MultiDiscrete({list(self.nvec)})"
+
+
+@dataclass(frozen=True)
+class Dict:
+    """Named parts in sorted order. Nested Dict and Tuple spaces are flattened to one level, keys joined by "/"."""
+
+    parts: tuple[tuple[str, Box | Discrete | MultiDiscrete], ...]
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for _, part in self.parts)
+
+    def __str__(self) -> str:
+        return "Dict(" + ", ".join(f"{name}: {part}" for name, part in self.parts) + ")"
+
+
+Space = Box | Discrete | MultiDiscrete | Dict
+
+
+def to_json(space: Space) -> dict[str, Any]:
+    """A JSON value from which `from_json` makes the same space."""
+    kind = type(space).__name__
+    if isinstance(space, Dict):
+        return {"kind": kind, "parts": [[name, to_json(part)] for name, part in space.parts]}
+    return {"kind": kind} | {name: list(v) if isinstance(v, tuple) else v for name, v in vars(space).items()}
+
+
+def from_json(value: dict[str, Any]) -> Space:
+    """Undo `to_json`."""
+    kinds = {"Box": Box, "Discrete": Discrete, "MultiDiscrete": MultiDiscrete}
+    if value["kind"] == "Dict":
+        parts = tuple((name, from_json(part)) for name, part in value["parts"])
+        return Dict(parts)  # type: ignore[arg-type]
+    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in value.items() if name != "kind"}
+    return kinds[value["kind"]](**fields)
