@@ -1,0 +1,10 @@
+"""The maths: one file per algorithm, no framework, no environment.
+
+To add an algorithm, write its file and name its class here.
+"""
+
+from duetto.algorithms.base import Algorithm
+from duetto.algorithms.ddpg import DDPG
+from duetto.algorithms.td3 import TD3
+
+ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.name(): algorithm for algorithm in (DDPG, TD3)}

@@ -6,8 +6,18 @@ API and the record in `config.yaml`); its methods are the equations, pure functi
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, get_args, get_type_hints
+
+import numpy as np
+
+from duetto.errors import UsageError
+from duetto.functional.schedules import Decay
+from duetto.networks.spaces import Space
+from duetto.networks.specs import NetworkSpec
 
 Array = Any  # an array of NumPy, PyTorch or JAX
 Tree = Any  # an Array, or for Dict observations a dict of them
@@ -49,3 +59,191 @@ class ReplaySpec:
     train_at_episode_end: bool  # save the batches up until an episode ends
     replacement: bool  # sample with replacement
     prioritization: Prioritization | None
+
+
+@dataclass(frozen=True)
+class OptimizerSpec:
+    """Adam (Kingma & Ba, 2015) as PyTorch and Optax define it, and what is done to the gradient before it."""
+
+    learning_rate: float
+    decay: Decay  # of the learning rate over the run
+    final_rate: float  # its factor at the end of the run
+    max_grad_norm: float  # global L2 norm to clip the gradient to; 0 turns clipping off
+    weight_decay: float
+    decoupled: bool  # AdamW's decoupled decay (Loshchilov & Hutter, 2019) instead of L2 added to the gradient
+    epsilon: float = 1e-8
+
+
+class Updater(Protocol):
+    """What an algorithm's `update` may do. Learners of both frameworks offer it."""
+
+    def minimize(self, name: str, loss: Any, *args: Any) -> None:
+        """One optimiser step of network `name` on `loss(nets, *args) -> (scalar, info)`; no other network moves."""
+        ...
+
+    def track(self, target: str, source: str, tau: float) -> None:
+        """Polyak averaging, target ← τ source + (1 - τ) target; τ = 1 copies."""
+        ...
+
+
+@dataclass(frozen=True)
+class Within:
+    """The closed range of a number; a field annotated with it is checked when the algorithm is made."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+
+Fraction = Annotated[float, Within(0.0, 1.0)]
+Positive = Annotated[float, Within(1e-30)]
+NonNegative = Annotated[float, Within(0.0)]
+Count = Annotated[int, Within(1)]
+CountOrZero = Annotated[int, Within(0)]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Base of all algorithms: what the training loop and the learners ask of one."""
+
+    period: ClassVar[int] = 1  # `update` is compiled once for each phase, update count mod period
+    acting_networks: ClassVar[tuple[str, ...]]  # the networks that `act` calls
+    normalize_observations: ClassVar[str] = "off"
+
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            if name in self.__dataclass_fields__:
+                _check_range(name, getattr(self, name), hint)
+
+    @classmethod
+    def name(cls) -> str:
+        """The algorithm's name on the command line and in a run's folder."""
+        return cls.__name__.lower()
+
+    @classmethod
+    def options(cls) -> list[str]:
+        """The names of all hyper-parameters."""
+        return [field.name for field in dataclasses.fields(cls)]
+
+    def with_options(self, **options: Any) -> Self:
+        """A copy with some hyper-parameters changed; an unknown name raises UsageError with the nearest known one."""
+        for name in options:
+            if name not in self.options():
+                near = difflib.get_close_matches(name, self.options(), n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else f" It has: {', '.join(self.options())}."
+                raise UsageError(f"{self.name()} has no hyper-parameter {name!r}.{hint}")
+        return dataclasses.replace(self, **options)
+
+    def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
+        """Raise UsageError that names environment and spaces where the algorithm does not support them."""
+        raise NotImplementedError
+
+    def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
+        """The networks that learn, by name. Order matters: initial parameters are drawn in it."""
+        raise NotImplementedError
+
+    def targets(self) -> dict[str, str]:
+        """Target networks, which start as copies and only follow: target's name to its source's."""
+        return {}
+
+    def optimizers(self) -> dict[str, OptimizerSpec]:
+        """An optimiser for each network that learns."""
+        raise NotImplementedError
+
+    def memory(self) -> ReplaySpec:
+        """The memory that feeds `update`."""
+        raise NotImplementedError
+
+    def draw(self, random: np.random.Generator, batch: Batch) -> Any:
+        """The random numbers of one update, NumPy float32; they are handed to `update` as `noise`."""
+        return ()
+
+    def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
+        """One update. `phase` is the number of this update, counted from 1, modulo `period`."""
+        raise NotImplementedError
+
+    def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
+        """Actions (N, ...) for a batch of observations; without noise the policy that is evaluated."""
+        raise NotImplementedError
+
+    def first_random_steps(self) -> int:
+        """Steps of uniformly random actions at the start of a run."""
+        return 0
+
+    def explore(
+        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Noise for one action of each environment and the noise process's next state, both (N, A)."""
+        raise NotImplementedError
+
+    def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """The noise process's state (N, A) once the episodes of the environments in `done` (N,) bool are over."""
+        return state
+
+
+@dataclass(frozen=True)
+class OffPolicy(Algorithm):
+    """Hyper-parameters of every algorithm that learns from a replay memory. Steps are agent decisions."""
+
+    discount: Fraction = 0.99
+    """γ: how much a reward one step later counts."""
+    batch_size: Count = 256
+    """Transitions per update."""
+    replay_capacity: Count = 1_000_000
+    """Transitions that the memory holds; the oldest is overwritten."""
+    replacement: bool = True
+    """Sample a batch with replacement."""
+    n_step: Count = 1
+    """Rewards summed before bootstrapping; shorter where an episode ends."""
+    learning_starts: CountOrZero = 0
+    """Steps before the first update."""
+    train_every: Count = 1
+    """Steps between two phases of learning."""
+    gradient_steps: Count = 1
+    """Updates per phase of learning."""
+    train_at_episode_end: bool = False
+    """Save updates up until an episode ends, instead of learning while it runs."""
+    ignore_termination: bool = False
+    """Bootstrap as if no episode ever terminated (DI-engine's ignore_done)."""
+    prioritized: bool = False
+    """Sample in proportion to the TD error instead of uniformly."""
+    priority_exponent: NonNegative = 0.6
+    """α: 0 samples uniformly, 1 in full proportion to the priority."""
+    priority_epsilon: NonNegative = 1e-5
+    """Added to every priority."""
+    importance_exponent: Fraction = 0.4
+    """β at the start: importance weights correct the sampling bias; 0 turns them off."""
+    importance_anneal_samples: CountOrZero = 100_000
+    """Sampled batches over which β rises to 1; 0 keeps it constant."""
+
+    def memory(self) -> ReplaySpec:
+        """A replay memory, prioritised if asked for."""
+        priorities = Prioritization(
+            self.priority_exponent, self.importance_exponent, self.importance_anneal_samples, self.priority_epsilon
+        )
+        return ReplaySpec(
+            capacity=self.replay_capacity,
+            batch_size=self.batch_size,
+            discount=self.discount,
+            n_step=self.n_step,
+            ignore_termination=self.ignore_termination,
+            learning_starts=self.learning_starts,
+            train_every=self.train_every,
+            gradient_steps=self.gradient_steps,
+            train_at_episode_end=self.train_at_episode_end,
+            replacement=self.replacement,
+            prioritization=priorities if self.prioritized else None,
+        )
+
+
+def _check_range(name: str, value: Any, hint: Any) -> None:
+    for bound in (part for part in get_args(hint) if isinstance(part, Within)):
+        numbers = value if isinstance(value, tuple) else (value,)
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise UsageError(f"{name} is {value!r}; it must be a number.")
+        if not all(bound.low <= number <= bound.high for number in numbers):
+            at_most = "" if bound.high == math.inf else f" and at most {bound.high:g}"
+            at_least = "more than 0" if bound.low == 1e-30 else f"at least {bound.low:g}"
+            raise UsageError(f"{name} is {value}; it must be {at_least}{at_most}.")
+    choices = get_args(hint)
+    if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
+        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")

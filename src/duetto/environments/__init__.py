@@ -1,0 +1,26 @@
+"""Environments as a batch with one behaviour, whatever made them.
+
+`make` turns an id, an instance or a factory into a `Stepper`, which yields real transitions only. Gymnasium is imported
+here and nowhere else.
+"""
+
+from duetto.environments.actions import ActionMap
+from duetto.environments.families import FAMILIES, Family
+from duetto.environments.making import make, separate
+from duetto.environments.spaces import flatten_observation, from_gymnasium
+from duetto.environments.stepping import Episode, Stepper, Transition
+from duetto.environments.trees import Tree
+
+__all__ = [
+    "FAMILIES",
+    "ActionMap",
+    "Episode",
+    "Family",
+    "Stepper",
+    "Transition",
+    "Tree",
+    "flatten_observation",
+    "from_gymnasium",
+    "make",
+    "separate",
+]

@@ -1,0 +1,38 @@
+"""Learners run an algorithm's update on a framework. `build` imports the one framework that is asked for, no other."""
+
+from __future__ import annotations
+
+from duetto.algorithms.base import Algorithm
+from duetto.errors import UsageError
+from duetto.learners.base import Learner, Precision
+from duetto.learners.choice import EXTRA, Backend, choose_backend
+from duetto.networks.spaces import Space
+
+__all__ = ["Backend", "Learner", "Precision", "build", "choose_backend"]
+
+
+def build(
+    backend: Backend,
+    algorithm: Algorithm,
+    observation: Space,
+    action: Space,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    precision: Precision = "float32",
+    threads: int = 0,
+) -> Learner:
+    """A learner with fresh parameters. `threads` 0 takes the measured default (PyTorch on a CPU only)."""
+    try:
+        if backend == "torch":
+            from duetto.learners.torch import TorchLearner
+
+            return TorchLearner(algorithm, observation, action, seed, device, precision, threads)
+        from duetto.learners.jax import JaxLearner
+
+        return JaxLearner(algorithm, observation, action, seed, device, precision)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in EXTRA[backend]:
+            raise
+        message = f"The {backend} backend needs {error.name}, which is not installed: pip install 'duetto[{backend}]'."
+        raise UsageError(message) from error

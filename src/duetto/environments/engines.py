@@ -1,0 +1,241 @@
+"""What steps the environments: our own loop, or a Gymnasium vector environment in any autoreset mode.
+
+Both give the same `Outcome`, so that nobody else needs to know that autoreset modes exist (SPEC 1.1).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from duetto.environments import state as states
+from duetto.environments import trees
+from duetto.environments.spaces import Layout
+from duetto.environments.trees import Tree
+from duetto.errors import UsageError
+
+
+class Outcome(NamedTuple):
+    """One vector step; all arrays have N rows and are nobody else's."""
+
+    next_obs: Tree  # what the actions really produced, the final observation where an episode ended
+    reward: np.ndarray  # float64
+    terminated: np.ndarray
+    truncated: np.ndarray
+    obs: Tree  # what to act on next
+    starts: np.ndarray  # True where `obs` is an episode's first observation
+    bogus: np.ndarray | None  # True where the environment only reset itself; None: nowhere
+
+
+class Engine(ABC):
+    """N environments that step together."""
+
+    num_envs: int
+    layout: Layout
+    single_action_space: gymnasium.Space
+    label: str
+
+    @abstractmethod
+    def reset(self, seed: int | None) -> Tree:
+        """Begin an episode everywhere, environment i with seed + i; the first observations."""
+
+    @abstractmethod
+    def step(self, actions: np.ndarray) -> Outcome:
+        """One step of every environment with its own kind of actions, (N, ...)."""
+
+    @abstractmethod
+    def reset_env(self, env: int, seed: int) -> Tree:
+        """Begin a new episode in one environment; observations of which only row `env` counts."""
+
+    @abstractmethod
+    def render(self) -> np.ndarray | None:
+        """The first environment's frame, (H, W, 3) uint8; None without a render mode."""
+
+    @abstractmethod
+    def save(self) -> dict[str, Any] | None:
+        """Every environment's state; None where one of them cannot be saved."""
+
+    @abstractmethod
+    def load(self, saved: dict[str, Any]) -> bool:
+        """Restore what `save` gave; False where this engine cannot."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release windows, processes and physics engines."""
+
+
+class Loop(Engine):
+    """Environments stepped one after the other in this process, without Gymnasium's vector machinery (10 µs a step)."""
+
+    def __init__(self, envs: list[gymnasium.Env]) -> None:
+        self.envs, self.num_envs = envs, len(envs)
+        first = envs[0]
+        self.layout = Layout(first.observation_space)
+        self.single_action_space = first.action_space
+        self.label = label_of(first)
+        for env in envs[1:]:
+            if env.observation_space != first.observation_space or env.action_space != first.action_space:
+                raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
+
+    def reset(self, seed: int | None) -> Tree:
+        """See Engine."""
+        obs = self.layout.empty(self.num_envs)
+        for i, env in enumerate(self.envs):
+            self.layout.write(obs, i, env.reset(seed=None if seed is None else seed + i)[0])
+        return obs
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        """See Engine."""
+        n, write = self.num_envs, self.layout.write
+        next_obs = self.layout.empty(n)
+        reward, terminated, truncated = np.empty(n), np.empty(n, bool), np.empty(n, bool)
+        for i, env in enumerate(self.envs):
+            one_obs, reward[i], terminated[i], truncated[i], _ = env.step(actions[i])
+            write(next_obs, i, one_obs)
+        done = terminated | truncated
+        obs = trees.copy(next_obs)
+        if np.count_nonzero(done):
+            for i in np.flatnonzero(done).tolist():
+                write(obs, i, self.envs[i].reset()[0])
+        return Outcome(next_obs, reward, terminated, truncated, obs, done, None)
+
+    def reset_env(self, env: int, seed: int) -> Tree:
+        """See Engine."""
+        obs = self.layout.empty(self.num_envs)
+        self.layout.write(obs, env, self.envs[env].reset(seed=seed)[0])
+        return obs
+
+    def render(self) -> np.ndarray | None:
+        """See Engine."""
+        return None if self.envs[0].render_mode is None else self.envs[0].render()  # type: ignore[return-value]
+
+    def save(self) -> dict[str, Any] | None:
+        """See Engine."""
+        return _numbered([states.save(env) for env in self.envs])
+
+    def load(self, saved: dict[str, Any]) -> bool:
+        """See Engine."""
+        for i, env in enumerate(self.envs):
+            states.load(env, saved[str(i)])
+        return True
+
+    def close(self) -> None:
+        """See Engine."""
+        for env in self.envs:
+            env.close()
+
+
+class Vector(Engine):
+    """A Gymnasium vector environment, in whichever autoreset mode it is.
+
+    `remake` makes it anew from a seed, for native vector environments (EnvPool) that take their seed only when made.
+    """
+
+    def __init__(self, vector: VectorEnv, label: str, remake: Callable[[int], VectorEnv] | None = None) -> None:
+        self.vector, self.num_envs, self.label = vector, vector.num_envs, label
+        self.mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+        self.single_action_space = vector.single_action_space
+        self.layout = Layout(vector.single_observation_space)
+        self.pending = np.zeros(
+            self.num_envs, bool
+        )  # ended at the last step, will reset itself at the next (NEXT_STEP)
+        self._remake = remake
+
+    def reset(self, seed: int | None) -> Tree:
+        """See Engine."""
+        self.pending[:] = False
+        if self._remake and seed is not None:
+            self.vector.close()
+            self.vector, seed = self._remake(seed), None
+        return self.layout.batch(self.vector.reset(seed=seed)[0])
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        """See Engine."""
+        raw_obs, reward, terminated, truncated, infos = self.vector.step(actions)
+        next_obs = self.layout.batch(raw_obs)
+        reward = np.array(reward, np.float64)
+        terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+        done = terminated | truncated
+        obs = trees.copy(next_obs)
+        if self.mode is AutoresetMode.NEXT_STEP:
+            bogus, self.pending = self.pending, done
+            return Outcome(next_obs, reward, terminated, truncated, obs, bogus, bogus if bogus.any() else None)
+        if done.any():
+            if self.mode is AutoresetMode.SAME_STEP:
+                self._write_final(next_obs, infos, done)
+            else:
+                first = self.vector.reset(options={"reset_mask": done.copy()})[0]
+                trees.assign(obs, self.layout.batch(first), done)
+        return Outcome(next_obs, reward, terminated, truncated, obs, done, None)
+
+    def _write_final(self, next_obs: Tree, infos: dict[str, Any], done: np.ndarray) -> None:
+        """Put the final observations where SAME_STEP returned the next episode's first ones."""
+        # "final_observation" is Gymnasium 0.26-0.29's name. An entry counts only where its mask says so (C2).
+        key = "final_obs" if "final_obs" in infos else "final_observation"
+        mask = infos.get(f"_{key}", np.zeros(self.num_envs, bool))
+        for i in np.flatnonzero(done).tolist():
+            if not mask[i]:
+                raise UsageError(
+                    f"{self.label}, environment {i}: an episode ended and infos has no final observation for it. "
+                    'Correct the vector environment, or use autoreset mode "NextStep".'
+                )
+            self.layout.write(next_obs, i, infos[key][i])
+
+    def reset_env(self, env: int, seed: int) -> Tree:
+        """See Engine."""
+        if self.num_envs == 1:
+            return self.reset(seed)
+        if self.mode is not AutoresetMode.DISABLED:
+            raise UsageError(f"{self.label}: one environment alone can be reset only in autoreset mode DISABLED.")
+        # Gymnasium's vector environments take a list; the base class is annotated for one number only.
+        seeds: Any = [seed if i == env else None for i in range(self.num_envs)]
+        mask = np.arange(self.num_envs) == env
+        return self.layout.batch(self.vector.reset(seed=seeds, options={"reset_mask": mask})[0])
+
+    def render(self) -> np.ndarray | None:
+        """See Engine."""
+        frames = None if self.vector.render_mode is None else self.vector.render()
+        return None if frames is None else frames[0]  # type: ignore[return-value]
+
+    def save(self) -> dict[str, Any] | None:
+        """See Engine."""
+        if type(self.vector) is SyncVectorEnv:
+            saved = _numbered([states.save(env) for env in self.vector.envs])
+        elif isinstance(self.vector, states.SavingVectorEnv):
+            saved = _numbered(list(self.vector.call("saved_state")))
+        else:
+            return None
+        return saved and saved | {"pending": self.pending.copy()}
+
+    def load(self, saved: dict[str, Any]) -> bool:
+        """See Engine."""
+        per_env = [saved[str(i)] for i in range(self.num_envs)]
+        if type(self.vector) is SyncVectorEnv:
+            for env, one in zip(self.vector.envs, per_env, strict=True):
+                states.load(env, one)
+        elif isinstance(self.vector, states.SavingVectorEnv):
+            self.vector.set_attr("saved_state", per_env)
+        else:
+            return False
+        self.pending = np.array(saved.get("pending", np.zeros(self.num_envs, bool)))
+        if type(self.vector) is SyncVectorEnv and self.mode is AutoresetMode.NEXT_STEP:
+            self.vector._autoreset_envs = self.pending.copy()
+        return True
+
+    def close(self) -> None:
+        """See Engine."""
+        self.vector.close()
+
+
+def label_of(env: gymnasium.Env | VectorEnv) -> str:
+    """The environment's name in messages: its id, or its class."""
+    return getattr(getattr(env, "spec", None), "id", None) or type(env.unwrapped).__name__
+
+
+def _numbered(saved: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+    return None if any(one is None for one in saved) else {str(i): one for i, one in enumerate(saved)}

@@ -1,0 +1,127 @@
+"""The families of environments that Duetto knows by name, as data: how to recognise, register and install them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+from duetto.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Family:
+    """Environments that come with one package."""
+
+    name: str
+    examples: tuple[str, ...]
+    extra: str  # pip install "duetto[<extra>]"
+    entry_point: str  # where Gymnasium's registry says that its environments are, once they are registered
+    pattern: str = r"(?!)"  # ids that exist only after `registers` was imported
+    registers: str = ""
+
+    @property
+    def install(self) -> str:
+        """The exact command that installs what the family needs."""
+        return f'pip install "duetto[{self.extra}]"'
+
+
+FAMILIES = (
+    Family(
+        "MuJoCo",
+        ("HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "InvertedPendulum-v5", "Reacher-v5"),
+        "mujoco",
+        "gymnasium.envs.mujoco",
+    ),
+    Family(
+        "classic control",  # stepping needs nothing; rendering needs pygame, the extra
+        ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"),
+        "classic",
+        "gymnasium.envs.classic_control",
+    ),
+    Family(
+        "Box2D",
+        ("LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "CarRacing-v3"),
+        "box2d",
+        "gymnasium.envs.box2d",
+    ),
+    Family(
+        "PyBullet",
+        ("AntBulletEnv-v0", "HalfCheetahBulletEnv-v0", "HopperBulletEnv-v0", "Walker2DBulletEnv-v0"),
+        "pybullet",
+        "pybullet_envs_gymnasium",
+        r".*BulletEnv-v\d+",
+        "pybullet_envs_gymnasium",
+    ),
+    Family("Atari", ("ALE/Breakout-v5", "ALE/Pong-v5"), "atari", "ale_py", r"ALE/.*", "ale_py"),
+    Family(
+        "MiniGrid",
+        ("MiniGrid-Empty-5x5-v0", "MiniGrid-DoorKey-8x8-v0", "BabyAI-KeyCorridorS3R3-v0"),
+        "minigrid",
+        "minigrid",
+        r"(MiniGrid|BabyAI)-.*",
+        "minigrid",
+    ),
+)
+
+ENVPOOL = Family("EnvPool", ("Pong-v5", "HalfCheetah-v4", "CartPole-v1"), "envpool", "envpool")
+
+
+def examples() -> list[str]:
+    """Ids that every family is known by."""
+    return [example for family in FAMILIES for example in family.examples]
+
+
+def register(environment: str) -> None:
+    """Import the package that registers this id, if it is one of a family that needs it.
+
+    Raises:
+        UsageError: The package is not installed; says how to install it.
+    """
+    for family in FAMILIES:
+        if family.registers and re.fullmatch(family.pattern, environment):
+            with _silent_stdout():
+                imported = import_family(family, family.registers, environment)
+            if family.name == "Atari":
+                import gymnasium
+
+                gymnasium.register_envs(imported)
+            return
+
+
+def import_family(family: Family, module: str, environment: str) -> ModuleType:
+    """Import `module`; where it is missing, a UsageError that names the environment and the command to run."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing(family, environment, error) from error
+
+
+def missing(family: Family, environment: str, error: Exception) -> UsageError:
+    """What to tell a user without the family's package."""
+    return UsageError(f"{environment} needs the {family.name} environments ({error}). Install: {family.install}")
+
+
+def of_entry_point(entry_point: object) -> Family | None:
+    """The family of a registered environment, by the module it lives in."""
+    return next((f for f in FAMILIES if str(entry_point).startswith(f.entry_point)), None)
+
+
+@contextlib.contextmanager
+def _silent_stdout() -> Iterator[None]:
+    """Send file descriptor 1 to nowhere: PyBullet's C code prints its build time there when it is imported."""
+    sys.stdout.flush()
+    saved, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 1)
+        yield
+        sys.stdout.flush()
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(null)

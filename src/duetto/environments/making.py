@@ -1,0 +1,221 @@
+"""From an id, an instance, a vector environment or a factory to a `Stepper`, with errors that say what to do."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+import gymnasium
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from duetto.environments import families, naming
+from duetto.environments.engines import Loop, Vector, label_of
+from duetto.environments.state import Saving, SavingVectorEnv
+from duetto.environments.stepping import Stepper
+from duetto.errors import UsageError
+
+Environment = str | gymnasium.Env | VectorEnv | Callable[..., gymnasium.Env]
+Vectorization = Literal["sync", "subprocess"]
+EngineName = Literal["gymnasium", "envpool"]
+
+
+def make(
+    environment: Environment,
+    *,
+    num_envs: int = 1,
+    vectorization: Vectorization = "sync",
+    engine: EngineName = "gymnasium",
+    render_mode: str | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Stepper:
+    """A Stepper for `num_envs` environments.
+
+    Args:
+        environment: An id ("HalfCheetah-v5", "module:Id-v0"), an instance (then num_envs is 1), a Gymnasium vector
+            environment in any autoreset mode (then num_envs is its own), or a factory: a callable that returns a new
+            environment at each call, or the environment's class.
+        num_envs: How many environments.
+        vectorization: "sync", one after the other in this process, or "subprocess", a process for each environment.
+            Processes are not forked (PyTorch and JAX have threads), so a script needs `if __name__ == "__main__":`.
+        engine: "envpool" steps in EnvPool's C++ threads; only for ids that EnvPool has.
+        render_mode: Gymnasium's, "rgb_array" for videos.
+        kwargs: Arguments for the environment's own constructor, or for the factory.
+
+    Raises:
+        UsageError: The environment is unknown, its package is missing, or the arguments do not fit.
+    """
+    options = dict(kwargs or {})
+    if num_envs < 1:
+        raise UsageError(f"num_envs is {num_envs}. Give a number of at least 1.")
+    for value, known, option in ((vectorization, Vectorization, "vectorization"), (engine, EngineName, "engine")):
+        naming.check_choice(option, value, known)
+    if engine == "envpool":
+        return _make_envpool(environment, num_envs, options)
+    if isinstance(environment, VectorEnv | gymnasium.Env):
+        return _wrap_instance(environment, num_envs, vectorization, render_mode, options)
+    if isinstance(environment, str):
+        families.register(environment)
+        naming.check_known(environment)
+        single = partial(_make_registered, environment, render_mode, options)
+    elif callable(environment):
+        single = partial(_make_by_factory, environment, render_mode, options)
+    else:
+        raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
+    if vectorization == "sync":
+        return Stepper(Loop([single() for _ in range(num_envs)]))
+    return _make_subprocesses([single] * num_envs)
+
+
+def separate(
+    environment: Environment,
+    *,
+    num_envs: int = 1,
+    vectorization: Vectorization = "sync",
+    engine: EngineName = "gymnasium",
+    render_mode: str | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Stepper:
+    """A new Stepper that shares nothing with `environment`, for evaluation: see `make` for the arguments.
+
+    Ids and factories are made anew. An instance is remade from its `spec`, or else copied; from a vector environment,
+    its first environment is remade `num_envs` times.
+
+    Raises:
+        UsageError: An instance can be neither remade nor copied; pass a factory instead.
+    """
+    if isinstance(environment, VectorEnv | gymnasium.Env):
+        environment, kwargs = partial(_another, environment), None
+    return make(
+        environment,
+        num_envs=num_envs,
+        vectorization=vectorization,
+        engine=engine,
+        render_mode=render_mode,
+        kwargs=kwargs,
+    )
+
+
+def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+    """One environment by id. Runs in a subprocess too, where the id has to be registered again."""
+    families.register(environment)
+    try:
+        # The checker only warns about the environment's author's mistakes; what matters here, the Stepper checks.
+        return gymnasium.make(environment, render_mode=render_mode, disable_env_checker=True, **kwargs)
+    except Exception as error:
+        raise naming.explain(environment, kwargs, error) from error
+
+
+def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+    if render_mode is not None and _accepts(factory, "render_mode"):
+        kwargs = kwargs | {"render_mode": render_mode}
+    name = getattr(factory, "__name__", type(factory).__name__)
+    try:
+        env = factory(**kwargs)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"The factory {name} failed with {kwargs}: {type(error).__name__}: {error}") from error
+    if not isinstance(env, gymnasium.Env) or isinstance(env, VectorEnv):
+        raise UsageError(f"The factory {name} returned {type(env).__name__}. Return one gymnasium.Env.")
+    return env
+
+
+def _accepts(factory: Callable[..., Any], parameter: str) -> bool:
+    parameters = inspect.signature(factory).parameters
+    return parameter in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _make_subprocesses(singles: list[Callable[[], gymnasium.Env]]) -> Stepper:
+    # AsyncVectorEnv makes one environment in this process first, so mistakes surface here and not as a dead pipe.
+    try:
+        vector = SavingVectorEnv(
+            [partial(_saving, single) for single in singles],
+            context="forkserver" if "forkserver" in _start_methods() else "spawn",
+            autoreset_mode=AutoresetMode.DISABLED,
+        )
+    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        raise UsageError(
+            "The environments' processes could not start. Put the script's calls under `if __name__ == \"__main__\":`, "
+            'or use vectorization="sync".'
+        ) from error
+    probe = singles[0]()
+    label = label_of(probe)
+    probe.close()
+    return Stepper(Vector(vector, label))
+
+
+def _saving(single: Callable[[], gymnasium.Env]) -> gymnasium.Env:
+    return Saving(single())
+
+
+def _start_methods() -> list[str]:
+    import multiprocessing
+
+    return multiprocessing.get_all_start_methods()
+
+
+def _wrap_instance(
+    environment: gymnasium.Env | VectorEnv,
+    num_envs: int,
+    vectorization: str,
+    render_mode: str | None,
+    kwargs: dict[str, Any],
+) -> Stepper:
+    name = label_of(environment)
+    if kwargs or (render_mode is not None and render_mode != environment.render_mode):
+        raise UsageError(f"{name} is made already; kwargs and render_mode come too late. Pass an id or a factory.")
+    if isinstance(environment, VectorEnv):
+        if num_envs not in (1, environment.num_envs):
+            raise UsageError(f"{name} has {environment.num_envs} environments, num_envs says {num_envs}.")
+        return Stepper(Vector(environment, name))
+    if num_envs != 1 or vectorization != "sync":
+        raise UsageError(
+            f'{name} is one environment; num_envs={num_envs} with vectorization="{vectorization}" needs several. '
+            "Pass its id, or a factory that makes a new one at each call."
+        )
+    return Stepper(Loop([environment]))
+
+
+def _another(environment: gymnasium.Env | VectorEnv, render_mode: str | None = None) -> gymnasium.Env:
+    """A new single environment like this one."""
+    name = label_of(environment)
+    if isinstance(environment, VectorEnv):
+        factories = getattr(environment.unwrapped, "env_fns", None)
+        if factories:
+            return factories[0]()
+    if environment.spec is not None:
+        try:
+            return gymnasium.make(environment.spec, render_mode=render_mode or environment.render_mode)
+        except Exception as error:
+            failure: Exception = error  # wrapped in something that the spec does not record, for example
+    if isinstance(environment, VectorEnv):
+        raise UsageError(f"{name} cannot be made anew for evaluation. Pass an id or a factory.")
+    try:
+        return copy.deepcopy(environment)
+    except Exception as error:
+        failure = error
+    raise UsageError(
+        f"{name} cannot be made anew for evaluation ({type(failure).__name__}: {failure}). "
+        "Pass an id, or a factory that makes a new environment at each call."
+    ) from failure
+
+
+def _make_envpool(environment: Environment, num_envs: int, kwargs: dict[str, Any]) -> Stepper:
+    if not isinstance(environment, str):
+        raise UsageError('engine="envpool" makes environments by id. Give an id, or use engine="gymnasium".')
+    envpool: Any = families.import_family(families.ENVPOOL, "envpool", environment)
+    known = envpool.list_all_envs()
+    if environment not in known:
+        raise UsageError(f"EnvPool has no {environment}.{naming.nearest(environment, known)}")
+
+    def remake(seed: int) -> VectorEnv:
+        # EnvPool takes seeds only here; its environment i gets seed + i, as Gymnasium's do.
+        return envpool.make(environment, env_type="gymnasium", num_envs=num_envs, seed=seed, **kwargs)
+
+    try:
+        return Stepper(Vector(remake(0), environment, remake))
+    except TypeError as error:
+        raise naming.explain(environment, kwargs, error) from error

@@ -1,0 +1,73 @@
+"""What to say when an environment's name or its arguments are wrong: the sentence, and the nearest known names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, get_args
+
+import gymnasium
+from gymnasium.envs.registration import parse_env_id, registry
+
+from duetto.environments import families
+from duetto.errors import UsageError
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ " Did you mean ...?" with up to three known names, or ""."""
+    names = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
+    return f" Did you mean {', '.join(names[one] for one in close)}?" if close else ""
+
+
+def check_choice(option: str, value: str, literal: Any) -> None:
+    """UsageError unless `value` is one of the strings of a Literal."""
+    known = get_args(literal)
+    if value not in known:
+        raise UsageError(f"{option}={value!r} is not known.{nearest(value, known)} It is one of {', '.join(known)}.")
+
+
+def check_known(environment: str) -> None:
+    """UsageError unless Gymnasium has this id; ids "module:Id-v0" are left to Gymnasium, which imports the module."""
+    if ":" in environment or environment in registry:
+        return
+    try:
+        namespace, name, version = parse_env_id(environment)
+    except gymnasium.error.Error:
+        name, version, namespace = environment, None, None
+    specs = [spec for spec in registry.values() if spec.name == name and spec.namespace == namespace]
+    if not specs:
+        known = {*registry, *families.examples()}
+        raise UsageError(
+            f"There is no environment {environment}.{nearest(environment, known)} "
+            'If a package of yours registers it, write "package:id".'
+        )
+    versions = ", ".join(sorted(spec.id for spec in specs))
+    if version is not None:
+        raise UsageError(f"There is no version {version} of {name}. Known are: {versions}.")
+
+
+def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> UsageError:
+    """The UsageError for whatever was raised while `environment` was made."""
+    family = families.of_entry_point(_entry_point(environment))
+    if isinstance(error, gymnasium.error.DependencyNotInstalled) and family:
+        return families.missing(family, environment, error)
+    if isinstance(error, ModuleNotFoundError) and family and "gymnasium-robotics" not in str(error):
+        return families.missing(family, environment, error)
+    if isinstance(error, ImportError) and "gymnasium-robotics" in str(error):
+        return UsageError(f"{environment} is no longer part of Gymnasium.{_newest(environment)}")
+    if isinstance(error, gymnasium.error.Error | ImportError):
+        return UsageError(f"{environment} cannot be made: {error}")
+    given = f" with {kwargs}" if kwargs else ""
+    return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}")
+
+
+def _entry_point(environment: str) -> object:
+    spec = registry.get(environment.rpartition(":")[2])
+    return spec.entry_point if spec else ""
+
+
+def _newest(environment: str) -> str:
+    spec = registry.get(environment)
+    versions = [s for s in registry.values() if spec and s.name == spec.name and s.version is not None]
+    return f" Use {max(versions, key=lambda s: s.version or 0).id}." if versions else ""

@@ -1,0 +1,150 @@
+"""Gymnasium's spaces as plain data, and its observations as NumPy arrays of three dtypes.
+
+Nested Dict and Tuple spaces become one flat level: {"camera": {"left": ...}} has the key "camera/left", a Tuple's keys
+are its positions. Real numbers become float32, images and other bytes stay uint8, choices become int64 from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from duetto.environments.trees import Tree
+from duetto.errors import UsageError
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One part of an observation: where it is found, and how it is delivered."""
+
+    name: str  # keys joined by "/"; "" where the observation is a single array
+    path: tuple[Any, ...]  # keys and positions that lead to it in Gymnasium's observation
+    space: Box | Discrete | MultiDiscrete
+    shape: tuple[int, ...]  # Gymnasium's, of one environment
+    dtype: np.dtype
+    start: Any  # subtracted, so that choices begin at 0
+
+    def find(self, obs: Any) -> Any:
+        """This part of one environment's, or of a batched, observation."""
+        for key in self.path:
+            obs = obs[key]
+        return obs
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row as delivered: MultiDiscrete and MultiBinary are flat."""
+        return (len(self.space.nvec),) if isinstance(self.space, MultiDiscrete) else self.shape
+
+    def describe(self) -> str:
+        """The part in a message: "observation" or "observation camera/left"."""
+        return f"observation {self.name}" if self.name else "observation"
+
+
+class Layout:
+    """How the observations of one Gymnasium space lie in our arrays.
+
+    Raises:
+        UsageError: The space, or a part of it, is of a kind that no network takes (Text, Graph, Sequence ...).
+    """
+
+    def __init__(self, space: gymnasium.Space) -> None:
+        self.leaves = sorted(_leaves(space, ()), key=lambda leaf: leaf.name)
+        self.single = not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
+        names = [leaf.name for leaf in self.leaves]
+        if not names or len(set(names)) < len(names):
+            raise UsageError(f"The space {space} has no parts, or two of the same name. Rename its keys.")
+
+    @property
+    def space(self) -> Space:
+        """The space as plain data."""
+        if self.single:
+            return self.leaves[0].space
+        return Dict(tuple((leaf.name, leaf.space) for leaf in self.leaves))
+
+    def empty(self, n: int) -> Tree:
+        """Uninitialised arrays for n environments."""
+        if self.single:
+            leaf = self.leaves[0]
+            return np.empty((n, *leaf.row_shape), leaf.dtype)
+        return {leaf.name: np.empty((n, *leaf.row_shape), leaf.dtype) for leaf in self.leaves}
+
+    def write(self, tree: Tree, row: int, obs: Any) -> None:
+        """Copy one environment's observation into a row; UsageError where it has another shape than its space."""
+        for leaf in self.leaves:
+            try:
+                value = np.asarray(leaf.find(obs))
+            except (KeyError, IndexError, TypeError) as error:
+                raise UsageError(
+                    f"Environment {row} gave no {leaf.describe()}. Correct its observation_space."
+                ) from error
+            if value.shape != leaf.shape:
+                raise UsageError(
+                    f"Environment {row} gave an {leaf.describe()} of shape {value.shape}, its space says {leaf.shape}. "
+                    "Correct the environment's observation_space."
+                )
+            target = tree if isinstance(tree, np.ndarray) else tree[leaf.name]
+            if leaf.start is None:
+                target[row] = value
+            else:
+                target[row] = (value - leaf.start).reshape(leaf.row_shape)
+
+    def batch(self, obs: Any) -> Tree:
+        """A batched Gymnasium observation, (N, ...) in every part, copied into our arrays."""
+        arrays = {leaf.name: self._convert(leaf, leaf.find(obs)) for leaf in self.leaves}
+        return arrays[""] if self.single else arrays
+
+    @staticmethod
+    def _convert(leaf: Leaf, value: Any) -> np.ndarray:
+        if leaf.start is None:
+            return np.array(value, leaf.dtype)
+        value = np.asarray(value) - leaf.start
+        return np.array(value.reshape(len(value), *leaf.row_shape), leaf.dtype)
+
+
+def from_gymnasium(space: gymnasium.Space) -> Space:
+    """The space as plain data. Raises UsageError for kinds that no network takes (Text, Graph, Sequence ...)."""
+    return Layout(space).space
+
+
+def flatten_observation(space: gymnasium.Space, obs: Any) -> Tree:
+    """Batched observations of the single environment's `space`, leading axis N, as an array or a flat dict of arrays.
+
+    The result never shares memory with `obs`.
+    """
+    return Layout(space).batch(obs)
+
+
+def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
+    name = "/".join(str(key) for key in path)
+    match space:
+        case gymnasium.spaces.Dict():
+            for key, part in space.spaces.items():
+                yield from _leaves(part, (*path, key))
+        case gymnasium.spaces.Tuple():
+            for position, part in enumerate(space.spaces):
+                yield from _leaves(part, (*path, position))
+        case gymnasium.spaces.Box():
+            dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
+            low, high = (tuple(float(x) for x in bound.ravel()) for bound in (space.low, space.high))
+            yield Leaf(name, path, Box(space.shape, dtype.name, low, high), space.shape, dtype, None)
+        case gymnasium.spaces.Discrete():
+            start = int(space.start) or None
+            yield Leaf(name, path, Discrete(int(space.n)), (), np.dtype(np.int64), start)
+        case gymnasium.spaces.MultiDiscrete():
+            nvec = tuple(int(n) for n in space.nvec.ravel())
+            yield Leaf(name, path, MultiDiscrete(nvec), space.nvec.shape, np.dtype(np.int64), space.start)
+        case gymnasium.spaces.MultiBinary():
+            shape = tuple(int(n) for n in space.shape)
+            nvec = (2,) * int(np.prod(shape))
+            yield Leaf(name, path, MultiDiscrete(nvec), shape, np.dtype(np.int64), 0)
+        case _:
+            where = f' (part "{name}")' if name else ""
+            raise UsageError(
+                f"The space {space}{where} is not supported. Supported are Box, Discrete, MultiDiscrete, MultiBinary, "
+                "Dict and Tuple; convert it with a wrapper from gymnasium.wrappers."
+            )

@@ -1,0 +1,221 @@
+"""A batch of environments with one behaviour, whatever made them: real transitions only, and nothing else.
+
+Gymnasium's three autoreset modes differ in what they return where an episode ends. Here a transition's `next_obs` is
+always what the action really produced, reset rows do not exist, and no array is shared with an environment.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from duetto.environments import trees
+from duetto.environments.actions import ActionMap
+from duetto.environments.engines import Engine
+from duetto.environments.trees import Tree
+from duetto.errors import CheckpointError, NonFiniteError, UsageError
+
+
+class Transition(NamedTuple):
+    """K <= num_envs real transitions of one vector step, one row each."""
+
+    env: np.ndarray  # (K,) int64, which environment the row came from
+    obs: Tree  # (K, ...)
+    action: np.ndarray  # (K, A) float32 in [-1, 1], or integers: as given to `step`
+    reward: np.ndarray  # (K,) float32
+    next_obs: Tree  # (K, ...), the final observation where the episode ended
+    terminated: np.ndarray  # (K,) bool
+    truncated: np.ndarray  # (K,) bool
+
+
+class Episode(NamedTuple):
+    """A finished episode: the undiscounted sum of the environment's own rewards, and the number of steps."""
+
+    env: int
+    total_reward: float
+    length: int
+
+
+class Stepper:
+    """Steps `num_envs` environments together.
+
+    Attributes:
+        observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
+        obs: What to act on next, (N, ...). In a vector environment with autoreset mode NEXT_STEP, a row whose episode
+            has ended is still its final observation; the action for it is ignored and gives no transition.
+        starts: (N,) bool, True where `obs` is an episode's first observation: forget recurrent state there.
+        steps: Vector steps since the Stepper was made or, if later, since the run that it resumes began.
+        resumed_exactly: False after `load_state_dict` had to begin new episodes.
+    """
+
+    def __init__(self, engine: Engine, name: str | None = None) -> None:
+        self._engine = engine
+        self._actions = ActionMap(engine.single_action_space)
+        self.name = name or engine.label
+        self.num_envs = engine.num_envs
+        self.observation_space, self.action_space = engine.layout.space, self._actions.space
+        self.steps = 0
+        self.resumed_exactly = True
+        self._seed: int | None = None
+        self._rows = np.arange(self.num_envs)
+        self._has_obs = False
+
+    @property
+    def can_save(self) -> bool:
+        """Whether the environments' own state can be saved now; tries it, so it costs as much as saving."""
+        return self._engine.save() is not None
+
+    def reset(self, seed: int | None) -> None:
+        """Begin new episodes, environment i with seed + i; later episodes go on with the environments' generators."""
+        self._seed = seed
+        self._begin(self._engine.reset(seed))
+
+    def reset_env(self, env: int, seed: int) -> None:
+        """Begin a new episode in one environment with this seed; its unfinished episode is forgotten.
+
+        Raises:
+            UsageError: A vector environment of another autoreset mode than DISABLED, with several environments.
+        """
+        obs, row = self._engine.reset_env(env, seed), np.array([env])
+        self._check_obs(trees.take(obs, row), row)
+        trees.assign(self._obs, obs, row)
+        self.obs = trees.copy(self._obs)
+        self._returns[env], self._lengths[env], self.starts[env] = 0.0, 0, True
+
+    def step(self, action: np.ndarray) -> tuple[Transition, list[Episode]]:
+        """One step of every environment with actions (N, A) in [-1, 1], or integers (N,) or (N, A).
+
+        Returns:
+            The real transitions, and the episodes that ended with them.
+
+        Raises:
+            UsageError: The action has the wrong shape, or an observation does not fit the observation space.
+            NonFiniteError: An action, observation or reward is NaN or infinite.
+        """
+        if not self._has_obs:
+            raise UsageError(f"{self.name}: step before the first reset. Call reset(seed) once.")
+        action = self._actions.check(action, self.num_envs)
+        self.steps += 1
+        self._check("action", action, self._rows)
+        outcome = self._engine.step(self._actions.to_environment(action))
+        rows = self._rows if outcome.bogus is None else np.flatnonzero(~outcome.bogus)
+        self._check("reward", outcome.reward, self._rows)
+        self._check_obs(outcome.next_obs, self._rows)
+        if np.count_nonzero(outcome.starts):
+            self._check_obs(outcome.obs, self._rows)
+        transition = self._transition(action, outcome, rows)
+        self._obs, self.starts = outcome.obs, outcome.starts
+        self.obs = trees.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
+        return transition, self._count(outcome, rows)
+
+    def sample_actions(self, random: np.random.Generator) -> np.ndarray:
+        """Uniform random actions for every environment, as `step` takes them."""
+        return self._actions.sample(random, self.num_envs)
+
+    def render(self) -> np.ndarray:
+        """The first environment's frame, (H, W, 3) uint8; UsageError without a render mode."""
+        frame = self._engine.render()
+        if frame is None:
+            raise UsageError(f'{self.name} gives no frames. Make it with render_mode="rgb_array".')
+        return frame
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._engine.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides the next steps, as nested dicts of arrays and JSON values.
+
+        Where the environments cannot be saved, "environments" is None.
+        """
+        if not self._has_obs:
+            raise UsageError(f"{self.name}: nothing to save before the first reset.")
+        return {
+            "environments": self._engine.save(),
+            "num_envs": self.num_envs,
+            "seed": self._seed,
+            "steps": self.steps,
+            "obs": trees.copy(self._obs),
+            "starts": self.starts.copy(),
+            "returns": self._returns.copy(),
+            "lengths": self._lengths.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state_dict` was called or, where that is impossible, with new episodes.
+
+        New episodes begin with a seed that follows from the saved state; `resumed_exactly` says which it was.
+
+        Raises:
+            CheckpointError: The state is of other environments, or of another number of them.
+        """
+        if state["num_envs"] != self.num_envs:
+            raise CheckpointError(
+                f"{self.name}: the saved state has {state['num_envs']} environments, this run {self.num_envs}. "
+                "Resume with the same number."
+            )
+        self._seed, self.steps = state["seed"], state["steps"]
+        self._begin(self._engine.reset(_resume_seed(self._seed, self.steps)))
+        saved = state["environments"]
+        self.resumed_exactly = saved is not None and self._engine.load(saved)
+        if self.resumed_exactly:
+            self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
+            self.starts, self._lengths = np.array(state["starts"]), np.array(state["lengths"])
+            self._returns = np.array(state["returns"])
+
+    def _begin(self, obs: Tree) -> None:
+        self._obs, self.obs = obs, trees.copy(obs)
+        self.starts = np.ones(self.num_envs, bool)
+        self._returns = np.zeros(self.num_envs)
+        self._lengths = np.zeros(self.num_envs, np.int64)
+        self._has_obs = True
+        self._check_obs(obs, self._rows)
+
+    def _transition(self, action: np.ndarray, outcome: Any, rows: np.ndarray) -> Transition:
+        reward = outcome.reward.astype(np.float32)
+        whole = (self._obs, action, reward, outcome.next_obs, outcome.terminated, outcome.truncated)
+        if outcome.bogus is None:
+            return Transition(rows.copy(), *whole)
+        return Transition(rows, *(trees.take(part, rows) for part in whole))  # type: ignore[arg-type]
+
+    def _count(self, outcome: Any, rows: np.ndarray) -> list[Episode]:
+        if outcome.bogus is None:
+            self._returns += outcome.reward
+            self._lengths += 1
+        else:
+            self._returns[rows] += outcome.reward[rows]
+            self._lengths[rows] += 1
+        done = outcome.terminated | outcome.truncated
+        if not np.count_nonzero(done):
+            return []
+        ended = np.flatnonzero(done).tolist()
+        episodes = [Episode(i, float(self._returns[i]), int(self._lengths[i])) for i in ended]
+        self._returns[ended], self._lengths[ended] = 0.0, 0
+        return episodes
+
+    def _check_obs(self, obs: Tree, rows: np.ndarray) -> None:
+        for name, part in trees.parts(obs):
+            self._check(f"observation {name}" if name else "observation", part, rows)
+
+    def _check(self, field: str, value: np.ndarray, rows: np.ndarray) -> None:
+        """Raise NonFiniteError where `value`, one row per environment in `rows`, is NaN or infinite."""
+        # One dot product says "all finite" in 0.5 µs; squares that overflow are looked at again.
+        if value.dtype.kind != "f" or math.isfinite(np.vdot(value, value)):
+            return
+        bad = np.flatnonzero(~np.isfinite(value.reshape(len(value), -1)).all(axis=1))
+        if bad.size:
+            cause = (
+                "The policy has diverged: lower its learning rate or look at its inputs"
+                if field == "action"
+                else ("Look for the cause in the environment, or end the episode before it happens")
+            )
+            raise NonFiniteError(
+                f"{self.name}, environment {rows[bad[0]]}, vector step {self.steps}: the {field} is NaN or infinite "
+                f"({value[bad[0]]}). {cause}."
+            )
+
+
+def _resume_seed(seed: int | None, steps: int) -> int:
+    return int(np.random.SeedSequence([seed or 0, steps]).generate_state(1)[0] >> 1)

@@ -1,0 +1,38 @@
+"""Batched observations: one array, or a flat dict of arrays, always with the environments along the first axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+Tree = np.ndarray | dict[str, np.ndarray]
+
+
+def copy(tree: Tree) -> Tree:
+    """A copy that shares no memory with `tree`."""
+    return {name: part.copy() for name, part in tree.items()} if isinstance(tree, dict) else tree.copy()
+
+
+def take(tree: Tree, rows: np.ndarray) -> Tree:
+    """The given rows (indices, (K,)), copied."""
+    return {name: part[rows] for name, part in tree.items()} if isinstance(tree, dict) else tree[rows]
+
+
+def assign(target: Tree, source: Tree, rows: np.ndarray) -> None:
+    """Overwrite the given rows (mask or indices) of `target` with the same rows of `source`."""
+    if isinstance(target, dict):
+        assert isinstance(source, dict)
+        for name, part in target.items():
+            part[rows] = source[name][rows]
+    else:
+        assert isinstance(source, np.ndarray)
+        target[rows] = source[rows]
+
+
+def parts(tree: Tree) -> Iterator[tuple[str, np.ndarray]]:
+    """(name, array) of each part; a single array has the name ""."""
+    if isinstance(tree, dict):
+        yield from tree.items()
+    else:
+        yield "", tree

@@ -1,0 +1,99 @@
+"""Attributes as nested dicts of arrays and JSON values, and back, exactly: types, order and all bits."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from duetto.functional import randomness
+
+_SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple, "deque": deque}
+
+
+class NotSimpleError(Exception):
+    """The value is none that `encode` knows; it has to be left alone."""
+
+
+class Seen:
+    """The mutable objects met so far. Two names for one object would be two objects after loading, so it is refused."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Any] = {}  # keeps them alive: an id is unique only among living objects
+
+    def add(self, value: Any) -> None:
+        """Remember a mutable object, or the array that owns a view's memory; NotSimpleError if known."""
+        while isinstance(value, np.ndarray) and value.base is not None:
+            value = value.base
+            if not isinstance(value, np.ndarray):
+                raise NotSimpleError("an array in memory that is not NumPy's")
+        if id(value) in self._known:
+            raise NotSimpleError("two names for one object")
+        self._known[id(value)] = value
+
+
+def encode(value: Any, seen: Seen) -> Any:
+    """The value as nested dicts with str keys, arrays and JSON values; NotSimpleError if it is not simple."""
+    # Exact types: np.float64 is a float and an IntEnum an int, but they compute otherwise.
+    kind: Any = type(value)
+    if _is_json(value):
+        return value
+    if kind is float:
+        return {"kind": "float", "value": repr(value)}
+    if issubclass(kind, np.generic) and value.dtype.kind in "biuf":
+        return {"kind": "scalar", "value": np.asarray(value)}
+    if kind is not tuple:
+        seen.add(value)
+    if kind is np.ndarray and value.dtype.kind in "biuf":
+        return value.copy()
+    if kind is np.random.Generator:
+        return {"kind": "generator", "value": randomness.state_of(value)}
+    if kind is dict:
+        keys, items = encode(list(value.keys()), seen), encode(list(value.values()), seen)
+        return {"kind": "dict", "keys": keys, "items": items}
+    if kind.__name__ in _SEQUENCES and kind is _SEQUENCES[kind.__name__]:
+        return _encode_sequence(value, seen)
+    raise NotSimpleError(f"a value of type {kind.__qualname__}")
+
+
+def decode(value: Any) -> Any:
+    """Undo `encode`; arrays and generators are new ones."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if not isinstance(value, dict):
+        return value
+    match value["kind"]:
+        case "float":
+            return float(value["value"])
+        case "scalar":
+            return value["value"][()]
+        case "generator":
+            random = np.random.Generator(getattr(np.random, value["value"]["bit_generator"])())
+            randomness.restore(random, value["value"])
+            return random
+        case "dict":
+            return dict(zip(decode(value["keys"]), decode(value["items"]), strict=True))
+        case kind:
+            return _decode_sequence(_SEQUENCES[kind], value)
+
+
+def _is_json(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
+
+
+def _encode_sequence(value: Any, seen: Seen) -> dict[str, Any]:
+    encoded: dict[str, Any] = {"kind": type(value).__name__}
+    if isinstance(value, deque):
+        encoded["maxlen"] = value.maxlen
+    if all(_is_json(item) for item in value):
+        return encoded | {"values": list(value)}
+    return encoded | {"items": {str(i): encode(item, seen) for i, item in enumerate(value)}}
+
+
+def _decode_sequence(kind: type, value: dict[str, Any]) -> Any:
+    items = (
+        value["values"] if "values" in value else [decode(value["items"][str(i)]) for i in range(len(value["items"]))]
+    )
+    return deque(items, value["maxlen"]) if kind is deque else kind(items)

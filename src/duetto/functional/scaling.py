@@ -1,0 +1,43 @@
+"""Running mean and variance of a stream of batches, and scaling by them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Moments(NamedTuple):
+    """Mean and variance per element and the number of samples behind them. A fresh one is (0, 1, 1) as in skrl."""
+
+    mean: np.ndarray  # (...,) float64
+    variance: np.ndarray  # (...,) float64, of the population
+    count: float
+
+
+def fresh_moments(shape: tuple[int, ...]) -> Moments:
+    """Mean 0, variance 1, as if one sample had been seen: scaling is the identity until data arrive."""
+    return Moments(np.zeros(shape), np.ones(shape), 1.0)
+
+
+def merged(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:
+    """Moments after a batch (B, ...) more (Chan et al., 1979, parallel update).
+
+    `ddof` 0 takes the batch's population variance. 1 is what skrl does: a batch of one sample then yields NaN for good.
+    """
+    batch = np.asarray(batch, np.float64)
+    size, mean, variance = len(batch), batch.mean(axis=0), batch.var(axis=0, ddof=ddof)
+    delta, total = mean - moments.mean, moments.count + size
+    squares = moments.variance * moments.count + variance * size + delta**2 * moments.count * size / total
+    return Moments(moments.mean + delta * size / total, squares / total, total)
+
+
+def scaled(x: Any, moments: Moments, clip: float = 5.0, epsilon: float = 1e-8) -> np.ndarray:
+    """clip((x - mean) / (std + ε), ±clip) as float32, same shape as x (B, ...)."""
+    y = (np.asarray(x) - moments.mean) / (np.sqrt(moments.variance) + epsilon)
+    return np.clip(y, -clip, clip).astype(np.float32)
+
+
+def unscaled(y: Any, moments: Moments, clip: float = 5.0) -> np.ndarray:
+    """Undo `scaled`, up to the clipping: std · clip(y, ±clip) + mean, as float32."""
+    return (np.sqrt(moments.variance) * np.clip(y, -clip, clip) + moments.mean).astype(np.float32)

@@ -1,0 +1,31 @@
+"""What a value function is trained towards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from duetto.functional.checks import same_shape
+
+
+def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
+    """y = r + γ V(s'), all of shape (B,). `discount` is 0 where the episode terminated (Sutton & Barto, eq. 6.1)."""
+    same_shape(reward=reward, discount=discount, next_value=next_value)
+    return reward + discount * next_value
+
+
+def standardize(x: Any, epsilon: float = 1e-8) -> Any:
+    """(x - mean) / (std + ε) over a batch (B,), with the population's standard deviation."""
+    xp = array_namespace(x)
+    return (x - xp.mean(x)) / (xp.std(x) + epsilon)
+
+
+def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:
+    """Target policy smoothing, a' = clip(μ'(s') + clip(σ·noise, low, high), -1, 1) (Fujimoto et al., 2018, eq. 14).
+
+    `action` and `noise` are (B, A); `noise` is standard normal, one number for each sample and each dimension.
+    """
+    same_shape(action=action, noise=noise)
+    xp = array_namespace(action)
+    return xp.clip(action + xp.clip(std * noise, low, high), -1.0, 1.0)

@@ -1,0 +1,233 @@
+"""The learner in JAX.
+
+The algorithm's `update` runs inside `jit` on a `_Trace`, which holds the networks and optimiser states while they are
+traced. There is one compiled program for each phase. Only what a phase changes goes through its program (donated); the
+rest is read: acting with an actor that a phase leaves alone need not wait for that phase to finish.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from duetto.algorithms.base import Algorithm, Batch, OptimizerSpec, Tree
+from duetto.errors import UsageError
+from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
+from duetto.networks.jax import build
+from duetto.networks.spaces import Space
+
+State = dict[str, Any]  # "net/<name>" to a network's arrays, "optimizer/<name>" to Adam's state
+
+
+class JaxLearner(Learner):
+    """Equinox modules, Optax, one program per phase."""
+
+    backend = "jax"
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        observation: Space,
+        action: Space,
+        seed: int = 0,
+        device: str = "cpu",
+        precision: Precision = "float32",
+    ):
+        super().__init__(algorithm, observation, action, seed, precision)
+        self.device = _device(device)
+        with jax.default_device(self.device):
+            nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
+            nets |= {name: jax.tree.map(jnp.copy, nets[source]) for name, source in self.targets.items()}
+        # The modules' arrays and the rest, apart: programs then take arrays only and never compare specs.
+        self._static = {name: eqx.partition(net, eqx.is_array)[1] for name, net in nets.items()}
+        self._optimizers = {name: _adam(spec) for name, spec in self.optimizer_specs.items()}
+        self._state: State = {f"net/{name}": eqx.filter(net, eqx.is_array) for name, net in nets.items()}
+        for name, optimizer in self._optimizers.items():
+            self._state[f"optimizer/{name}"] = optimizer.init(self._state[f"net/{name}"])
+        self._state = jax.device_put(self._state, self.device)
+        self._phases: dict[int, _Phase] = {}
+        self._act = jax.jit(self._traced_act)
+
+    # ------------------------------------------------------------------------------------------------ learning
+    def update(self, batch: Batch, progress: float = 0.0) -> Metrics:
+        """See `Learner.update`."""
+        self.updates += 1
+        number = self.updates % self.algorithm.period
+        noise = self.algorithm.draw(self.random, batch)
+        rates = {name: np.float32(rate) for name, rate in self.learning_rates(progress).items()}
+        if number not in self._phases:
+            self._phases[number] = _Phase(self, number, (self._state, batch, noise, rates))
+        phase = self._phases[number]
+        changing = {name: self._state[name] for name in phase.changes}
+        fixed = {name: self._state[name] for name in phase.reads}
+        changed, values, priority = phase.program(changing, fixed, batch, noise, rates)
+        self._state.update(changed)
+        return Metrics(phase.names, values, priority)
+
+    # ------------------------------------------------------------------------------------------------ acting
+    def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
+        """See `Learner.act`."""
+        state = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
+        return np.asarray(self._act(state, obs, noise))
+
+    def _traced_act(self, state: State, obs: Tree, noise: Array | None) -> Array:
+        nets = {name: eqx.combine(arrays, self._static[name]) for name, arrays in state.items()}
+        return self.algorithm.act(SimpleNamespace(**nets), obs, noise)
+
+    # ------------------------------------------------------------------------------------------------ state
+    def parameters(self) -> Parameters:
+        """See `Learner.parameters`."""
+        return {name: _named(self._state[f"net/{name}"]) for name in self._static}
+
+    def load_parameters(self, parameters: Parameters) -> None:
+        """See `Learner.load_parameters`."""
+        for name in self._static:
+            key = f"net/{name}"
+            self._state[key] = self._filled(self._state[key], parameters.get(name, {}), name)
+
+    def optimizer_state(self) -> dict[str, Any]:
+        """See `Learner.optimizer_state`."""
+        state: dict[str, Any] = {}
+        for name in self._optimizers:
+            adam = _adam_state(self._state[f"optimizer/{name}"])
+            state[name] = {"steps": int(adam.count), "first": _named(adam.mu), "second": _named(adam.nu)}
+        return state
+
+    def load_optimizer_state(self, state: dict[str, Any]) -> None:
+        """See `Learner.load_optimizer_state`."""
+        for name in self._optimizers:
+            held = self._state[f"optimizer/{name}"]
+            adam = _adam_state(held)
+            loaded = optax.ScaleByAdamState(
+                count=jax.device_put(jnp.asarray(state[name]["steps"], jnp.int32), self.device),
+                mu=self._filled(adam.mu, state[name]["first"], f"the optimiser of {name}"),
+                nu=self._filled(adam.nu, state[name]["second"], f"the optimiser of {name}"),
+            )
+            self._state[f"optimizer/{name}"] = tuple(
+                loaded if isinstance(part, optax.ScaleByAdamState) else part for part in held
+            )
+
+    def _filled(self, tree: Any, values: dict[str, np.ndarray], network: str) -> Any:
+        expected = {name: tuple(array.shape) for name, array in _named(tree).items()}
+        arrays = [jnp.array(value) for value in matched(values, expected, network).values()]
+        return jax.device_put(jax.tree.unflatten(jax.tree.structure(tree), arrays), self.device)
+
+
+class _Phase:
+    """The compiled program of one phase, and which parts of the state it changes and reads."""
+
+    def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Batch, Any, dict[str, Any]]):
+        names: tuple[str, ...] = ()
+        changes: tuple[str, ...] = tuple(example[0])
+
+        def run(changing: State, fixed: State, batch: Batch, noise: Any, rates: dict[str, Array]) -> Any:
+            nonlocal names, changes
+            trace = _Trace(learner, {**changing, **fixed}, rates)
+            with jax.numpy_rank_promotion("raise"):
+                learner.algorithm.update(trace, batch, noise, number)
+            names, changes = tuple(trace.names), tuple(sorted(trace.changed))
+            return {name: trace.state[name] for name in changes}, jnp.stack(trace.values), trace.priority
+
+        state, *rest = example
+        jax.eval_shape(run, state, {}, *rest)  # an abstract run, to see what this phase changes
+        self.names, self.changes = names, changes
+        self.reads = tuple(name for name in state if name.startswith("net/") and name not in changes)
+        self.program = jax.jit(run, donate_argnums=0)
+
+
+class _Trace:
+    """What `update` sees as the learner while it is traced: the state, as it changes."""
+
+    def __init__(self, learner: JaxLearner, state: State, rates: dict[str, Array]):
+        self.learner, self.state, self.rates = learner, state, rates
+        self.changed: set[str] = set()
+        self.names: list[str] = []
+        self.values: list[Array] = []
+        self.priority: Array | None = None
+
+    def minimize(self, name: str, loss: Any, *args: Any) -> None:
+        """See `Updater.minimize`."""
+        key = f"net/{name}"
+
+        def of_parameters(parameters: Any) -> tuple[Array, dict[str, Array]]:
+            return loss(self._nets(**{name: parameters}), *args)
+
+        (value, info), gradient = jax.value_and_grad(of_parameters, has_aux=True)(self.state[key])
+        optimizer = self.learner._optimizers[name]
+        step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], self.state[key])
+        rate = self.rates[name]
+        self._set(key, jax.tree.map(lambda w, s: w - rate * s, self.state[key], step))
+        self._set(f"optimizer/{name}", moments)
+        self._record(name, value, info)
+
+    def track(self, target: str, source: str, tau: float) -> None:
+        """See `Updater.track`."""
+        old, new = self.state[f"net/{target}"], self.state[f"net/{source}"]
+        self._set(f"net/{target}", jax.tree.map(lambda t, s: t + tau * (s - t), old, new))
+
+    def _nets(self, **replaced: Any) -> SimpleNamespace:
+        nets = {}
+        for name, static in self.learner._static.items():
+            arrays = replaced.get(name, self.state[f"net/{name}"])
+            net = eqx.combine(arrays, static)
+            nets[name] = _InBfloat16(net) if self.learner.precision == "bf16" else net
+        return SimpleNamespace(**nets)
+
+    def _set(self, key: str, value: Any) -> None:
+        self.state[key] = value
+        self.changed.add(key)
+
+    def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
+        self.priority = info.pop("priority", self.priority)
+        names, values = summarize(info, jnp)
+        self.names += [f"{name}_loss", *names]
+        self.values += [value, *values]
+
+
+class _InBfloat16:
+    """A network that computes in bfloat16 from float32 parameters, and gives float32."""
+
+    def __init__(self, net: Any):
+        self._net = jax.tree.map(lambda x: x.astype(jnp.bfloat16) if eqx.is_inexact_array(x) else x, net)
+
+    def __call__(self, *inputs: Any) -> Array:
+        return self._net(*inputs).astype(jnp.float32)
+
+    def first(self, *inputs: Any) -> Array:
+        return self._net.first(*inputs).astype(jnp.float32)
+
+
+def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
+    """Everything of the optimiser but the step size, which comes with each update."""
+    clip = [optax.clip_by_global_norm(spec.max_grad_norm)] if spec.max_grad_norm > 0 else []
+    decay = [optax.add_decayed_weights(spec.weight_decay)] if spec.weight_decay > 0 else []
+    adam = [optax.scale_by_adam(eps=spec.epsilon)]
+    return optax.chain(*clip, *(adam + decay if spec.decoupled else decay + adam))
+
+
+def _adam_state(state: Any) -> optax.ScaleByAdamState:
+    return next(part for part in state if isinstance(part, optax.ScaleByAdamState))
+
+
+def _named(tree: Any) -> dict[str, np.ndarray]:
+    """A module's arrays under PyTorch's names: attribute and index path joined by dots."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {".".join(_step(step) for step in path): np.array(leaf) for path, leaf in leaves}
+
+
+def _step(step: Any) -> str:
+    return str(step.name if hasattr(step, "name") else step.idx if hasattr(step, "idx") else step.key)
+
+
+def _device(device: str) -> Any:
+    try:
+        return jax.devices("cuda" if device == "cuda" else "cpu")[0]
+    except RuntimeError as error:
+        raise UsageError("JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'.") from error

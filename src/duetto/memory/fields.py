@@ -1,0 +1,90 @@
+"""The arrays of a memory: their names, shapes and dtypes, from the spaces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from duetto.algorithms.base import Tree
+from duetto.errors import UsageError
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value of a transition: its shape without the leading axis, and the dtype it is stored in."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one value."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def allocate(self, count: int) -> np.ndarray:
+        """(count, *shape); floats start as NaN, so that reading what was never written is visible."""
+        if self.dtype.kind == "f":
+            return np.full((count, *self.shape), np.nan, self.dtype)
+        return np.zeros((count, *self.shape), self.dtype)
+
+    def check(self, name: str, value: np.ndarray, count: int) -> None:
+        """Raise ValueError for another shape than (count, *shape), TypeError for a dtype that cannot be kept."""
+        if value.shape != (count, *self.shape):
+            raise ValueError(f"{name} has shape {value.shape}, the memory stores {(count, *self.shape)}")
+        if value.dtype != self.dtype and not np.can_cast(value.dtype, self.dtype, "same_kind"):
+            raise TypeError(f"{name} has dtype {value.dtype}, the memory stores {self.dtype}")
+
+
+def transition_fields(observation_space: Space, action_space: Space) -> dict[str, Field]:
+    """Every field of a transition by its name; a Dict observation becomes "obs/<key>" and "next_obs/<key>"."""
+    flag, number = Field((), np.dtype(np.bool_)), Field((), np.dtype(np.float32))
+    return {
+        **_observation_fields("obs", observation_space),
+        "action": _action_field(action_space),
+        "reward": number,
+        **_observation_fields("next_obs", observation_space),
+        "terminated": flag,
+        "truncated": flag,
+    }
+
+
+def named(name: str, value: Tree) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays of an observation under the names that `transition_fields` gives them."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield f"{name}/{key}", part
+    else:
+        yield name, value
+
+
+def _observation_fields(name: str, space: Space) -> dict[str, Field]:
+    if isinstance(space, Dict):
+        return {f"{name}/{key}": _field(part) for key, part in space.parts}
+    return {name: _field(space)}
+
+
+def _field(space: Box | Discrete | MultiDiscrete) -> Field:
+    if isinstance(space, Discrete):
+        return Field((), np.dtype(np.int64))
+    if isinstance(space, MultiDiscrete):
+        return Field((len(space.nvec),), np.dtype(np.int64))
+    return Field(space.shape, _stored_dtype(np.dtype(space.dtype)))
+
+
+def _stored_dtype(dtype: np.dtype) -> np.dtype:
+    """Images stay uint8: as float32 they would take four times the memory. float64 is more than any network reads."""
+    if dtype.kind == "f":
+        return np.dtype(np.float32)
+    return dtype if dtype in (np.uint8, np.bool_) else np.dtype(np.int64)
+
+
+def _action_field(space: Space) -> Field:
+    if isinstance(space, Box):
+        return Field((space.size,), np.dtype(np.float32))
+    if isinstance(space, Dict):
+        raise UsageError(f"The replay memory cannot store actions of {space}. Use an environment without Dict actions.")
+    return _field(space)

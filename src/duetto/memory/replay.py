@@ -1,0 +1,171 @@
+"""Uniform replay: every stored transition is as likely as every other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Batch, ReplaySpec, Tree
+from duetto.errors import CheckpointError
+from duetto.functional import randomness
+from duetto.functional.returns import n_step_return
+from duetto.memory.base import Experience, Sample
+from duetto.memory.fields import Field, named
+from duetto.memory.rings import Rings
+from duetto.memory.schedule import Schedule
+
+
+class Replay:
+    """The last transitions of every environment, and batches drawn from them uniformly (Lin, 1992).
+
+    n-step sums are made when a batch is read, from the transitions that follow in the same environment.
+    """
+
+    needs_priorities = False
+
+    def __init__(
+        self, spec: ReplaySpec, fields: dict[str, Field], num_envs: int, rows: int, random: np.random.Generator
+    ) -> None:
+        """Use `memory.build`. `rows` is each environment's share of the capacity; `random` belongs to the memory."""
+        self._spec = spec
+        self._random = random
+        self._rings = Rings(fields, num_envs, rows)
+        self._schedule = Schedule(spec)
+        self._parts = tuple(name.removeprefix("obs/") for name in fields if name.startswith("obs/"))
+
+    def __len__(self) -> int:
+        return int(self._rings.stored.sum())
+
+    @property
+    def written(self) -> np.ndarray:
+        """(num_envs,) int64, transitions ever written per environment; a copy."""
+        return self._rings.written.copy()
+
+    def add(self, experience: Experience) -> None:
+        """Store copies of the transitions; a batch may be due afterwards.
+
+        Raises:
+            ValueError, TypeError: shapes, dtypes or environments other than the memory's. Then nothing is stored.
+        """
+        self._store(experience)
+        self._schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
+
+    def due(self) -> Iterator[Sample]:
+        """The batches that should be learned from now.
+
+        Each is drawn when it is asked for, so it sees the priorities fed back for the one before. What is not asked for
+        stays due.
+        """
+        while self._schedule.take():
+            yield self.sample()
+
+    def sample(self) -> Sample:
+        """A batch of `batch_size` transitions; without replacement, of all of them where there are fewer.
+
+        Raises:
+            ValueError: nothing is stored yet.
+        """
+        size = len(self)
+        if size == 0:
+            raise ValueError("The memory is empty: add a transition before sampling")
+        index, weight = self._draw(size)
+        return Sample(self._gather(index, weight), index, self._rings.number(index))
+
+    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
+        """Nothing to do: uniform replay has no priorities."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the transitions, which `segment` hands out."""
+        return {
+            "rows": self._rings.rows,
+            "written": self.written,
+            "schedule": self._schedule.state_dict(),
+            "random": randomness.state_of(self._random),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`; the transitions follow with `load_segment`.
+
+        Raises:
+            CheckpointError: the state is that of a memory with another capacity or number of environments.
+        """
+        theirs, ours = (len(state["written"]), state["rows"]), (len(self._rings.written), self._rings.rows)
+        if theirs != ours:
+            raise CheckpointError(
+                f"The checkpoint's replay memory has {theirs[0]} environments of {theirs[1]} transitions, this run's "
+                f"{ours[0]} of {ours[1]}. Set replay_capacity and the number of environments back."
+            )
+        self._rings.written[:] = state["written"]
+        self._schedule.load_state_dict(state["schedule"])
+        randomness.restore(self._random, state["random"])
+
+    def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
+        """The transitions written after the counts `since` (num_envs,) and still stored, as flat arrays.
+
+        None if there are none. See `Rings.segment` for the names.
+        """
+        return self._rings.segment(since)
+
+    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
+        """Put transitions back, in any order of segments, after `load_state_dict`."""
+        self._rings.load(segment)
+
+    def _store(self, experience: Experience) -> np.ndarray:
+        """Write to the rings; the indices written."""
+        values = {
+            **dict(named("obs", experience.obs)),
+            "action": experience.action,
+            "reward": experience.reward,
+            **dict(named("next_obs", experience.next_obs)),
+            "terminated": experience.terminated,
+            "truncated": experience.truncated,
+        }
+        return self._rings.write(experience.env, values)
+
+    def _draw(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Indices and importance weights (B,) of a batch, from `size` stored transitions."""
+        wanted = self._spec.batch_size
+        if self._spec.replacement:
+            item = self._random.integers(size, size=wanted)
+        else:
+            item = self._random.choice(size, size=min(wanted, size), replace=False)
+        return self._rings.locate(item), np.ones(len(item), np.float32)
+
+    def _gather(self, index: np.ndarray, weight: np.ndarray) -> Batch:
+        arrays = self._rings.arrays
+        reward, discount, last = self._one_step(index) if self._spec.n_step == 1 else self._n_steps(index)
+        return Batch(
+            obs=self._observation("obs", index),
+            action=arrays["action"].take(index, axis=0),
+            reward=reward,
+            discount=discount,
+            next_obs=self._observation("next_obs", last),
+            weight=weight,
+        )
+
+    def _one_step(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`_n_steps` for n = 1, where a window is its transition."""
+        discount = np.full(len(index), self._spec.discount, np.float32)
+        if not self._spec.ignore_termination:
+            discount[self._rings.arrays["terminated"].take(index)] = 0.0
+        return self._rings.arrays["reward"].take(index), discount, index
+
+    def _n_steps(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Reward and discount (B,) of the windows that start at `index`, and the index of their last transition."""
+        window, available = self._rings.ahead(index, self._spec.n_step)
+        reward, terminated, truncated = (
+            self._rings.arrays[name].take(window) for name in ("reward", "terminated", "truncated")
+        )
+        if self._spec.ignore_termination:  # then a termination cuts the window, as a truncation does, and no more
+            terminated, truncated = np.zeros_like(terminated), terminated | truncated
+        summed, discount, length = n_step_return(reward, terminated, truncated, available, self._spec.discount)
+        last = window[np.arange(len(index)), length - 1]
+        return summed.astype(np.float32), discount.astype(np.float32), last
+
+    def _observation(self, name: str, index: np.ndarray) -> Tree:
+        arrays = self._rings.arrays
+        if self._parts:
+            return {part: arrays[f"{name}/{part}"].take(index, axis=0) for part in self._parts}
+        return arrays[name].take(index, axis=0)

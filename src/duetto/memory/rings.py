@@ -1,0 +1,140 @@
+"""One ring of transitions per environment, so that the transitions of one environment lie in time order.
+
+    environment 0   [ 4  5  2  3 ]    4 rows; the 6 transitions 0 .. 5 were written, 0 and 1 are overwritten
+    environment 1   [ 0  1  .  . ]    environments may be at different counts
+    index             0  1  2  3 | 4  5  6  7       index = environment * rows + slot,  slot = number mod rows
+
+A transition's *number* counts the writes of its environment from 0. It names the transition for ever, while its index
+is handed on to a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from duetto.memory.fields import Field
+
+
+class Rings:
+    """Preallocated arrays, one per field, over the rings of all environments."""
+
+    def __init__(self, fields: dict[str, Field], num_envs: int, rows: int) -> None:
+        self.rows = rows
+        self.written = np.zeros(num_envs, np.int64)
+        self.arrays = {name: field.allocate(num_envs * rows) for name, field in fields.items()}
+        self._fields = fields
+
+    @property
+    def stored(self) -> np.ndarray:
+        """(num_envs,), transitions that each environment's ring holds now."""
+        return np.minimum(self.written, self.rows)
+
+    def write(self, env: np.ndarray, values: dict[str, np.ndarray]) -> np.ndarray:
+        """Append copies of K transitions, each to the ring of its environment; the oldest ones make room.
+
+        Args:
+            env: (K,) int, in 0 .. num_envs-1; the rows of one environment in time order.
+            values: (K, ...) of every field.
+
+        Returns:
+            (K,), the indices written; one comes twice if more rows of one environment came than its ring has.
+
+        Raises:
+            ValueError, TypeError: fields, shapes or dtypes other than the memory's. Then nothing is written.
+        """
+        self._check(env, values)
+        number = self.written[env]
+        if len(env) > 1:
+            number += _rank(env)
+        index = env * self.rows + number % self.rows
+        np.add.at(self.written, env, 1)
+        for name, array in self.arrays.items():
+            array[index] = values[name]
+        return index
+
+    def locate(self, item: np.ndarray) -> np.ndarray:
+        """Index of the item-th stored transition, for item in 0 .. stored.sum()-1."""
+        stored = self.stored
+        ends = stored.cumsum()
+        if len(stored) == 1 or ends[-1] == len(stored) * self.rows:
+            return item  # no gaps between the rings
+        env = ends.searchsorted(item, side="right")
+        return item + (np.arange(len(stored)) * self.rows - (ends - stored))[env]
+
+    def number(self, index: np.ndarray) -> np.ndarray:
+        """(B,), the number of the transition stored at each index now; never that of an older or newer one."""
+        env, slot = np.divmod(index, self.rows)
+        newest = self.written[env] - 1
+        return newest - (newest - slot) % self.rows
+
+    def ahead(self, index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """(B, n), the indices of each transition and the n-1 after it, and (B,), how many of them exist (1 or more).
+
+        Past the newest transition of an environment the indices point to its oldest ones, or to empty slots.
+        """
+        env, slot = np.divmod(index, self.rows)
+        available = (self.written[env] - 1 - slot) % self.rows + 1
+        return (env * self.rows)[:, None] + (slot[:, None] + np.arange(n)) % self.rows, available
+
+    def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
+        """What was written after the counts `since` (num_envs,) and is still stored; None if that is nothing.
+
+        Returns:
+            "start" and "count" (num_envs,): the numbers start .. start+count-1 of each environment; and every field,
+            the environments' rows one after the other.
+
+        Raises:
+            ValueError: `since` of another shape, or larger than what was written.
+        """
+        if since.shape != self.written.shape or (since > self.written).any():
+            raise ValueError(f"since is {since}, but the environments have written {self.written} transitions")
+        start = np.maximum(since, self.written - self.rows)
+        count = self.written - start
+        if not count.any():
+            return None
+        env, number = _expand(start, count)
+        index = env * self.rows + number % self.rows
+        return {"start": start, "count": count} | {name: array[index] for name, array in self.arrays.items()}
+
+    def load(self, segment: dict[str, np.ndarray]) -> None:
+        """Put the rows of `segment` back, after `written` was restored; rows overwritten by then are left out.
+
+        So the order in which segments are loaded does not matter.
+        """
+        _require_same(segment.keys() - {"start", "count"}, self.arrays.keys())
+        env, number = _expand(segment["start"], segment["count"])
+        alive = (number >= self.written[env] - self.rows) & (number < self.written[env])
+        index = (env * self.rows + number % self.rows)[alive]
+        for name, array in self.arrays.items():
+            self._fields[name].check(name, segment[name], len(env))
+            array[index] = segment[name][alive]
+
+    def _check(self, env: np.ndarray, values: dict[str, np.ndarray]) -> None:
+        if values.keys() != self._fields.keys():
+            _require_same(values.keys(), self._fields.keys())
+        for name, field in self._fields.items():
+            field.check(name, values[name], len(env))
+        if len(env) and not 0 <= env.min() <= env.max() < len(self.written):
+            raise ValueError(f"env is {env}, the memory has environments 0 to {len(self.written) - 1}")
+
+
+def _rank(env: np.ndarray) -> np.ndarray:
+    """How many rows of the same environment come before each row: [2, 0, 2, 2] -> [0, 0, 1, 2]."""
+    order = env.argsort(kind="stable")
+    grouped = env[order]
+    rank = np.empty(len(env), np.int64)
+    rank[order] = np.arange(len(env)) - grouped.searchsorted(grouped)
+    return rank
+
+
+def _expand(start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Environment and number of every row of a segment: start [5, 2], count [2, 1] -> [0, 0, 1], [5, 6, 2]."""
+    env = np.arange(len(count)).repeat(count)
+    return env, np.arange(len(env)) + (start - (count.cumsum() - count)).repeat(count)
+
+
+def _require_same(names: Iterable[str], expected: Iterable[str]) -> None:
+    if set(names) != set(expected):
+        raise ValueError(f"The fields are {sorted(names)}, the memory stores {sorted(expected)}")

@@ -1,0 +1,56 @@
+"""When to learn: how many batches the steps taken so far have earned."""
+
+from __future__ import annotations
+
+from duetto.algorithms.base import ReplaySpec
+
+
+class Schedule:
+    """Counts steps, and the batches that they owe.
+
+    Each step after `learning_starts` owes gradient_steps / train_every batches. Whole phases are paid: after every
+    `train_every` steps `gradient_steps` batches, or with `train_at_episode_end` all whole batches at an episode's end.
+    In that case the steps before `learning_starts` owe too, so that the first episode is followed by as many batches as
+    it had steps (SPEC 2.4). The debt is an integer, in units of 1 / train_every batches, so it stays exact for ever.
+
+        learning_starts 3, train_every 2, gradient_steps 2
+        step              1  2  3  4  5  6  7
+        batches due       .  .  .  .  2  .  2
+    """
+
+    def __init__(self, spec: ReplaySpec) -> None:
+        self._spec = spec
+        # Without replacement a batch cannot be filled before; the step that fills it is the first that counts.
+        self._free_steps = spec.learning_starts if spec.replacement else max(spec.learning_starts, spec.batch_size - 1)
+        self._steps = 0
+        self._debt = 0
+        self._due = 0
+
+    def advance(self, steps: int, episode_ended: bool) -> None:
+        """Count `steps` new steps; `episode_ended` says whether an episode ended with one of them."""
+        spec = self._spec
+        paying = steps if spec.train_at_episode_end else min(steps, max(0, self._steps + steps - self._free_steps))
+        self._steps += steps
+        self._debt += paying * spec.gradient_steps
+        if not spec.train_at_episode_end:
+            unit = spec.gradient_steps * spec.train_every
+            self._due += self._debt // unit * spec.gradient_steps
+            self._debt %= unit
+        elif episode_ended and self._steps >= self._free_steps:
+            self._due += self._debt // spec.train_every
+            self._debt %= spec.train_every
+
+    def take(self) -> bool:
+        """Whether a batch is due; if so, it counts as paid."""
+        if self._due == 0:
+            return False
+        self._due -= 1
+        return True
+
+    def state_dict(self) -> dict[str, int]:
+        """Steps, debt and the batches due but not yet taken."""
+        return {"steps": self._steps, "debt": self._debt, "due": self._due}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Undo `state_dict`."""
+        self._steps, self._debt, self._due = int(state["steps"]), int(state["debt"]), int(state["due"])

@@ -1,0 +1,83 @@
+"""One process at a time works on a run folder."""
+
+import errno
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Self
+
+from duetto.errors import DuettoError, RunInUseError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _BEYOND_THE_TEXT = 1 << 20  # a locked byte cannot be read, and the holder's name must be
+
+    def _try_lock(descriptor: int) -> None:
+        os.lseek(descriptor, _BEYOND_THE_TEXT, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+_HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+
+
+class FolderLock:
+    """Holds `<folder>/.lock` while the `with` block runs.
+
+    The operating system releases it when the process ends, however it ends. Processes forked from the holder do not
+    hold it, so that environment workers which outlive a killed trainer do not keep the run from being resumed.
+
+    Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        path = self._folder / ".lock"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise DuettoError(f"{self._folder} cannot be used as a run folder: {error.strerror}.") from error
+        try:
+            _try_lock(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        except OSError as error:
+            holder = os.read(descriptor, 300).decode(errors="replace").split()
+            os.close(descriptor)
+            raise self._refusal(error, holder) from error
+        self._descriptor = descriptor
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
+        self._close()
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _refusal(self, error: OSError, holder: list[str]) -> DuettoError:
+        if error.errno not in _HELD_ELSEWHERE:
+            return DuettoError(f"{self._folder} cannot be locked: {error.strerror}. Put runs on a local disk.")
+        if len(holder) != 2:  # it locked a moment ago and has not written yet
+            return RunInUseError(f"{self._folder} is in use by another process. Wait until it ends, then try again.")
+        pid, host = holder
+        return RunInUseError(
+            f"{self._folder} is in use by process {pid} on {host}. "
+            f"Wait until it ends, or stop it there with `kill {pid}`, then try again."
+        )
