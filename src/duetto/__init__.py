@@ -1,0 +1,48 @@
+"""Duetto: deep reinforcement learning, each algorithm's mathematics written once, trained on PyTorch and on JAX."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duetto.algorithms import DDPG as DDPG
+    from duetto.algorithms import TD3 as TD3
+    from duetto.errors import DuettoError as DuettoError
+    from duetto.errors import UsageError as UsageError
+    from duetto.networks.specs import CustomNetwork as CustomNetwork
+    from duetto.training.agent import Agent as Agent
+    from duetto.training.api import load as load
+    from duetto.training.api import train as train
+    from duetto.training.evaluation import Evaluation as Evaluation
+    from duetto.training.run import Run as Run
+    from duetto.training.session import Session as Session
+
+# Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
+_HOMES = {
+    "DDPG": "duetto.algorithms",
+    "TD3": "duetto.algorithms",
+    "DuettoError": "duetto.errors",
+    "UsageError": "duetto.errors",
+    "CustomNetwork": "duetto.networks.specs",
+    "Agent": "duetto.training.agent",
+    "Evaluation": "duetto.training.evaluation",
+    "Run": "duetto.training.run",
+    "Session": "duetto.training.session",
+    "load": "duetto.training.api",
+    "train": "duetto.training.api",
+}
+
+__version__ = version("duetto")
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'duetto' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -17,7 +17,7 @@ import numpy as np
 from duetto.errors import UsageError
 from duetto.functional.schedules import Decay
 from duetto.networks.spaces import Space
-from duetto.networks.specs import NetworkSpec
+from duetto.networks.specs import CustomNetwork, NetworkSpec
 
 Array = Any  # an array of NumPy, PyTorch or JAX
 Tree = Any  # an Array, or for Dict observations a dict of them
@@ -107,12 +107,11 @@ class Algorithm:
 
     period: ClassVar[int] = 1  # `update` is compiled once for each phase, update count mod period
     acting_networks: ClassVar[tuple[str, ...]]  # the networks that `act` calls
-    normalize_observations: ClassVar[str] = "off"
+    observations: ClassVar[str]  # the spaces it supports, in words
+    actions: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self), include_extras=True).items():
-            if name in self.__dataclass_fields__:
-                _check_range(name, getattr(self, name), hint)
+        check_fields(self)
 
     @classmethod
     def name(cls) -> str:
@@ -132,6 +131,11 @@ class Algorithm:
                 hint = f" Did you mean {near[0]!r}?" if near else f" It has: {', '.join(self.options())}."
                 raise UsageError(f"{self.name()} has no hyper-parameter {name!r}.{hint}")
         return dataclasses.replace(self, **options)
+
+    def custom_networks(self) -> dict[str, CustomNetwork]:
+        """The user's own networks among the fields, by field name."""
+        fields = {name: getattr(self, name) for name in self.options()}
+        return {name: value for name, value in fields.items() if isinstance(value, CustomNetwork)}
 
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
         """Raise UsageError that names environment and spaces where the algorithm does not support them."""
@@ -164,6 +168,10 @@ class Algorithm:
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
         """Actions (N, ...) for a batch of observations; without noise the policy that is evaluated."""
         raise NotImplementedError
+
+    def observation_scaling(self) -> str:
+        """Which statistics observations are scaled by: "off", "collected" or "sampled"; see `training.normalizer`."""
+        return "off"
 
     def first_random_steps(self) -> int:
         """Steps of uniformly random actions at the start of a run."""
@@ -233,6 +241,13 @@ class OffPolicy(Algorithm):
             replacement=self.replacement,
             prioritization=priorities if self.prioritized else None,
         )
+
+
+def check_fields(options: Any) -> None:
+    """Raise UsageError that says what a dataclass's field must be, where one is out of range or not among its choices."""
+    for name, hint in get_type_hints(type(options), include_extras=True).items():
+        if name in options.__dataclass_fields__:
+            _check_range(name, getattr(options, name), hint)
 
 
 def _check_range(name: str, value: Any, hint: Any) -> None:

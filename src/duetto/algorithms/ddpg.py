@@ -67,7 +67,7 @@ class DDPG(OffPolicy):
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
     normalize_batch_reward: bool = False
     """Standardise the rewards of each batch."""
-    normalize_observations: Literal["off", "collected", "sampled"] = "off"  # pyright: ignore[reportIncompatibleVariableOverride]
+    normalize_observations: Literal["off", "collected", "sampled"] = "off"
     """Scale observations by their running mean and std, taken over collected steps or (as skrl) over sampled batches."""
 
     random_steps: CountOrZero = 10_000
@@ -109,6 +109,8 @@ class DDPG(OffPolicy):
     """A critic of your own (Python only)."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
+    observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
+    actions: ClassVar[str] = "Box"
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:
@@ -167,6 +169,10 @@ class DDPG(OffPolicy):
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Ornstein-Uhlenbeck noise starts again from 0."""
         return np.where(done[:, None], np.float32(0), state) if self.ou_reset else state
+
+    def observation_scaling(self) -> str:
+        """See `normalize_observations`."""
+        return self.normalize_observations
 
     def first_random_steps(self) -> int:
         """See `random_steps`."""

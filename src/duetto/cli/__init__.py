@@ -1,0 +1,60 @@
+"""The command line. One small module per command; only the one that is called is imported."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from importlib import import_module
+
+from duetto.errors import DuettoError, UsageError
+
+COMMANDS = {
+    "train": "train an agent:  duetto train td3 HalfCheetah-v5",
+    "resume": "go on with a run where its last checkpoint was made:  duetto resume runs/td3-HalfCheetah-v5-s0",
+    "evaluate": "run episodes without exploration:  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20",
+    "video": "record an episode:  duetto video runs/td3-HalfCheetah-v5-s0",
+    "list": "list algorithms, presets and environments",
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(_overview())
+        elif arguments[0] == "--version":
+            import duetto
+
+            print(f"duetto {duetto.__version__}")
+        else:
+            _run(arguments[0], arguments[1:])
+    except DuettoError as error:
+        print(f"duetto: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _run(command: str, arguments: list[str]) -> None:
+    if command not in COMMANDS:
+        near = difflib.get_close_matches(command, COMMANDS, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"There is no command {command!r}. {hint}There are: {', '.join(COMMANDS)}.")
+    import_module(f"duetto.cli.{command}").main(arguments)
+
+
+def _overview() -> str:
+    lines = [f"  {name:9} {about}" for name, about in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: duetto COMMAND ...",
+            "",
+            "Deep reinforcement learning: the mathematics written once, trained on PyTorch and on JAX.",
+            "",
+            *lines,
+            "",
+            "duetto COMMAND --help says more; duetto train td3 --help lists every hyper-parameter.",
+        ]
+    )

@@ -7,7 +7,7 @@ here and nowhere else.
 from duetto.environments.actions import ActionMap
 from duetto.environments.families import FAMILIES, Family
 from duetto.environments.making import make, separate
-from duetto.environments.spaces import flatten_observation, from_gymnasium
+from duetto.environments.spaces import flatten_observation, from_gymnasium, to_gymnasium
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
 
@@ -23,4 +23,5 @@ __all__ = [
     "from_gymnasium",
     "make",
     "separate",
+    "to_gymnasium",
 ]

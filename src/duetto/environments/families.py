@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import os
 import re
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
+from duetto.environments import quiet
 from duetto.errors import UsageError
 
 
@@ -22,8 +19,8 @@ class Family:
     examples: tuple[str, ...]
     extra: str  # pip install "duetto[<extra>]"
     entry_point: str  # where Gymnasium's registry says that its environments are, once they are registered
-    pattern: str = r"(?!)"  # ids that exist only after `registers` was imported
-    registers: str = ""
+    pattern: str = r"(?!)"  # ids that exist only after the packages in `imports` were imported; the last registers them
+    imports: tuple[str, ...] = ()
 
     @property
     def install(self) -> str:
@@ -31,13 +28,15 @@ class Family:
         return f'pip install "duetto[{self.extra}]"'
 
 
+MUJOCO = Family(
+    "MuJoCo",
+    ("HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "InvertedPendulum-v5", "Reacher-v5"),
+    "mujoco",
+    "gymnasium.envs.mujoco",
+)
+
 FAMILIES = (
-    Family(
-        "MuJoCo",
-        ("HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "InvertedPendulum-v5", "Reacher-v5"),
-        "mujoco",
-        "gymnasium.envs.mujoco",
-    ),
+    MUJOCO,
     Family(
         "classic control",  # stepping needs nothing; rendering needs pygame, the extra
         ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"),
@@ -56,16 +55,16 @@ FAMILIES = (
         "pybullet",
         "pybullet_envs_gymnasium",
         r".*BulletEnv-v\d+",
-        "pybullet_envs_gymnasium",
+        ("pybullet", "pybullet_envs_gymnasium"),
     ),
-    Family("Atari", ("ALE/Breakout-v5", "ALE/Pong-v5"), "atari", "ale_py", r"ALE/.*", "ale_py"),
+    Family("Atari", ("ALE/Breakout-v5", "ALE/Pong-v5"), "atari", "ale_py", r"ALE/.*", ("ale_py",)),
     Family(
         "MiniGrid",
         ("MiniGrid-Empty-5x5-v0", "MiniGrid-DoorKey-8x8-v0", "BabyAI-KeyCorridorS3R3-v0"),
         "minigrid",
         "minigrid",
         r"(MiniGrid|BabyAI)-.*",
-        "minigrid",
+        ("minigrid",),
     ),
 )
 
@@ -84,13 +83,10 @@ def register(environment: str) -> None:
         UsageError: The package is not installed; says how to install it.
     """
     for family in FAMILIES:
-        if family.registers and re.fullmatch(family.pattern, environment):
-            with _silent_stdout():
-                imported = import_family(family, family.registers, environment)
-            if family.name == "Atari":
-                import gymnasium
-
-                gymnasium.register_envs(imported)
+        if re.fullmatch(family.pattern, environment):
+            with quiet.output():  # PyBullet's C code prints when it was built
+                for package in family.imports:
+                    import_family(family, package, environment)
             return
 
 
@@ -110,18 +106,3 @@ def missing(family: Family, environment: str, error: Exception) -> UsageError:
 def of_entry_point(entry_point: object) -> Family | None:
     """The family of a registered environment, by the module it lives in."""
     return next((f for f in FAMILIES if str(entry_point).startswith(f.entry_point)), None)
-
-
-@contextlib.contextmanager
-def _silent_stdout() -> Iterator[None]:
-    """Send file descriptor 1 to nowhere: PyBullet's C code prints its build time there when it is imported."""
-    sys.stdout.flush()
-    saved, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(null, 1)
-        yield
-        sys.stdout.flush()
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)
-        os.close(null)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
+import multiprocessing
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
@@ -11,7 +13,7 @@ from typing import Any, Literal
 import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from duetto.environments import families, naming
+from duetto.environments import bullet, families, naming, quiet
 from duetto.environments.engines import Loop, Vector, label_of
 from duetto.environments.state import Saving, SavingVectorEnv
 from duetto.environments.stepping import Stepper
@@ -59,14 +61,14 @@ def make(
     if isinstance(environment, str):
         families.register(environment)
         naming.check_known(environment)
-        single = partial(_make_registered, environment, render_mode, options)
+        name, single = environment, partial(_make_registered, environment, render_mode, options)
     elif callable(environment):
-        single = partial(_make_by_factory, environment, render_mode, options)
+        name, single = _name(environment), partial(_make_by_factory, environment, render_mode, options)
     else:
         raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
     if vectorization == "sync":
         return Stepper(Loop([single() for _ in range(num_envs)]))
-    return _make_subprocesses([single] * num_envs)
+    return _make_subprocesses([single] * num_envs, name)
 
 
 def separate(
@@ -101,17 +103,20 @@ def separate(
 def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
     """One environment by id. Runs in a subprocess too, where the id has to be registered again."""
     families.register(environment)
+    own_model = naming.family_of(environment) is families.MUJOCO
     try:
         # The checker only warns about the environment's author's mistakes; what matters here, the Stepper checks.
-        return gymnasium.make(environment, render_mode=render_mode, disable_env_checker=True, **kwargs)
+        with quiet.mujoco_compiler() if own_model else contextlib.nullcontext():
+            env = gymnasium.make(environment, render_mode=render_mode, disable_env_checker=True, **kwargs)
     except Exception as error:
         raise naming.explain(environment, kwargs, error) from error
+    return bullet.QuietStart(env) if bullet.is_bullet(env.unwrapped) else env
 
 
 def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
     if render_mode is not None and _accepts(factory, "render_mode"):
         kwargs = kwargs | {"render_mode": render_mode}
-    name = getattr(factory, "__name__", type(factory).__name__)
+    name = _name(factory)
     try:
         env = factory(**kwargs)
     except UsageError:
@@ -123,17 +128,21 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
     return env
 
 
+def _name(factory: Callable[..., Any]) -> str:
+    return getattr(factory, "__name__", type(factory).__name__)
+
+
 def _accepts(factory: Callable[..., Any], parameter: str) -> bool:
     parameters = inspect.signature(factory).parameters
     return parameter in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-def _make_subprocesses(singles: list[Callable[[], gymnasium.Env]]) -> Stepper:
+def _make_subprocesses(singles: list[Callable[[], gymnasium.Env]], name: str) -> Stepper:
     # AsyncVectorEnv makes one environment in this process first, so mistakes surface here and not as a dead pipe.
     try:
         vector = SavingVectorEnv(
             [partial(_saving, single) for single in singles],
-            context="forkserver" if "forkserver" in _start_methods() else "spawn",
+            context="forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn",
             autoreset_mode=AutoresetMode.DISABLED,
         )
     except (EOFError, BrokenPipeError, ConnectionResetError) as error:
@@ -141,20 +150,11 @@ def _make_subprocesses(singles: list[Callable[[], gymnasium.Env]]) -> Stepper:
             "The environments' processes could not start. Put the script's calls under `if __name__ == \"__main__\":`, "
             'or use vectorization="sync".'
         ) from error
-    probe = singles[0]()
-    label = label_of(probe)
-    probe.close()
-    return Stepper(Vector(vector, label))
+    return Stepper(Vector(vector, name))
 
 
 def _saving(single: Callable[[], gymnasium.Env]) -> gymnasium.Env:
     return Saving(single())
-
-
-def _start_methods() -> list[str]:
-    import multiprocessing
-
-    return multiprocessing.get_all_start_methods()
 
 
 def _wrap_instance(

@@ -49,7 +49,7 @@ def check_known(environment: str) -> None:
 
 def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> UsageError:
     """The UsageError for whatever was raised while `environment` was made."""
-    family = families.of_entry_point(_entry_point(environment))
+    family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and family:
         return families.missing(family, environment, error)
     if isinstance(error, ModuleNotFoundError) and family and "gymnasium-robotics" not in str(error):
@@ -62,9 +62,10 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
     return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}")
 
 
-def _entry_point(environment: str) -> object:
+def family_of(environment: str) -> families.Family | None:
+    """The family of a registered id, where Duetto knows it."""
     spec = registry.get(environment.rpartition(":")[2])
-    return spec.entry_point if spec else ""
+    return families.of_entry_point(spec.entry_point) if spec else None
 
 
 def _newest(environment: str) -> str:

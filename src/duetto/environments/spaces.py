@@ -148,3 +148,17 @@ def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
                 f"The space {space}{where} is not supported. Supported are Box, Discrete, MultiDiscrete, MultiBinary, "
                 "Dict and Tuple; convert it with a wrapper from gymnasium.wrappers."
             )
+
+
+def to_gymnasium(space: Space) -> gymnasium.Space:
+    """A Gymnasium space that `from_gymnasium` makes into the same plain one."""
+    match space:
+        case Box():
+            low, high = (np.reshape(bound, space.shape).astype(space.dtype) for bound in (space.low, space.high))
+            return gymnasium.spaces.Box(low, high, space.shape, np.dtype(space.dtype).type)
+        case Discrete():
+            return gymnasium.spaces.Discrete(space.n)
+        case MultiDiscrete():
+            return gymnasium.spaces.MultiDiscrete(list(space.nvec))
+        case Dict():
+            return gymnasium.spaces.Dict({name: to_gymnasium(part) for name, part in space.parts})

@@ -2,7 +2,7 @@
 
 Every layer (each wrapper, and the environment inside) is saved as its attributes. An attribute is
 - simple (numbers, strings, None, arrays, random generators; lists, tuples, deques and dicts of these): saved,
-- MuJoCo's MjData: saved as all arrays that the model sizes,
+- MuJoCo's MjData: saved as all arrays that the model sizes (PyBullet's worlds: see `bullet.py`),
 - without state that matters (spaces, functions, what only draws): left as the new environment has it,
 - anything else: the environment is not savable, and `save` returns None rather than guess.
 
@@ -23,7 +23,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.wrappers import PassiveEnvChecker
 
-from duetto.environments import values
+from duetto.environments import bullet, values
 from duetto.errors import CheckpointError
 
 # Constant, or set anew by whoever makes the environment.
@@ -94,6 +94,8 @@ def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
 
 def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
     state: dict[str, Any] = {"class": type(layer).__name__, "attributes": {}}
+    if bullet.is_bullet(layer):
+        return state | {"bullet": bullet.save(layer)}
     own = hasattr(type(layer), "state_dict") and hasattr(type(layer), "load_state_dict")
     if own:
         state["own"] = layer.state_dict()  # type: ignore[attr-defined]
@@ -112,6 +114,8 @@ def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> None:
         vars(layer)[name] = values.decode(value)
     for name, arrays in state.get("mjdata", {}).items():
         _load_mjdata(getattr(layer, name), arrays)
+    if "bullet" in state:
+        bullet.load(layer, state["bullet"])
     if "own" in state:
         layer.load_state_dict(state["own"])  # type: ignore[attr-defined]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
 from duetto.learners.base import Learner, Precision
-from duetto.learners.choice import EXTRA, Backend, choose_backend
+from duetto.learners.choice import EXTRA, Backend, choose
 from duetto.networks.spaces import Space
 
-__all__ = ["Backend", "Learner", "Precision", "build", "choose_backend"]
+__all__ = ["Backend", "Learner", "Precision", "build", "choose"]
 
 
 def build(

@@ -1,8 +1,9 @@
-"""Which backend `--backend auto` takes, and the measurements that it goes by."""
+"""Which backend and device "auto" means, and the measurements that it goes by."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 from duetto.errors import UsageError
@@ -10,12 +11,12 @@ from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
 
 Backend = Literal["torch", "jax"]
+Device = Literal["cpu", "cuda"]
 EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "equinox", "optax")}
 
-# Updates per second of TD3 (batch 256, 400-300), 2 cores of an AMD EPYC (Zen 5): benchmarks/results/speed.md holds the
-# whole table. The image row is a comparison of convolutions alone. Nothing was measured on a GPU yet: the order there
-# is the CPU's.
-FASTEST: dict[tuple[str, str], Backend] = {
+# Vectors on a CPU: training steps per second of TD3 and DDPG, benchmarks/results/speed.md. Images on a CPU: convolutions
+# alone, 4.4 times as fast in PyTorch (AMD Zen 5). Nothing was measured on a GPU yet: its rows repeat the CPU's.
+FASTEST: dict[tuple[Device, str], Backend] = {
     ("cpu", "vector"): "jax",
     ("cpu", "image"): "torch",
     ("cuda", "vector"): "jax",
@@ -28,12 +29,33 @@ def installed(backend: Backend) -> bool:
     return all(find_spec(package) is not None for package in EXTRA[backend])
 
 
-def choose_backend(observation: Space, device: str) -> Backend:
-    """The measured faster one for these observations and device, or the only one installed."""
-    available: list[Backend] = [backend for backend in ("torch", "jax") if installed(backend)]
+def choose(
+    observation: Space, backend: Literal["auto", "torch", "jax"], device: Literal["auto", "cpu", "cuda"]
+) -> tuple[Backend, Device]:
+    """Backend and device for these observations: what is asked for, else the fastest of what is there."""
+    wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
+    chosen = backend if backend != "auto" else _fastest(observation, wanted)
+    if device == "auto" and wanted == "cuda" and not _has_cuda(chosen):
+        wanted = "cpu"
+    return chosen, wanted
+
+
+def _fastest(observation: Space, device: Device) -> Backend:
+    both: tuple[Backend, ...] = ("torch", "jax")
+    available = [backend for backend in both if installed(backend)]
     if not available:
         raise UsageError(
             "Neither PyTorch nor JAX is installed: pip install 'duetto[jax]', or pip install 'duetto[torch]'."
         )
     fastest = FASTEST[device, "image" if is_image(observation) else "vector"]
     return fastest if fastest in available else available[0]
+
+
+def _has_cuda(backend: Backend) -> bool:
+    if not installed(backend):
+        return False
+    if backend == "torch":
+        from duetto.learners.torch import has_cuda
+    else:
+        from duetto.learners.jax import has_cuda
+    return has_cuda()

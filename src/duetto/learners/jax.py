@@ -226,8 +226,12 @@ def _step(step: Any) -> str:
     return str(step.name if hasattr(step, "name") else step.idx if hasattr(step, "idx") else step.key)
 
 
+def has_cuda() -> bool:
+    """Whether JAX can use a CUDA device here."""
+    return jax.default_backend() == "gpu"
+
+
 def _device(device: str) -> Any:
-    try:
-        return jax.devices("cuda" if device == "cuda" else "cpu")[0]
-    except RuntimeError as error:
-        raise UsageError("JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'.") from error
+    if device == "cuda" and not has_cuda():
+        raise UsageError("JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'.")
+    return jax.devices("gpu" if device == "cuda" else "cpu")[0]

@@ -22,6 +22,11 @@ from duetto.networks.spaces import Space
 from duetto.networks.torch import build
 
 
+def has_cuda() -> bool:
+    """Whether PyTorch can use a CUDA device here."""
+    return torch.cuda.is_available()
+
+
 def default_threads() -> int:
     """Threads for one learner on a CPU."""
     return max(1, min(4, os.cpu_count() or 1))
@@ -43,7 +48,7 @@ class TorchLearner(Learner):
         threads: int = 0,
     ):
         super().__init__(algorithm, observation, action, seed, precision)
-        if device == "cuda" and not torch.cuda.is_available():
+        if device == "cuda" and not has_cuda():
             raise UsageError("PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch.")
         torch.set_num_threads(threads or default_threads())
         self.device = torch.device(device)

@@ -43,6 +43,11 @@ class Replay:
         """(num_envs,) int64, transitions ever written per environment; a copy."""
         return self._rings.written.copy()
 
+    @property
+    def rows(self) -> int:
+        """Transitions that each environment's ring can hold: those older than `written - rows` are gone."""
+        return self._rings.rows
+
     def add(self, experience: Experience) -> None:
         """Store copies of the transitions; a batch may be due afterwards.
 
@@ -79,7 +84,7 @@ class Replay:
     def state_dict(self) -> dict[str, Any]:
         """Everything but the transitions, which `segment` hands out."""
         return {
-            "rows": self._rings.rows,
+            "rows": self.rows,
             "written": self.written,
             "schedule": self._schedule.state_dict(),
             "random": randomness.state_of(self._random),
@@ -91,7 +96,7 @@ class Replay:
         Raises:
             CheckpointError: the state is that of a memory with another capacity or number of environments.
         """
-        theirs, ours = (len(state["written"]), state["rows"]), (len(self._rings.written), self._rings.rows)
+        theirs, ours = (len(state["written"]), state["rows"]), (len(self._rings.written), self.rows)
         if theirs != ours:
             raise CheckpointError(
                 f"The checkpoint's replay memory has {theirs[0]} environments of {theirs[1]} transitions, this run's "

@@ -11,7 +11,8 @@ class Schedule:
     Each step after `learning_starts` owes gradient_steps / train_every batches. Whole phases are paid: after every
     `train_every` steps `gradient_steps` batches, or with `train_at_episode_end` all whole batches at an episode's end.
     In that case the steps before `learning_starts` owe too, so that the first episode is followed by as many batches as
-    it had steps (SPEC 2.4). The debt is an integer, in units of 1 / train_every batches, so it stays exact for ever.
+    it had steps (SPEC 2.4); nothing is paid before. The debt is an integer, in units of 1 / train_every batches, so it
+    stays exact for ever.
 
         learning_starts 3, train_every 2, gradient_steps 2
         step              1  2  3  4  5  6  7
@@ -36,7 +37,7 @@ class Schedule:
             unit = spec.gradient_steps * spec.train_every
             self._due += self._debt // unit * spec.gradient_steps
             self._debt %= unit
-        elif episode_ended and self._steps >= self._free_steps:
+        elif episode_ended and self._steps > self._free_steps:
             self._due += self._debt // spec.train_every
             self._debt %= spec.train_every
 

@@ -59,7 +59,7 @@ class SumTree(Tree):
         """The leaf i with Σ_{k<i} leaf_k ≤ mass < Σ_{k≤i} leaf_k: leaves [1, 2, 3, 4] and mass 2.9 -> 1, 3.0 -> 2.
 
         Args:
-            mass: (B,) float64 in [0, sum of the leaves); at or past the end gives the last leaf that is not 0.
+            mass: (B,) float64 in [0, sum of the leaves); at or past the end is taken as just before it.
 
         Returns:
             (B,) int64. Never a leaf that is 0, however the sums were rounded, unless all leaves are.

@@ -1,0 +1,44 @@
+"""Tuned hyper-parameters as data: one YAML file per algorithm. `td3.yaml` says what the keys mean."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from duetto.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Options that differ from the defaults."""
+
+    about: str = "The defaults of every field."
+    algorithm: dict[str, Any] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
+
+
+@cache
+def presets(algorithm: str) -> dict[str, Preset]:
+    """All presets of an algorithm, by name."""
+    file = files(__package__) / f"{algorithm}.yaml"
+    values = yaml.safe_load(file.read_text("utf-8")) if file.is_file() else {}
+    return {name: Preset(**value) for name, value in values.items()}
+
+
+def choose(algorithm: str, environment: str, name: str | None) -> tuple[str, Preset]:
+    """The preset of that name; without a name, the environment's own or else "default", which changes nothing."""
+    known = presets(algorithm)
+    if name is None:
+        name = environment if environment in known else "default"
+    if name == "default":
+        return name, Preset()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"{algorithm} has no preset {name!r}. {hint}It has: default, {', '.join(known)}.")
+    return name, known[name]

@@ -175,16 +175,8 @@ class CheckpointStore:
         for record in needed:  # now, because halfway through the experience it is too late for an older checkpoint
             record.file.read(self._memory)
         state = decode_tree("state", files)
-        self._history = self._readable_before(step) | {step: manifest}
+        self._history = snapshot.readable_before(self.folder, step) | {step: manifest}
         return Loaded(step, state, (segments.read(self._memory, record) for record in needed), path, problems)
-
-    def _readable_before(self, step: int) -> dict[int, Manifest]:
-        manifests = {}
-        for older in self.steps():
-            if older < step:
-                with suppress(DamagedError):
-                    manifests[older] = Manifest.read(snapshot.find(self.folder, older))
-        return manifests
 
     def _check_continues(self, step: int) -> None:
         if not self._history and (steps := self.steps()):
@@ -202,9 +194,9 @@ class CheckpointStore:
             if segment is not None:
                 raise ValueError("a segment needs a memory_window")
             return None, {}
-        previous = self._last_memory()
         name = segments.next_name(segments.present(self._memory) | segments.listed(self._history))
-        return segments.extend(previous.segments if previous else [], self.covered, segment, window, name)
+        last = self._last_memory()
+        return segments.extend(last.segments if last else [], self.covered, segment, window, name)
 
     def _last_memory(self) -> MemoryRecord | None:
         return self._history[max(self._history)].memory if self._history else None
@@ -230,8 +222,8 @@ class CheckpointStore:
 
     def _sweep(self) -> None:
         for step, path in snapshot.listing(self.folder):
-            if path != snapshot.find(self.folder, step):  # it was replaced
-                disk.set_aside(path)
+            if path != (target := self.folder / snapshot.name(step)):  # it makes way; did the new one come?
+                disk.set_aside(path) if target.exists() else disk.move(path, target)
         for folder in (self.folder, self._memory, self._best):
             disk.sweep(folder)
 

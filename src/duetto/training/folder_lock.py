@@ -57,7 +57,7 @@ class FolderLock:
             os.close(descriptor)
             raise self._refusal(error, holder) from error
         self._descriptor = descriptor
-        if hasattr(os, "register_at_fork"):
+        if sys.platform != "win32":
             os.register_at_fork(after_in_child=self._close)
         return self
 

@@ -91,7 +91,10 @@ class JsonLines(_Log):
     """
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one line. NumPy scalars become Python numbers. Raises TypeError or ValueError for what JSON cannot say."""
+        """Write one line. NumPy scalars become Python numbers.
+
+        Raises TypeError or ValueError for what could not be read back.
+        """
         plain = _plain(record, "record")
         self._append(json.dumps(plain, allow_nan=False, separators=(",", ":")).encode() + b"\n")
 
@@ -108,7 +111,7 @@ class JsonLines(_Log):
 
 
 class Csv(_Log):
-    """A table with a header. Floats are written so that `float` gives them back exactly."""
+    """A table with a header. Floats are written so that `float` gives them back exactly, None as an empty cell."""
 
     def __init__(self, path: Path, fields: Sequence[str]) -> None:
         super().__init__(path)
@@ -151,7 +154,7 @@ def _whole_lines(path: Path) -> list[bytes]:
 
 
 def _csv_line(values: Sequence[Any]) -> bytes:
-    texts = [str(_unboxed(value)) for value in values]
+    texts = ["" if value is None else str(_unboxed(value)) for value in values]
     if any("\n" in text or "\r" in text for text in texts):
         raise ValueError(f"a line break in {texts}")
     line = io.StringIO()

@@ -3,11 +3,12 @@
 import errno
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from duetto.errors import CheckpointError
 from duetto.training import disk
-from duetto.training.manifest import MANIFEST, FileRecord, Manifest
+from duetto.training.manifest import MANIFEST, DamagedError, FileRecord, Manifest
 
 _CHECKPOINT = re.compile(r"step-(\d{12,})(\.replaced)?")
 
@@ -63,3 +64,12 @@ def refusal(what: str, folder: Path, size: int, error: OSError) -> CheckpointErr
         f"{what} could not be written to {folder}: {error.strerror or error}. It needs {size / 1e6:.1f} MB. "
         f"{'Free some space' if full else 'Put that right'}, then go on with: duetto resume {folder.parent}"
     )
+
+
+def readable_before(folder: Path, step: int) -> dict[int, Manifest]:
+    """Return the manifests of the checkpoints before a step, ascending, without those that are damaged."""
+    manifests = {}
+    for older in sorted({older for older, _ in listing(folder) if older < step}):
+        with suppress(DamagedError):
+            manifests[older] = Manifest.read(find(folder, older))
+    return manifests

@@ -1,0 +1,28 @@
+"""`duetto evaluate RUN [--episodes N] [--checkpoint last|best|STEP]`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+from tyro.conf import Positional, arg
+
+from duetto.training.run import Run
+
+
+def main(arguments: list[str]) -> None:
+    """Parse, and evaluate."""
+    tyro.cli(evaluate, args=arguments, prog="duetto evaluate")
+
+
+def evaluate(
+    run: Annotated[Positional[str], arg(help="The run's folder.")],
+    episodes: Annotated[int, arg(help="Whole episodes.")] = 10,
+    checkpoint: Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")] = "last",
+    seed: Annotated[int | None, arg(help="Seed of the initial states; by default the run's own.")] = None,
+) -> None:
+    """Run episodes without exploration and print their returns."""
+    result = Run(run).evaluate(episodes, checkpoint, seed)
+    for number, (total, length) in enumerate(zip(result.returns, result.lengths, strict=True), start=1):
+        print(f"episode {number:3d}  return {total:10.2f}  steps {length:6d}")
+    print(f"mean return {result}")

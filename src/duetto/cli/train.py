@@ -1,0 +1,93 @@
+"""`duetto train ALGORITHM ENVIRONMENT [options]`."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFixed, arg
+
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.errors import UsageError
+from duetto.networks.specs import CustomNetwork
+from duetto.presets import choose
+from duetto.training.config import RunOptions
+
+USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
+
+
+def main(arguments: list[str]) -> None:
+    """Parse the options on top of the preset's, and train."""
+    algorithm = _algorithm(arguments)
+    environment = arguments[1] if len(arguments) > 1 and not arguments[1].startswith("-") else ""
+    preset_name, preset = choose(algorithm.name(), environment, _option(arguments, "--preset"))
+    lists_to_tuples = {name: tuple(v) if isinstance(v, list) else v for name, v in preset.algorithm.items()}
+    call = tyro.cli(
+        _command(algorithm, algorithm().with_options(**lists_to_tuples), RunOptions(**preset.run)),
+        args=arguments[1:],
+        prog=f"duetto train {algorithm.name()}",
+        config=(AvoidSubcommands, SuppressFixed),
+        description=f"{algorithm.__doc__}\n\nDefaults shown are those of the preset {preset_name!r}.",
+    )
+    train(call, preset_name)
+
+
+def train(call: Any, preset: str) -> None:
+    """Start the run that the command line describes, and say where it is and how to go on."""
+    from duetto.cli.showing import finish, shown
+    from duetto.training.run import start
+
+    console = Console()
+    with shown(console) as display:
+        run = start(
+            call.hyperparameters,
+            call.environment,
+            call.run,
+            runs_dir=call.runs_dir,
+            name=call.name,
+            preset=preset,
+            callbacks=[display],
+            on_start=display.announce,
+        )
+    finish(console, run, display)
+
+
+def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions) -> Any:
+    """The command as a dataclass that tyro reads: its own options, the run's and the algorithm's, side by side."""
+    fields: list[Any] = [
+        ("environment", Annotated[Positional[str], arg(metavar="ENVIRONMENT", help="An id.")], dataclasses.field()),
+        ("run", OmitArgPrefixes[RunOptions], dataclasses.field(default=run)),
+        (
+            "hyperparameters",
+            OmitArgPrefixes[Annotated[algorithm, arg(name="")]],
+            dataclasses.field(default=hyperparameters),
+        ),
+        ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
+        ("runs_dir", Annotated[str, arg(help="Where the run's folder is made.")], "runs"),
+        ("name", Annotated[str | None, arg(help="The folder's name.")], None),
+    ]
+    return dataclasses.make_dataclass("Train", fields)
+
+
+def _algorithm(arguments: list[str]) -> type[Algorithm]:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        raise UsageError(f"usage: {USAGE}. Algorithms: {', '.join(ALGORITHMS)}.")
+    name = arguments[0]
+    if name not in ALGORITHMS:
+        near = difflib.get_close_matches(name.lower(), ALGORITHMS, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"There is no algorithm {name!r}. {hint}There are: {', '.join(ALGORITHMS)}.")
+    return ALGORITHMS[name]
+
+
+def _option(arguments: list[str], name: str) -> str | None:
+    """The value of an option that must be known before the others are parsed."""
+    for i, argument in enumerate(arguments):
+        if argument == name and i + 1 < len(arguments):
+            return arguments[i + 1]
+        if argument.startswith(f"{name}="):
+            return argument.removeprefix(f"{name}=")
+    return None

@@ -1,0 +1,25 @@
+"""`duetto video RUN [--output FILE.mp4]`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+from tyro.conf import Positional, arg
+
+from duetto.training.run import Run
+
+
+def main(arguments: list[str]) -> None:
+    """Parse, and record."""
+    tyro.cli(video, args=arguments, prog="duetto video")
+
+
+def video(
+    run: Annotated[Positional[str], arg(help="The run's folder.")],
+    output: Annotated[str | None, arg(help="The mp4; by default in the run's folder videos/.")] = None,
+    checkpoint: Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")] = "last",
+    seed: Annotated[int | None, arg(help="Seed of the initial state; by default the run's own.")] = None,
+) -> None:
+    """Record an episode without exploration as an mp4."""
+    print(Run(run).video(output, checkpoint, seed))

@@ -1,0 +1,95 @@
+"""A trained agent: a policy that acts, with no training code and no environment needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from duetto import environments, learners
+from duetto.learners import Backend, Learner
+from duetto.learners.choice import installed
+from duetto.networks import spaces
+from duetto.networks.specs import CustomNetwork
+from duetto.training.checkpoint import CheckpointStore
+from duetto.training.config import Config
+from duetto.training.normalizer import Normalizer
+
+
+class Agent:
+    """Acts in an environment of the same spaces as the one it was trained in.
+
+    Attributes:
+        step: The training step of its parameters.
+        config: The run that it came from.
+    """
+
+    def __init__(self, config: Config, learner: Learner, normalizer: Normalizer, state: dict[str, Any], step: int):
+        self.config, self.step = config, step
+        self._learner, self._normalizer = learner, normalizer
+        self._observation = environments.to_gymnasium(spaces.from_json(state["spaces"]["observation"]))
+        self._actions = environments.ActionMap(environments.to_gymnasium(spaces.from_json(state["spaces"]["action"])))
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        checkpoint: str | int = "last",
+        backend: str | None = None,
+        networks: dict[str, CustomNetwork] | None = None,
+    ) -> Self:
+        """See `duetto.load`."""
+        config = Config.load(folder / "config.yaml", networks)
+        store = CheckpointStore(folder / "checkpoints")
+        if checkpoint == "best":
+            loaded = store.load_best()
+        else:
+            loaded = store.load_latest() if checkpoint == "last" else store.load(int(checkpoint))
+        state = loaded.state
+        observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
+        learner = learners.build(_backend(config, backend), config.algorithm, observation, action)
+        learner.load_parameters(state["learner"]["parameters"])
+        normalizer = Normalizer(observation, config.algorithm.observation_scaling())
+        normalizer.load_state_dict(state["normalizer"])
+        return cls(config, learner, normalizer, state, loaded.step)
+
+    def act(self, observation: Any) -> Any:
+        """The action, without exploration, for one observation as the environment gives it.
+
+        Returns it as the environment takes it. For Dict and Tuple observations, keys may be nested or joined by "/".
+        """
+        batched = _batched(observation)
+        flat = environments.flatten_observation(self._observation, _flat(batched) if _is_nested(batched) else batched)
+        return self._actions.to_environment(self.policy(flat))[0]
+
+    def policy(self, obs: Any) -> np.ndarray:
+        """Actions (N, ...) in [-1, 1] for N observations as a `Stepper` gives them."""
+        return self._learner.act(self._normalizer(obs))
+
+
+def _backend(config: Config, wanted: str | None) -> Backend:
+    """The one asked for; else the run's own; else the one that is installed: parameters fit both."""
+    recorded: Any = wanted or config.run.backend
+    other: Backend = "torch" if recorded == "jax" else "jax"
+    return recorded if wanted or installed(recorded) or not installed(other) else other
+
+
+def _is_nested(observation: Any) -> bool:
+    return isinstance(observation, dict | tuple)
+
+
+def _batched(observation: Any) -> Any:
+    if isinstance(observation, dict):
+        return {name: _batched(part) for name, part in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(_batched(part) for part in observation)
+    return np.asarray(observation)[None]
+
+
+def _flat(observation: Any, prefix: str = "") -> dict[str, Any]:
+    items = observation.items() if isinstance(observation, dict) else enumerate(observation)
+    flat: dict[str, Any] = {}
+    for name, part in items:
+        flat |= _flat(part, f"{prefix}{name}/") if _is_nested(part) else {f"{prefix}{name}": part}
+    return flat

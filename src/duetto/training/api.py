@@ -1,0 +1,74 @@
+"""The Python interface: `duetto.train` and `duetto.load`."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from duetto.algorithms import Algorithm
+from duetto.errors import UsageError
+from duetto.networks.specs import CustomNetwork
+from duetto.training.agent import Agent
+from duetto.training.config import RunOptions
+from duetto.training.run import Run, start
+from duetto.training.session import Callback
+
+
+def train(
+    algorithm: Algorithm,
+    environment: Any,
+    *,
+    runs_dir: str | Path = "runs",
+    name: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    environment_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> Run:
+    """Train an agent and return its run.
+
+    Args:
+        algorithm: `duetto.TD3(policy_delay=2)`, for example. Its fields are the hyper-parameters.
+        environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
+        runs_dir: The parent of the run's folder.
+        name: The folder's name; by default made of algorithm, environment and seed.
+        callbacks: Called with the `Session` after every vector step; `session.stop()` ends the run early.
+        environment_options: Arguments for the environment's own constructor.
+        options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`.
+
+    Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
+    """
+    known = [field.name for field in dataclasses.fields(RunOptions)]
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"It has: {', '.join(known)}."
+            raise UsageError(f"train has no option {option!r}. {hint}")
+    return start(
+        algorithm,
+        environment,
+        RunOptions(**options),
+        runs_dir=runs_dir,
+        name=name,
+        environment_options=environment_options,
+        callbacks=callbacks,
+    )
+
+
+def load(
+    path: str | Path,
+    checkpoint: str | int = "last",
+    backend: str | None = None,
+    networks: dict[str, CustomNetwork] | None = None,
+) -> Agent:
+    """The trained agent in a run's folder; loading runs no code that the folder brings.
+
+    Args:
+        path: The run's folder.
+        checkpoint: "last", "best", or a step.
+        backend: "torch" or "jax", whichever trained it; by default the one that did, if it is installed.
+        networks: The run's own networks by field name (`{"actor_network": CustomNetwork(...)}`), if it has any.
+    """
+    return Agent.load(Path(path), checkpoint, backend, networks)

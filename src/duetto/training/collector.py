@@ -1,0 +1,54 @@
+"""From the environments to the memory: choose actions, step, hand over what really happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Algorithm
+from duetto.environments import Episode, Stepper
+from duetto.functional.randomness import generator, restore, state_of
+from duetto.learners import Learner
+from duetto.memory import Experience
+from duetto.training.normalizer import Normalizer
+
+
+class Collector:
+    """One vector step at a time. Owns the exploration noise's state and random numbers."""
+
+    def __init__(
+        self, algorithm: Algorithm, stepper: Stepper, learner: Learner, normalizer: Normalizer, seed: int
+    ) -> None:
+        self._algorithm = algorithm
+        self._stepper = stepper
+        self._learner = learner
+        self._normalizer = normalizer
+        self._random = generator(seed, "exploration")
+        self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
+
+    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
+        """One step of every environment: the real transitions, and the episodes that ended. `step` is how many were made."""
+        obs = self._stepper.obs
+        if self._normalizer.mode == "collected":
+            self._normalizer.observe(obs)
+        if step < self._algorithm.first_random_steps():
+            action = self._stepper.sample_actions(self._random)
+        else:
+            noise, self._noise = self._algorithm.explore(self._random, self._noise, step, total_steps)
+            action = self._learner.act(self._normalizer(obs), noise)
+        transition, episodes = self._stepper.step(action)
+        if episodes:
+            done = np.zeros(self._stepper.num_envs, bool)
+            done[[episode.env for episode in episodes]] = True
+            self._noise = self._algorithm.after_episode(self._noise, done)
+        return Experience(*transition), episodes
+
+    def state_dict(self) -> dict[str, Any]:
+        """The noise process and the generator."""
+        return {"noise": self._noise.copy(), "random": state_of(self._random)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`."""
+        self._noise = np.array(state["noise"], np.float32)
+        restore(self._random, state["random"])

@@ -1,0 +1,161 @@
+"""What a run is, in full: `config.yaml` says it, and from that file alone the run can be made again."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.base import Count, CountOrZero, Within, check_fields
+from duetto.errors import CheckpointError, UsageError
+from duetto.networks.specs import CustomNetwork
+
+RECORDED = ("duetto", "numpy", "gymnasium", "torch", "jax", "equinox", "optax", "mujoco", "pybullet", "safetensors")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run goes, the same for every algorithm. Steps are agent decisions, summed over all environments."""
+
+    steps: Count = 1_000_000
+    """Steps in all."""
+    seed: Annotated[int, Within(0)] = 0
+    """Seed of everything random; environment i gets seed + i, evaluation gets its own."""
+    backend: Literal["auto", "torch", "jax"] = "auto"
+    """Framework; auto takes the measured faster one of those installed."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where learning runs."""
+    precision: Literal["float32", "bf16"] = "float32"
+    """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
+    threads: CountOrZero = 0
+    """PyTorch's threads on a CPU; 0 takes the measured default. Part of what makes a run repeatable."""
+    num_envs: Count = 1
+    """Environments stepped side by side."""
+    vectorization: Literal["sync", "subprocess"] = "sync"
+    """Step them one after another, or each in a process of its own."""
+    engine: Literal["gymnasium", "envpool"] = "gymnasium"
+    """Who makes the environments."""
+    evaluate_every: CountOrZero = 5_000
+    """Steps between evaluations; 0 turns them off."""
+    evaluation_episodes: Count = 10
+    """Episodes of each evaluation."""
+    checkpoint_every: CountOrZero = 10_000
+    """Steps between checkpoints; 0 writes one at the end only."""
+    log_every: Count = 1_000
+    """Steps between two lines of metrics."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that a run is made from, and the circumstances that it was made in."""
+
+    algorithm: Algorithm
+    environment: str  # an id, or a description of what was handed over
+    run: RunOptions
+    remakeable: bool = True  # whether `environment` is an id, from which it can be made again
+    environment_options: dict[str, Any] = field(default_factory=dict)
+    preset: str = "default"
+    command: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write `config.yaml`."""
+        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=120), "utf-8")
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML values in the order in which a person would want to read them."""
+        return {
+            "algorithm": {"name": self.algorithm.name()} | _plain(self.algorithm),
+            "environment": {
+                "id": self.environment,
+                "options": self.environment_options,
+                "remakeable": self.remakeable,
+            },
+            "run": _plain(self.run),
+            "preset": self.preset,
+            "command": self.command,
+            "versions": self.versions,
+        }
+
+    @classmethod
+    def load(cls, path: Path, networks: dict[str, CustomNetwork] | None = None) -> Config:
+        """Read `config.yaml`. A run with networks of the user's own needs them handed over as `networks`."""
+        if not path.is_file():
+            raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
+        try:
+            values = yaml.safe_load(path.read_text("utf-8"))
+            fields = dict(values["algorithm"])
+            environment = values["environment"]
+            algorithm = ALGORITHMS[fields.pop("name")]()
+            return cls(
+                algorithm=algorithm.with_options(**_restored(fields, networks or {}, path)),
+                environment=environment["id"],
+                environment_options=environment["options"],
+                remakeable=environment["remakeable"],
+                run=RunOptions(**values["run"]),
+                preset=values["preset"],
+                command=values["command"],
+                versions=values["versions"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
+            raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
+
+
+def circumstances() -> dict[str, str]:
+    """Versions of what matters, and the commit if Duetto runs from a git checkout."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in RECORDED:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        commit = subprocess.run(git, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return found
+    return found | ({"git": commit.stdout.strip()} if commit.returncode == 0 else {})
+
+
+def command_line() -> str:
+    """The command that is running, as a person would type it."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name in (entry.name for entry in dataclasses.fields(value)):
+        held = getattr(value, name)
+        if isinstance(held, CustomNetwork):
+            held = {"custom": {kind: _qualified(getattr(held, kind)) for kind in ("torch", "jax")} | {"arguments": ...}}
+            held["custom"]["arguments"] = getattr(value, name).arguments
+        fields[name] = list(held) if isinstance(held, tuple) else held
+    return fields
+
+
+def _qualified(network: type | None) -> str | None:
+    return f"{network.__module__}.{network.__qualname__}" if network else None
+
+
+def _restored(fields: dict[str, Any], networks: dict[str, CustomNetwork], path: Path) -> dict[str, Any]:
+    restored = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    for name, value in fields.items():
+        if isinstance(value, dict) and "custom" in value:
+            if name not in networks:  # importing the class by its recorded name would run a stranger's choice of code
+                raise UsageError(
+                    f"The run in {path.parent} uses a network of its own, {value['custom']}: hand it over in Python, "
+                    f"networks={{{name!r}: CustomNetwork(...)}}."
+                )
+            restored[name] = networks[name]
+    return restored

@@ -1,0 +1,70 @@
+"""How good the policy is: whole episodes on environments of their own, without exploration.
+
+The protocol of TD3's authors: fixed steps, step 0 included, and the same initial states every time (episode k of every
+evaluation starts from seed + 100 + k). So an evaluation depends on the parameters alone, not on the ones before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from duetto.algorithms.base import Tree
+from duetto.environments import Episode, Stepper
+
+PARALLEL = 10  # environments at most; more would not be faster
+SEED_OFFSET = 100
+
+
+class Evaluation(NamedTuple):
+    """Undiscounted returns of the environment's own rewards, and lengths, of whole episodes in the order of their seeds."""
+
+    returns: np.ndarray  # (episodes,) float64
+    lengths: np.ndarray  # (episodes,) int64
+
+    @property
+    def mean_return(self) -> float:
+        """Mean over the episodes."""
+        return float(self.returns.mean())
+
+    @property
+    def std_return(self) -> float:
+        """Population standard deviation over the episodes."""
+        return float(self.returns.std())
+
+    def __str__(self) -> str:
+        return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episodes"
+
+
+def evaluate(act: Callable[[Tree], np.ndarray], stepper: Stepper, episodes: int, seed: int) -> Evaluation:
+    """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed."""
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+    stepper.reset(seed + SEED_OFFSET)
+    running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
+    upcoming = len(running)
+    while running:
+        _, ended = stepper.step(act(stepper.obs))
+        for episode in ended:
+            if episode.env not in running:
+                continue
+            number = running.pop(episode.env)
+            returns[number], lengths[number] = episode.total_reward, episode.length
+            if upcoming < episodes:
+                stepper.reset_env(episode.env, seed + SEED_OFFSET + upcoming)
+                running[episode.env] = upcoming
+                upcoming += 1
+    return Evaluation(returns, lengths)
+
+
+def watch(
+    act: Callable[[Tree], np.ndarray], stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray], None]
+) -> Episode:
+    """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`."""
+    stepper.reset(seed + SEED_OFFSET)
+    while True:
+        on_frame(stepper.render())
+        _, ended = stepper.step(act(stepper.obs))
+        if ended:
+            return ended[0]

@@ -1,0 +1,117 @@
+"""What learning reports, gathered without waiting for the device, looked at when a line is due.
+
+Every `log_every` steps one line goes to `metrics.jsonl` and to TensorBoard: means over the updates since the last line.
+Keys that begin with "time/" depend on the machine; all others are equal in two runs of the same config.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from duetto.environments import Episode
+from duetto.errors import NonFiniteError
+from duetto.learners.base import Metrics
+from duetto.training.records import JsonLines
+
+RECENT = 100  # finished episodes that the training return is a mean of
+
+
+class MetricLog:
+    """The current window of metrics, the recent episodes, and the files that lines go to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.lines = JsonLines(folder / "metrics.jsonl")
+        self._board: Any = None
+        self._pending: list[tuple[int, Metrics]] = []  # not looked at yet, with the step of each
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._returns: deque[float] = deque(maxlen=RECENT)
+        self._lengths: deque[int] = deque(maxlen=RECENT)
+        self.episodes = 0
+        self.last_line: dict[str, Any] = {}
+
+    @property
+    def recent_return(self) -> float | None:
+        """Mean training return of the recent episodes, exploration included."""
+        return float(np.mean(self._returns)) if self._returns else None
+
+    def add(self, step: int, metrics: Metrics) -> None:
+        """Keep an update's metrics, on the device."""
+        self._pending.append((step, metrics))
+
+    def add_episodes(self, episodes: list[Episode]) -> None:
+        """Count finished training episodes."""
+        for episode in episodes:
+            self.episodes += 1
+            self._returns.append(episode.total_reward)
+            self._lengths.append(episode.length)
+
+    def look(self) -> None:
+        """Wait for the device and take all pending metrics in. NaN or infinity raises NonFiniteError with the step."""
+        pending, self._pending = self._pending, []
+        for step, metrics in pending:
+            values = np.asarray(metrics.values, np.float64)
+            if not np.isfinite(values).all():
+                name = metrics.names[int(np.flatnonzero(~np.isfinite(values))[0])]
+                raise NonFiniteError(
+                    f"{name} is not finite in an update at step {step}: learning has diverged. Start again with a lower "
+                    "learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
+                )
+            for name, value in zip(metrics.names, values.tolist(), strict=True):
+                self._sums[name] = self._sums.get(name, 0.0) + value
+                self._counts[name] = self._counts.get(name, 0) + 1
+
+    def write(self, step: int, extra: dict[str, float | int | None]) -> dict[str, Any]:
+        """Write one line and begin a new window."""
+        self.look()
+        line: dict[str, Any] = {"step": step, "train/episodes": self.episodes}
+        line["train/return"] = self.recent_return
+        line["train/length"] = float(np.mean(self._lengths)) if self._lengths else None
+        line |= {f"learn/{name}": self._sums[name] / self._counts[name] for name in sorted(self._sums)}
+        line |= extra
+        self.lines.append(line)
+        self.last_line = line
+        self.to_board(step, line)
+        self._sums, self._counts = {}, {}
+        return line
+
+    def to_board(self, step: int, values: dict[str, Any]) -> None:
+        """Numbers as TensorBoard scalars."""
+        if self._board is None:
+            from tensorboardX import SummaryWriter  # 0.3 s that only a training run should pay
+
+            self._board = SummaryWriter(str(self._folder / "tensorboard"), purge_step=step)
+        for name, value in values.items():
+            if name != "step" and value is not None:
+                self._board.add_scalar(name, value, step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The window and the recent episodes; `position` is where the file stood."""
+        self.look()
+        return {
+            "position": self.lines.position,
+            "sums": dict(self._sums),
+            "counts": dict(self._counts),
+            "returns": list(self._returns),
+            "lengths": list(self._lengths),
+            "episodes": self.episodes,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`; lines written after it are dropped."""
+        self.lines.truncate(state["position"])
+        self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+        self._returns.extend(state["returns"])
+        self._lengths.extend(state["lengths"])
+        self.episodes = state["episodes"]
+
+    def close(self) -> None:
+        """Close the files."""
+        self.lines.close()
+        if self._board is not None:
+            self._board.close()

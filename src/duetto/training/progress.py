@@ -1,0 +1,99 @@
+"""What a person sees while a run goes on: a progress bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from duetto.training.session import Session
+
+REFRESH_SECONDS = 0.5
+LINE_SECONDS = 30.0
+
+
+class ProgressDisplay:
+    """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]} steps/s"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[results]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None, rate="-", results="")
+        self._next = self._next_line = 0.0
+        self._since: tuple[float, int] | None = None
+        self._shown_notices = 0
+        self.session: Session | None = None
+        self._shown_evaluation: object = None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        self._bar.stop()
+
+    def announce(self, session: Session) -> None:
+        """The first lines: what runs where."""
+        self.session = session
+        options, config = session.config.run, session.config
+        self._console.print(
+            f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "
+            f"seed {options.seed}, preset {config.preset}, {options.steps:,} steps\n{session.folder}/",
+            highlight=False,
+        )
+        if session.step:
+            self._console.print(f"Resuming at step {session.step:,}.", highlight=False)
+
+    def __call__(self, session: Session) -> None:
+        """After every step: cheap unless it is time to look."""
+        now = time.perf_counter()
+        for notice in session.notices[self._shown_notices :]:
+            self._console.print(f"[yellow]{notice}[/yellow]")
+        self._shown_notices = len(session.notices)
+        if session.last_evaluation is not self._shown_evaluation:
+            self._shown_evaluation = session.last_evaluation
+            step, result = session.last_evaluation or (0, None)
+            self._console.print(f"step {step:>9,}  evaluation {result}", highlight=False)
+            self._since = None  # an evaluation's time is not the steps'
+        if self._since is None:
+            self._since = (now, session.step)
+        if now < self._next and session.step < session.config.run.steps:
+            return
+        self._next = now + REFRESH_SECONDS
+        rate = (session.step - self._since[1]) / max(now - self._since[0], 1e-9)
+        results = self._results(session)
+        self._bar.update(
+            self._task,
+            description=f"{session.config.algorithm.name()} {session.config.environment}",
+            total=session.config.run.steps,
+            completed=session.step,
+            rate=f"{rate:,.0f}" if session.step > self._since[1] else "-",
+            results=results,
+        )
+        if not self._console.is_terminal and now >= self._next_line and session.step > self._since[1]:
+            self._next_line = now + LINE_SECONDS
+            line = f"step {session.step:>9,}  {rate:,.0f} steps/s  {results}"
+            self._console.print(line, highlight=False)
+
+    def _results(self, session: Session) -> str:
+        parts: list[str] = []
+        if session.last_evaluation is not None:
+            parts.append(f"evaluation {session.last_evaluation[1].mean_return:,.1f}")
+        if session.log.recent_return is not None:
+            parts.append(f"training {session.log.recent_return:,.1f}")
+        loss = session.log.last_line.get("learn/critic_loss")
+        if loss is not None:
+            parts.append(f"critic loss {loss:,.3g}")
+        return "  ".join(parts)

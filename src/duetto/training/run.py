@@ -1,0 +1,207 @@
+"""Runs and their folders: start one, take one up again, look at what it left.
+
+`runs/<algorithm>-<environment>-s<seed>/` holds all there is to know about a run, in open formats: `config.yaml`,
+`metrics.jsonl`, `evaluations.csv`, TensorBoard events, `checkpoints/`, `videos/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from duetto import environments, learners
+from duetto.algorithms import Algorithm
+from duetto.errors import UsageError
+from duetto.networks.specs import CustomNetwork
+from duetto.training.agent import Agent
+from duetto.training.checkpoint import CheckpointStore
+from duetto.training.config import Config, RunOptions, circumstances, command_line
+from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+from duetto.training.folder_lock import FolderLock
+from duetto.training.records import Csv, JsonLines
+from duetto.training.session import Callback, Session
+from duetto.training.video import record
+
+
+class Run:
+    """A run's folder, while it is worked on or long after.
+
+    Attributes:
+        path: The folder.
+        config: What the run is.
+    """
+
+    def __init__(
+        self, path: str | Path, environment: Any = None, networks: dict[str, CustomNetwork] | None = None
+    ) -> None:
+        """`environment` and `networks` are what was handed to `train` as objects and cannot be made from the config."""
+        self.path = Path(path)
+        self.config = Config.load(self.path / "config.yaml", networks)
+        self._given, self._networks = environment, networks
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    def resume(
+        self, steps: int | None = None, callbacks: Sequence[Callback] = (), on_start: Callback | None = None
+    ) -> Run:
+        """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
+
+        More steps stretch every schedule that is measured in the run's length. `on_start` gets the session before
+        anything happens in it.
+        """
+        with FolderLock(self.path):
+            if steps is not None and steps != self.config.run.steps:
+                self.config = dataclasses.replace(self.config, run=dataclasses.replace(self.config.run, steps=steps))
+            store = CheckpointStore(self.path / "checkpoints")
+            if not store.steps():
+                self._begin_again()
+            session = Session(self.config, self.path, self._environment())
+            try:
+                if session.store.steps():
+                    session.load(session.store.load_latest())
+                if steps is not None and steps < session.step:
+                    raise UsageError(f"{self.path} has made {session.step} steps already, more than --steps {steps}.")
+                self.config.save(self.path / "config.yaml")
+            except BaseException:
+                session.close()
+                raise
+            _work(session, callbacks, on_start)
+        return self
+
+    def _begin_again(self) -> None:
+        """A run that was killed before its first checkpoint: drop what it logged, and start from its config."""
+        for name in ("metrics.jsonl", "evaluations.csv"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
+        """The trained agent of the "last" or "best" checkpoint or that of a step."""
+        return Agent.load(self.path, checkpoint, backend, self._networks)
+
+    def evaluate(self, episodes: int = 10, checkpoint: str | int = "last", seed: int | None = None) -> Evaluation:
+        """Whole episodes without exploration, from the same initial states as the run's own evaluations."""
+        agent = self.agent(checkpoint)
+        stepper = self._stepper(min(episodes, PARALLEL))
+        try:
+            return evaluate(agent.policy, stepper, episodes, self.config.run.seed if seed is None else seed)
+        finally:
+            stepper.close()
+
+    def video(self, output: str | Path | None = None, checkpoint: str | int = "last", seed: int | None = None) -> Path:
+        """An mp4 of one episode, by default in the run's folder `videos/`."""
+        agent = self.agent(checkpoint)
+        path = Path(output) if output else self.path / "videos" / f"step-{agent.step:012}.mp4"
+        stepper = self._stepper(1, render_mode="rgb_array")
+        try:
+            record(agent.policy, stepper, self.config.run.seed if seed is None else seed, path)
+        finally:
+            stepper.close()
+        return path
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl`."""
+        return JsonLines.read(self.path / "metrics.jsonl")
+
+    def evaluations(self) -> list[dict[str, float]]:
+        """The rows of `evaluations.csv` as numbers."""
+        rows = Csv.read(self.path / "evaluations.csv")
+        return [{name: float(value) for name, value in row.items()} for row in rows]
+
+    def _environment(self) -> Any:
+        if self._given is not None:
+            return self._given
+        if not self.config.remakeable:
+            raise UsageError(
+                f"{self.path} was trained on {self.config.environment}, an object that its config cannot make again: "
+                "in Python, hand it over with duetto.Run(path, environment=...)."
+            )
+        return self.config.environment
+
+    def _stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
+        options = self.config.environment_options
+        return environments.separate(self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
+
+
+def start(
+    algorithm: Algorithm,
+    environment: Any,
+    options: RunOptions,
+    *,
+    runs_dir: str | Path = "runs",
+    name: str | None = None,
+    preset: str = "default",
+    environment_options: dict[str, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    on_start: Callback | None = None,
+) -> Run:
+    """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
+    label = environment if isinstance(environment, str) else _describe(environment)
+    config = Config(
+        algorithm=algorithm,
+        environment=label,
+        run=_resolved(algorithm, environment, label, options, environment_options or {}),
+        remakeable=isinstance(environment, str),
+        environment_options=environment_options or {},
+        preset=preset,
+        command=command_line(),
+        versions=circumstances(),
+    )
+    path = _new_folder(Path(runs_dir), name or f"{algorithm.name()}-{_slug(label)}-s{options.seed}")
+    with FolderLock(path):
+        config.save(path / "config.yaml")
+        _work(Session(config, path, environment), callbacks, on_start)
+    return Run(path, None if config.remakeable else environment, algorithm.custom_networks())
+
+
+def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:
+    try:
+        if on_start is not None:
+            on_start(session)
+        session.run(callbacks)
+    finally:
+        session.close()
+
+
+def _resolved(
+    algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
+) -> RunOptions:
+    """Options without "auto", after everything was checked that needs an environment to check."""
+    probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
+    try:
+        algorithm.check_spaces(probe.observation_space, probe.action_space, label)
+        backend, device = learners.choose(probe.observation_space, options.backend, options.device)
+    finally:
+        if isinstance(environment, str) or not hasattr(environment, "step"):
+            probe.close()
+    return dataclasses.replace(options, backend=backend, device=device)
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """`parent/name`, or the first of `name-2`, `name-3` ... that is not taken."""
+    if not re.fullmatch(r"[\w.+-]+", name):
+        raise UsageError(f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+'.")
+    number = 1
+    while True:
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another --runs-dir.") from error
+        else:
+            return path
+
+
+def _slug(label: str) -> str:
+    return re.sub(r"[^\w.+-]+", "-", label).strip("-")
+
+
+def _describe(environment: Any) -> str:
+    spec = getattr(environment, "spec", None)
+    if spec is not None:
+        return spec.id
+    return getattr(environment, "__name__", None) or type(getattr(environment, "unwrapped", environment)).__name__

@@ -1,0 +1,288 @@
+"""A run at work: the parts joined by one loop.
+
+    while steps remain:
+        experience = collect one step of every environment
+        memory.add(experience)
+        for each batch that is due: learner.update(batch), and its priorities back to the memory
+        at their steps: a line of metrics, an evaluation, a checkpoint; then the user's callbacks
+
+Everything that decides how the loop goes on is in `state_dict`, so a run that is killed goes on exactly from its last
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from duetto import environments, learners, memory
+from duetto.errors import CheckpointError, NonFiniteError
+from duetto.functional.randomness import generator
+from duetto.networks import spaces
+from duetto.training.checkpoint import CheckpointStore, Loaded
+from duetto.training.collector import Collector
+from duetto.training.config import Config
+from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+from duetto.training.metrics import MetricLog
+from duetto.training.normalizer import Normalizer
+from duetto.training.records import Csv
+
+EVALUATION_FIELDS = (
+    "step",
+    "mean_return",
+    "std_return",
+    "min_return",
+    "max_return",
+    "mean_length",
+    "episodes",
+    "seconds",
+)
+
+Callback = Callable[["Session"], None]
+
+
+class Session:
+    """One run while it is running. Callbacks get it after every vector step.
+
+    Attributes:
+        step: Steps made so far, over all environments.
+        learner, memory, stepper, log, config: The parts; read them, and leave changing them to the loop.
+        last_evaluation: The newest and the step that it was made at, or None.
+        notices: Sentences for the user, in order; whoever shows the run shows them.
+    """
+
+    def __init__(self, config: Config, folder: Path, environment: Any) -> None:
+        options, algorithm = config.run, config.algorithm
+        self.config, self.folder, self._environment = config, folder, environment
+        self.stepper = environments.make(
+            environment,
+            num_envs=options.num_envs,
+            vectorization=options.vectorization,
+            engine=options.engine,
+            kwargs=config.environment_options,
+        )
+        observation, action = self.stepper.observation_space, self.stepper.action_space
+        algorithm.check_spaces(observation, action, config.environment)
+        assert options.backend != "auto"
+        assert options.device != "auto"
+        self.learner = learners.build(
+            options.backend,
+            algorithm,
+            observation,
+            action,
+            seed=options.seed,
+            device=options.device,
+            precision=options.precision,
+            threads=options.threads,
+        )
+        self.memory = memory.build(
+            algorithm.memory(), observation, action, self.stepper.num_envs, generator(options.seed, "memory")
+        )
+        self.normalizer = Normalizer(observation, algorithm.observation_scaling())
+        self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
+        self.store = CheckpointStore(folder / "checkpoints", num_envs=self.stepper.num_envs)
+        self.log = MetricLog(folder)
+        self.evaluations = Csv(folder / "evaluations.csv", EVALUATION_FIELDS)
+        self.step = 0
+        self.last_evaluation: tuple[int, Evaluation] | None = None
+        self.notices: list[str] = []
+        self._best: float | None = None
+        self._evaluator: environments.Stepper | None = None
+        self._seconds = 0.0  # of earlier processes
+        self._began = time.perf_counter()
+        self._stop = False
+        self._saved_step = -1
+
+    # ------------------------------------------------------------------------------------------------ the loop
+    def run(self, callbacks: Sequence[Callback] = ()) -> None:
+        """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is the last thing made."""
+        with self._interruptible():
+            try:
+                for _ in self._steps():
+                    for callback in callbacks:
+                        callback(self)
+            except NonFiniteError as error:
+                kept = f"The last checkpoint before it is of step {self._saved_step}." if self._saved_step >= 0 else ""
+                raise NonFiniteError(f"{error} {kept}".strip()) from error
+        if self._saved_step != self.step:
+            self.checkpoint()
+
+    def stop(self) -> None:
+        """End the loop after this step, with a checkpoint."""
+        self._stop = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the loop was asked to end early."""
+        return self._stop
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on the run, earlier processes included."""
+        return self._seconds + time.perf_counter() - self._began
+
+    def _steps(self) -> Iterator[None]:
+        options = self.config.run
+        if self.step == 0:
+            self.stepper.reset(options.seed)
+            if options.evaluate_every:
+                self.evaluate()
+        while self.step < options.steps and not self._stop:
+            experience, episodes = self.collector.collect(self.step, options.steps)
+            self.memory.add(experience)
+            before, self.step = self.step, self.step + len(experience.reward)
+            self.log.add_episodes(episodes)
+            progress = self.step / options.steps
+            for sample in self.memory.due():
+                metrics = self.learner.update(self.normalizer.batch(sample.batch), progress)
+                if self.memory.needs_priorities:
+                    self.memory.feedback(sample, np.asarray(metrics.priority))
+                self.log.add(self.step, metrics)
+            if _crossed(before, self.step, options.log_every):
+                self._write_metrics()
+            if _crossed(before, self.step, options.evaluate_every):
+                self.evaluate()
+            if _crossed(before, self.step, options.checkpoint_every):
+                self.checkpoint()
+            yield
+
+    def _write_metrics(self) -> None:
+        rates = self.learner.learning_rates(self.step / self.config.run.steps)
+        extra: dict[str, Any] = {f"learn/{name}_learning_rate": rate for name, rate in rates.items()}
+        extra["learn/updates"] = self.learner.updates
+        self.log.look()  # wait for the device before the clock is read
+        extra |= {"time/seconds": self.seconds}
+        self.log.write(self.step, extra)
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the loop after the current step; a second one ends the process at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def on_signal(number: int, _: Any) -> None:
+            self.stop()
+            signal.signal(number, earlier[number])
+
+        earlier = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
+
+    # ------------------------------------------------------------------------------------------------ evaluation
+    def evaluate(self) -> Evaluation:
+        """Evaluate the policy now, write it down, and keep the parameters if they are the best so far."""
+        options = self.config.run
+        if self._evaluator is None:
+            self._evaluator = environments.separate(
+                self._environment,
+                num_envs=min(options.evaluation_episodes, PARALLEL),
+                kwargs=self.config.environment_options,
+            )
+        result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed)
+        self.last_evaluation = (self.step, result)
+        row = {
+            "step": self.step,
+            "mean_return": result.mean_return,
+            "std_return": result.std_return,
+            "min_return": float(result.returns.min()),
+            "max_return": float(result.returns.max()),
+            "mean_length": float(result.lengths.mean()),
+            "episodes": len(result.returns),
+            "seconds": round(self.seconds, 1),
+        }
+        self.evaluations.append(row)
+        self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
+        if self._best is None or result.mean_return > self._best:
+            self._best = result.mean_return
+            self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
+        return result
+
+    def policy(self, obs: Any) -> np.ndarray:
+        """The policy without exploration, on raw observations (N, ...)."""
+        return self.learner.act(self.normalizer(obs))
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    def checkpoint(self) -> Path:
+        """Write everything down. Raises NonFiniteError, and writes nothing, if learning has diverged."""
+        state = self.state_dict()
+        window = (self.memory.written, state["memory"]["rows"])
+        path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
+        self._saved_step = self.step
+        return path
+
+    def acting_state(self) -> dict[str, Any]:
+        """What acting needs: parameters, observation scaling and spaces."""
+        return {
+            "learner": {"parameters": self.learner.parameters()},
+            "normalizer": self.normalizer.state_dict(),
+            "spaces": {
+                "observation": spaces.to_json(self.stepper.observation_space),
+                "action": spaces.to_json(self.stepper.action_space),
+            },
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on, but the memory's transitions."""
+        return self.acting_state() | {
+            "log": self.log.state_dict(),  # first: it waits for the device and finds a divergence
+            "learner": self.learner.state_dict(),
+            "memory": self.memory.state_dict(),
+            "collector": self.collector.state_dict(),
+            "stepper": self.stepper.state_dict(),
+            "evaluations": self.evaluations.position,
+            "session": {"step": self.step, "best": self._best, "seconds": self.seconds},
+        }
+
+    def load(self, loaded: Loaded) -> None:
+        """Go on from a checkpoint. What logs and tables hold from after it is dropped."""
+        state = loaded.state
+        self._check_spaces(state["spaces"])
+        self.learner.load_state_dict(state["learner"])
+        self.memory.load_state_dict(state["memory"])
+        for segment in loaded.segments:
+            self.memory.load_segment(segment)
+        self.collector.load_state_dict(state["collector"])
+        self.normalizer.load_state_dict(state["normalizer"])
+        self.stepper.load_state_dict(state["stepper"])
+        self.log.load_state_dict(state["log"])
+        self.evaluations.truncate(state["evaluations"])
+        self.step, self._best = state["session"]["step"], state["session"]["best"]
+        self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
+        self._saved_step = self.step
+        self.notices += loaded.problems
+        if not self.stepper.resumed_exactly:
+            self.notices.append(
+                f"{self.stepper.name} cannot save its own state: the run goes on with new episodes, so from here it is "
+                "not the same, number by number, as one that was never interrupted."
+            )
+
+    def _check_spaces(self, saved: dict[str, Any]) -> None:
+        for kind, ours in (("observation", self.stepper.observation_space), ("action", self.stepper.action_space)):
+            if spaces.from_json(saved[kind]) != ours:
+                raise CheckpointError(
+                    f"The run was made with the {kind} space {spaces.from_json(saved[kind])}; "
+                    f"{self.stepper.name} has {ours} now. Resume it with the environment that it was started with."
+                )
+
+    def close(self) -> None:
+        """Release environments and files."""
+        self.stepper.close()
+        if self._evaluator is not None:
+            self._evaluator.close()
+        self.evaluations.close()
+        self.log.close()
+
+
+def _crossed(before: int, now: int, every: int) -> bool:
+    return every > 0 and before // every < now // every

@@ -1,0 +1,191 @@
+"""Spaces as plain data, observations as arrays, and the one action map (SPEC C10, C11)."""
+
+from __future__ import annotations
+
+import gymnasium.spaces as gym
+import numpy as np
+import pytest
+from gymnasium.vector.utils import batch_space, create_empty_array
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duetto.environments import ActionMap, flatten_observation, from_gymnasium, make
+from duetto.environments.spaces import Layout
+from duetto.errors import UsageError
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, from_json, to_json
+
+NESTED = gym.Dict(
+    {
+        "z": gym.Discrete(3, start=-1),
+        "camera": gym.Dict({"left": gym.Box(0, 255, (4, 4, 3), np.uint8)}),
+        "arm": gym.Tuple((gym.Box(-1, 1, (2,), np.float64), gym.MultiBinary(2))),
+        "grid": gym.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [1, 1]]),
+    }
+)
+
+
+def test_nested_spaces_become_one_sorted_level() -> None:
+    space = from_gymnasium(NESTED)
+    assert isinstance(space, Dict)
+    assert [name for name, _ in space.parts] == ["arm/0", "arm/1", "camera/left", "grid", "z"]
+    parts = dict(space.parts)
+    assert parts["arm/0"] == Box((2,), "float32", (-1.0, -1.0), (1.0, 1.0))
+    assert parts["arm/1"] == MultiDiscrete((2, 2))
+    assert parts["grid"] == MultiDiscrete((2, 3, 4, 5))
+    assert parts["z"] == Discrete(3)
+    assert parts["camera/left"].is_image  # type: ignore[union-attr]
+    assert from_json(to_json(space)) == space
+
+
+def test_nested_observations_follow() -> None:
+    obs = {
+        "z": np.array([-1, 1]),
+        "camera": {"left": np.full((2, 4, 4, 3), 200, np.uint8)},
+        "arm": (np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, 0]], np.int8)),
+        "grid": np.array([[[1, 2], [3, 4]], [[2, 3], [4, 5]]]),
+    }
+    flat = flatten_observation(NESTED, obs)
+    assert isinstance(flat, dict)
+    assert {name: part.dtype.name for name, part in flat.items()} == {
+        "arm/0": "float32",
+        "arm/1": "int64",
+        "camera/left": "uint8",
+        "grid": "int64",
+        "z": "int64",
+    }
+    assert flat["z"].tolist() == [0, 2]
+    assert flat["grid"].tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]
+    assert flat["arm/1"].tolist() == [[0, 1], [1, 0]]
+    flat["camera/left"][:] = 0
+    flat["arm/0"][:] = 0
+    assert obs["camera"]["left"].min() == 200  # type: ignore[call-overload,index]
+    assert obs["arm"][0].min() == 1.0
+
+
+def test_one_observation_at_a_time_gives_the_same_arrays() -> None:
+    NESTED.seed(0)
+    layout = Layout(NESTED)
+    samples = [NESTED.sample() for _ in range(5)]
+    tree = layout.empty(5)
+    for i, sample in enumerate(samples):
+        layout.write(tree, i, sample)
+        batched = gym_batch(sample)
+        alone = flatten_observation(NESTED, batched)
+        assert isinstance(tree, dict)
+        assert isinstance(alone, dict)
+        assert all(np.array_equal(alone[name][0], tree[name][i]) for name in tree)
+
+
+def gym_batch(sample: object) -> object:
+    if isinstance(sample, dict):
+        return {key: gym_batch(value) for key, value in sample.items()}
+    return tuple(gym_batch(value) for value in sample) if isinstance(sample, tuple) else np.asarray(sample)[None]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32, np.uint8])
+def test_a_single_box_is_an_array_without_aliases(dtype: type) -> None:
+    space = gym.Box(0, 9, (3,), dtype)  # type: ignore[arg-type]
+    own = create_empty_array(batch_space(space, 2), fn=np.ones)  # type: ignore[arg-type]
+    own = np.ones((2, 3), dtype)
+    obs = flatten_observation(space, own)
+    assert isinstance(obs, np.ndarray)
+    assert obs.dtype == (np.uint8 if dtype is np.uint8 else np.float32)
+    assert not np.shares_memory(obs, own)
+
+
+@pytest.mark.parametrize(
+    ("space", "name"),
+    [
+        (gym.Text(5), "Text"),
+        (gym.Sequence(gym.Discrete(2)), "Sequence"),
+        (gym.Dict({"note": gym.Text(5)}), 'part "note"'),
+        (gym.Dict({}), "no parts"),
+        (gym.Dict({"a/b": gym.Discrete(2), "a": gym.Dict({"b": gym.Discrete(2)})}), "same name"),
+    ],
+)
+def test_unsupported_spaces_are_named(space: gym.Space, name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        from_gymnasium(space)
+
+
+def test_affine_map_oracle() -> None:  # C10
+    actions = ActionMap(gym.Box(-2.0, 6.0, (4,), np.float64))
+    normalised = np.array([[-1, 0, 0.5, 1]], np.float32)
+    assert actions.to_environment(normalised).tolist() == [[-2, 2, 4, 6]]
+    assert actions.from_environment(np.array([[-2.0, 2, 4, 6]])).tolist() == [[-1, 0, 0.5, 1]]
+    assert actions.to_environment(np.array([[9, -9, 0, 0]], np.float32)).tolist() == [[6, -2, 2, 2]]
+
+
+@given(
+    low=st.floats(-100, 99, width=32),
+    width=st.floats(0.015625, 100, width=32),
+    action=st.lists(st.floats(-1, 1, width=32), min_size=6, max_size=6),
+)
+def test_affine_map_stays_in_bounds_and_has_an_inverse(low: float, width: float, action: list[float]) -> None:
+    space = gym.Box(low, low + width, (2, 3), np.float64)
+    actions = ActionMap(space)
+    given_action = np.array([action], np.float32)
+    own = actions.to_environment(given_action)
+    assert own.shape == (1, 2, 3)
+    assert space.contains(own[0])
+    assert np.allclose(own.reshape(1, 6), low + (np.float64(given_action) + 1) / 2 * width, atol=1e-9, rtol=1e-12)
+    assert np.allclose(actions.from_environment(own), given_action, atol=1e-6)
+
+
+def test_unit_bounds_change_nothing() -> None:
+    actions = ActionMap(gym.Box(-1, 1, (2,), np.float32))
+    tiny = np.array([[1e-30, -0.1]], np.float32)
+    assert np.array_equal(actions.to_environment(tiny), tiny)
+
+
+def test_random_actions_fill_each_dimension_on_its_own() -> None:  # C11
+    space = gym.Box(np.array([-1.0, 0.0, 10.0]), np.array([1.0, 0.1, 30.0]), dtype=np.float64)
+    actions = ActionMap(space)
+    sampled = actions.sample(np.random.default_rng(0), 20_000)
+    assert sampled.dtype == np.float32
+    own = actions.to_environment(sampled)
+    width = space.high - space.low
+    # Uniform on each dimension's own bounds: mean (low + high) / 2 and standard deviation width / sqrt(12).
+    assert np.allclose(own.mean(axis=0), (space.low + space.high) / 2, atol=0.01 * width)
+    assert np.allclose(own.std(axis=0), width / np.sqrt(12), rtol=0.02)
+    assert np.abs(np.corrcoef(sampled.T) - np.eye(3)).max() < 0.03
+
+
+def test_choices_are_shifted() -> None:
+    actions = ActionMap(gym.Discrete(3, start=5))
+    assert actions.to_environment(np.array([0, 2])).tolist() == [5, 7]
+    assert actions.from_environment(np.array([5, 7])).tolist() == [0, 2]
+    assert set(actions.sample(np.random.default_rng(0), 100).tolist()) == {0, 1, 2}
+    several = ActionMap(gym.MultiDiscrete([2, 5]))
+    assert several.sample(np.random.default_rng(0), 1000).max(axis=0).tolist() == [1, 4]
+    binary = ActionMap(gym.MultiBinary(3))
+    assert binary.to_environment(np.array([[0, 1, 1]])).dtype == np.int8
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "message"),
+    [
+        (gym.Discrete(3), np.array([3]), "not in Discrete"),
+        (gym.Discrete(3), np.array([0.5]), "not in Discrete"),
+        (gym.Discrete(3), np.array([[1]]), r"shape \(1, 1\)"),
+        (gym.MultiDiscrete([2, 3]), np.array([[1, 3]]), "not in MultiDiscrete"),
+        (gym.Box(-1, 1, (2,)), np.zeros((1, 3)), r"need \(1, 2\)"),
+    ],
+)
+def test_actions_that_do_not_fit(space: gym.Space, action: np.ndarray, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ActionMap(space).check(action, 1)
+
+
+def test_unbounded_actions_name_their_dimensions() -> None:
+    high = np.array([1.0, np.inf, 1.0], np.float32)
+    with pytest.raises(UsageError, match=r"dimensions \[1\].*RescaleAction"):
+        ActionMap(gym.Box(-high, high))
+    with pytest.raises(UsageError, match="action space Tuple"):
+        ActionMap(gym.Tuple((gym.Discrete(2),)))
+
+
+def test_spaces_of_a_known_environment() -> None:
+    stepper = make("Pendulum-v1")
+    assert str(stepper.observation_space) == "Box(3,)"
+    assert stepper.action_space == Box((1,), "float32", (-2.0,), (2.0,))

@@ -1,0 +1,180 @@
+"""A run saved in the middle of an episode goes on bit for bit in new environments."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from scripted_environments import Opaque, OwnState, Walk
+
+from duetto.environments import Stepper, make, values
+from duetto.errors import CheckpointError
+
+PYBULLET = ["AntBulletEnv-v0", "HopperBulletEnv-v0", "HalfCheetahBulletEnv-v0", "Walker2DBulletEnv-v0"]
+
+
+def record(stepper: Stepper, random: np.random.Generator, steps: int) -> list[Any]:
+    seen = []
+    for _ in range(steps):
+        row, ended = stepper.step(stepper.sample_actions(random))
+        seen.append(([np.copy(part) for part in row], ended))  # type: ignore[arg-type]
+    return seen
+
+
+def assert_equal(first: list[Any], second: list[Any]) -> None:
+    for (arrays, ended), (other_arrays, other_ended) in zip(first, second, strict=True):
+        assert ended == other_ended
+        assert all(np.array_equal(a, b) for a, b in zip(arrays, other_arrays, strict=True))
+
+
+def plain(state: Any) -> None:
+    """Nested dicts with str keys, whose leaves are arrays or JSON values."""
+    if isinstance(state, dict):
+        for key, value in state.items():
+            assert type(key) is str
+            plain(value)
+    elif isinstance(state, np.ndarray):
+        assert state.dtype != object
+    else:
+        json.dumps(state, allow_nan=False)
+
+
+def check_resume(environment: Any, steps: int = 1200, **options: Any) -> None:
+    """One run without saving; one saved after 137 steps that also goes on; one that goes on from what was saved."""
+    uninterrupted, saving, resumed = (make(environment, num_envs=2, **options) for _ in range(3))
+    randoms = [np.random.default_rng(0) for _ in range(2)]
+    for stepper, random in zip((uninterrupted, saving), randoms, strict=True):
+        stepper.reset(3)
+        record(stepper, random, 137)
+    state, numbers = saving.state_dict(), randoms[1].bit_generator.state
+    plain(state)
+    expected = record(uninterrupted, randoms[0], steps)
+    assert_equal(expected, record(saving, randoms[1], steps))
+    resumed.load_state_dict(state)
+    assert resumed.resumed_exactly
+    assert resumed.steps == 137
+    randoms[1].bit_generator.state = numbers
+    assert_equal(expected, record(resumed, randoms[1], steps))
+    assert sum(len(ended) for _, ended in expected) >= 2
+    for stepper in (uninterrupted, saving, resumed):
+        stepper.close()
+
+
+@pytest.mark.parametrize("name", ["HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5"])
+def test_mujoco(name: str) -> None:
+    pytest.importorskip("mujoco")
+    check_resume(name)
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v1", "MountainCarContinuous-v0", "CartPole-v1", "Acrobot-v1"])
+def test_classic_control(name: str) -> None:
+    check_resume(name)
+
+
+@pytest.mark.parametrize("name", PYBULLET)
+def test_pybullet(name: str) -> None:
+    pytest.importorskip("pybullet_envs_gymnasium")
+    check_resume(name)
+
+
+def test_subprocesses() -> None:
+    check_resume("Hopper-v5", 200, vectorization="subprocess")
+
+
+@pytest.mark.parametrize("environment", [Walk, OwnState])
+def test_environments_of_a_user(environment: Any) -> None:
+    check_resume(environment, 200)
+
+
+@pytest.mark.parametrize("mode", [*AutoresetMode])
+def test_a_vector_environment_of_a_user(mode: AutoresetMode) -> None:
+    def fresh() -> Stepper:
+        return make(SyncVectorEnv([Walk, Walk], autoreset_mode=mode))
+
+    for steps in range(20):  # some of these end just where an episode did
+        first, second = fresh(), fresh()
+        first.reset(0)
+        random = np.random.default_rng(1)
+        record(first, random, steps)
+        second.load_state_dict(first.state_dict())
+        assert second.resumed_exactly
+        other = np.random.default_rng(1)
+        other.bit_generator.state = random.bit_generator.state
+        assert np.array_equal(first.obs, second.obs)  # type: ignore[arg-type]
+        assert np.array_equal(first.starts, second.starts)
+        assert_equal(record(first, random, 30), record(second, other, 30))
+
+
+@pytest.mark.parametrize("environment", [Opaque, "LunarLander-v3"])
+@pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # SWIG in Box2D
+def test_what_cannot_be_saved_begins_new_episodes(environment: Any) -> None:
+    if isinstance(environment, str):
+        pytest.importorskip("Box2D")
+    first = make(environment)
+    first.reset(0)
+    assert not first.can_save
+    record(first, np.random.default_rng(0), 5)
+    state = first.state_dict()
+    plain(state)
+    resumed = [make(environment) for _ in range(2)]
+    for stepper in resumed:
+        stepper.load_state_dict(state)
+        assert not stepper.resumed_exactly
+        assert stepper.starts.all()
+        assert stepper.steps == 5
+    assert_equal(*(record(stepper, np.random.default_rng(0), 30) for stepper in resumed))
+
+
+def test_wrappers_with_hidden_state_are_not_savable() -> None:
+    simple = gymnasium.wrappers.TimeLimit(Walk(), 5)
+    normalising = gymnasium.wrappers.NormalizeObservation(Walk())
+    for env, savable in ((simple, True), (normalising, False)):
+        stepper = make(env)
+        stepper.reset(0)
+        assert stepper.can_save is savable
+
+
+def test_foreign_states_are_refused() -> None:
+    one, two = make("CartPole-v1"), make("CartPole-v1", num_envs=2)
+    one.reset(0)
+    with pytest.raises(CheckpointError, match="has 1 environments, this run 2"):
+        two.load_state_dict(one.state_dict())
+    with pytest.raises(CheckpointError, match=r"CartPoleEnv.*PendulumEnv"):
+        make("Pendulum-v1").load_state_dict(one.state_dict())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        2.5,
+        "text",
+        float("inf"),
+        np.float32(0.1),
+        (1, (2.0, "x")),
+        [np.arange(3.0), {"a": (1,)}],
+        {3: "int key", "s": [1]},
+        deque([np.ones(2)], maxlen=4),
+    ],
+)
+def test_values_come_back_with_their_types(value: Any) -> None:
+    encoded = values.encode(value, values.Seen())
+    plain(encoded)
+    decoded = values.decode(encoded)
+    assert type(decoded) is type(value)
+    assert repr(decoded) == repr(value)
+    assert getattr(decoded, "maxlen", None) == getattr(value, "maxlen", None)
+
+
+def test_two_names_for_one_object_are_refused() -> None:
+    array, shared = np.zeros(4), [1]
+    for value in ([array, array[1:]], [shared, shared], object(), np.array([None]), {1, 2}):
+        with pytest.raises(values.NotSimpleError):
+            values.encode(value, values.Seen())

@@ -1,0 +1,224 @@
+"""Making environments from ids, instances and factories; what is said when that fails."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import SyncVectorEnv
+from scripted_environments import Counting, Ending, Scripted
+
+from duetto.environments import families, make, separate
+from duetto.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("HalfCheeta-v5", "no environment HalfCheeta-v5. Did you mean HalfCheetah-v5"),
+        ("cartpole-v1", "Did you mean CartPole-v1"),
+        ("HalfCheetah-v9", "no version 9 of HalfCheetah. Known are: .*HalfCheetah-v4, HalfCheetah-v5"),
+        ("Pendulum-v0", "no version 0 of Pendulum. Known are: Pendulum-v1"),
+        ("Foo/Bar-v1", "no environment Foo/Bar-v1"),
+        ("not an id!", "no environment not an id!"),
+        ("no_such_module:Foo-v0", "no_such_module:Foo-v0 cannot be made: No module named 'no_such_module'"),
+    ],
+)
+def test_unknown_ids(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make(name)
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date")
+def test_ids_that_left_gymnasium() -> None:
+    with pytest.raises(UsageError, match=r"HalfCheetah-v2 is no longer part of Gymnasium\. Use HalfCheetah-v5"):
+        make("HalfCheetah-v2")
+
+
+def test_deprecated_ids_warn_and_work() -> None:
+    with pytest.warns(DeprecationWarning, match="out of date"):
+        stepper = make("CartPole-v0")
+    assert stepper.name == "CartPole-v0"
+
+
+def test_wrong_constructor_arguments() -> None:
+    with pytest.raises(UsageError, match=r"HalfCheetah-v5 cannot be made with \{'foo': 1\}.*unexpected keyword"):
+        make("HalfCheetah-v5", kwargs={"foo": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vectorization": "subproces"}, "Did you mean subprocess"),
+        ({"engine": "gym"}, "one of gymnasium, envpool"),
+        ({"num_envs": 0}, "at least 1"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make("CartPole-v1", **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("AntBulletEnv-v0", "pybullet_envs_gymnasium", "pybullet"),
+        ("ALE/Pong-v5", "ale_py", "atari"),
+        ("BabyAI-GoToObj-v0", "minigrid", "minigrid"),
+    ],
+)
+def test_a_missing_package_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UsageError) as caught:
+        make(name)
+    assert str(caught.value).endswith(f'Install: pip install "duetto[{extra}]"')
+
+
+@pytest.mark.parametrize(
+    ("name", "extra", "entry"),
+    [
+        ("HalfCheetah-v5", "mujoco", "gymnasium.error.DependencyNotInstalled('mujoco is missing')"),
+        ("LunarLander-v3", "box2d", "gymnasium.error.DependencyNotInstalled('Box2D is not installed')"),
+        ("CarRacing-v3", "box2d", "ModuleNotFoundError('No module named Box2D')"),
+    ],
+)
+def test_a_missing_dependency_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, name: str, extra: str, entry: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise eval(entry)
+
+    monkeypatch.setattr(gymnasium, "make", fail)
+    with pytest.raises(UsageError, match=rf'{name} needs the .* Install: pip install "duetto\[{extra}\]"'):
+        make(name)
+
+
+def test_missing_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    with pytest.raises(UsageError, match=r"duetto\[envpool\]"):
+        make("Pong-v5", engine="envpool")
+    with pytest.raises(UsageError, match="by id"):
+        make(Counting, engine="envpool")  # type: ignore[arg-type]
+
+
+def test_every_known_example_is_registered_where_its_package_is() -> None:
+    for family in families.FAMILIES:
+        if any(importlib.util.find_spec(package) is None for package in family.imports):
+            continue
+        for example in family.examples:
+            families.register(example)
+            if example == "LunarLanderContinuous-v3":
+                continue
+            assert families.of_entry_point(gymnasium.spec(example).entry_point) is family
+
+
+def test_instances() -> None:
+    env = Counting()
+    stepper = make(env)
+    assert stepper.name == "Counting"
+    assert stepper.num_envs == 1
+    with pytest.raises(UsageError, match="Pass its id, or a factory"):
+        make(env, num_envs=2)
+    with pytest.raises(UsageError, match="come too late"):
+        make(env, render_mode="rgb_array")
+    vector = SyncVectorEnv([Counting] * 3)
+    assert make(vector).num_envs == 3
+    with pytest.raises(UsageError, match="has 3 environments, num_envs says 2"):
+        make(vector, num_envs=2)
+    with pytest.raises(UsageError, match="is no environment"):
+        make(7)  # type: ignore[arg-type]
+
+
+def test_factories() -> None:
+    stepper = make(Counting, num_envs=3, kwargs={"bad": "reward"})
+    assert stepper.num_envs == 3
+    with pytest.raises(UsageError, match="factory <lambda> returned int"):
+        make(lambda: 3)  # type: ignore[arg-type,return-value]
+    with pytest.raises(UsageError, match=r"factory Counting failed.*unexpected keyword"):
+        make(Counting, kwargs={"foo": 1})
+
+
+def test_environments_of_one_batch_are_alike() -> None:
+    ids = iter(["CartPole-v1", "Pendulum-v1"])
+    with pytest.raises(UsageError, match="different spaces"):
+        make(lambda: gymnasium.make(next(ids)), num_envs=2)
+
+
+def test_separate_shares_nothing() -> None:
+    env = gymnasium.make("CartPole-v1", max_episode_steps=7)
+    other = separate(env, render_mode="rgb_array")
+    inner = other._engine.envs[0]  # type: ignore[attr-defined]
+    assert inner.unwrapped is not env.unwrapped
+    assert inner.render_mode == "rgb_array"
+    assert inner.spec.max_episode_steps == 7
+    scripted = Scripted([Ending(3, True, False)])
+    copied = separate(scripted)
+    copied.reset(0)
+    copied.step(np.zeros((1, 1)))
+    assert scripted.log == []
+    assert separate("CartPole-v1", num_envs=2).num_envs == 2
+    assert separate(SyncVectorEnv([Counting] * 3)).num_envs == 1
+    scripted.lock = sys.stdout  # type: ignore[attr-defined]  # no copy of that exists
+    with pytest.raises(UsageError, match=r"Scripted cannot be made anew.*a factory"):
+        separate(scripted)
+
+
+def test_importing_the_package_imports_no_family_and_no_framework() -> None:
+    heavy = {"torch", "jax", "mujoco", "pybullet"}
+    code = f"import sys, duetto.environments; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_pybullet_is_quiet() -> None:
+    pytest.importorskip("pybullet_envs_gymnasium")
+    code = "from duetto.environments import make; s = make('InvertedPendulumBulletEnv-v0'); s.reset(0); s.close()"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert done.stderr == ""
+
+
+def test_mujoco_is_quiet_and_writes_no_log(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    code = "from duetto.environments import make; make('HalfCheetah-v5').close()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert (done.stdout, done.stderr, list(tmp_path.iterdir())) == ("", "", [])
+
+
+def test_subprocesses_need_a_guarded_script(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("from duetto.environments import make\nmake('CartPole-v1', vectorization='subprocess')\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert "Put the script's calls under `if __name__" in done.stderr
+
+
+def test_envpool() -> None:
+    pytest.importorskip("envpool")
+    steppers = [make("CartPole-v1", engine="envpool", num_envs=2) for _ in range(2)]
+    for stepper in steppers:
+        stepper.reset(3)
+    assert np.array_equal(steppers[0].obs, steppers[1].obs)  # type: ignore[arg-type]
+    rows, lengths, resets = 0, [], 0
+    for _ in range(40):
+        row, ended = steppers[0].step(np.array([0, 1]))
+        assert (row.reward == 1).all()  # the row of a mere reset has reward 0
+        rows, resets = rows + len(row.env), resets + int(steppers[0].starts.sum())
+        lengths += [episode.length for episode in ended]
+    assert resets >= 6
+    assert rows == 80 - resets
+    assert all(8 <= length <= 11 for length in lengths)
+    assert not steppers[0].can_save
+    steppers[0].reset(3)
+    assert np.array_equal(steppers[0].obs, steppers[1].obs)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"EnvPool has no CartPole-v9\. Did you mean CartPole-v1"):
+        make("CartPole-v9", engine="envpool")
+    with pytest.raises(UsageError, match="unexpected keyword"):
+        make("CartPole-v1", engine="envpool", kwargs={"foo": 1})

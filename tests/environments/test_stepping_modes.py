@@ -1,0 +1,282 @@
+"""SPEC 1.1: whatever the autoreset mode, real transitions only, with the true final observation."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_environments import Counting, Ending, Parts, Scripted, Step
+
+from duetto.environments import Episode, Stepper, Transition, make
+from duetto.errors import NonFiniteError, UsageError
+
+MODES = [*AutoresetMode]
+
+
+def counting(mode: AutoresetMode) -> Stepper:
+    return make(SyncVectorEnv([Counting], autoreset_mode=mode, copy=False))
+
+
+@pytest.mark.parametrize(
+    ("mode", "rows"),
+    [
+        (AutoresetMode.NEXT_STEP, "01 12 23T 30r 01 12 23T 30r"),
+        (AutoresetMode.SAME_STEP, "01 12 20T 01 12 20T 01 12"),
+    ],
+)
+def test_gymnasium_raw_rows_are_as_the_specification_says(mode: AutoresetMode, rows: str) -> None:
+    vector = SyncVectorEnv([Counting], autoreset_mode=mode)
+    obs, _ = vector.reset(seed=0)
+    for row in rows.split():
+        next_obs, reward, terminated, _, infos = vector.step(np.array([5]))
+        assert (int(obs[0, 0]), int(next_obs[0, 0])) == (int(row[0]), int(row[1]))
+        assert reward[0] == (0 if row.endswith("r") else 1)
+        assert terminated[0] == row.endswith("T")
+        if row == "20T":
+            assert infos["final_obs"][0] == 3
+        obs = next_obs
+
+
+@pytest.mark.parametrize(("mode", "stored"), [(MODES[0], 6), (MODES[1], 8), (MODES[2], 8), (None, 8)])
+def test_eight_vector_steps_of_the_counting_environment(mode: AutoresetMode | None, stored: int) -> None:
+    stepper = make(Counting) if mode is None else counting(mode)
+    stepper.reset(0)
+    seen, episodes = [], []
+    for _ in range(8):
+        row, ended = stepper.step(np.array([1]))
+        seen += [(int(o[0]), int(n[0]), bool(t)) for o, n, t in zip(row.obs, row.next_obs, row.terminated, strict=True)]
+        assert row.reward.dtype == np.float32
+        assert row.reward.tolist() == [1.0] * len(row.env)
+        episodes += ended
+    once = [(0, 1, False), (1, 2, False), (2, 3, True)]
+    assert seen == (once * 3)[:stored]
+    assert episodes == [Episode(0, 3.0, 3)] * 2
+    assert stepper.steps == 8
+
+
+endings = st.lists(
+    st.builds(
+        lambda length, flags: Ending(length, *flags),
+        st.integers(1, 5),
+        st.sampled_from([(True, False), (False, True), (True, True)]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(scripts=st.lists(endings, min_size=1, max_size=4), steps=st.integers(1, 25), copy=st.booleans())
+def test_stored_transitions_are_what_happened(scripts: list[list[Ending]], steps: int, copy: bool) -> None:
+    for mode in [*MODES, None]:
+        # With SAME_STEP, Gymnasium itself keeps a mere reference to the final observation: no buffer may be reused.
+        reuse = mode is not AutoresetMode.SAME_STEP
+        makers = [partial(Scripted, script, number, reuse) for number, script in enumerate(scripts)]
+        if mode is None:
+            numbers = iter(range(len(makers)))
+            stepper = make(lambda makers=makers, numbers=numbers: makers[next(numbers)](), num_envs=len(makers))
+            envs: Any = stepper._engine.envs  # type: ignore[attr-defined]
+        else:
+            vector = SyncVectorEnv(makers, autoreset_mode=mode, copy=copy)
+            stepper, envs = make(vector), vector.envs
+        check_against_log(stepper, [env.unwrapped for env in envs], steps)
+
+
+def check_against_log(stepper: Stepper, envs: list[Any], steps: int) -> None:
+    random = np.random.default_rng(0)
+    stepper.reset(0)
+    stored: list[list[Step]] = [[] for _ in envs]
+    finished: list[list[tuple[float, int]]] = [[] for _ in envs]
+    expect_start = np.ones(len(envs), bool)
+    for _ in range(steps):
+        acting_on = np.copy(stepper.obs)  # type: ignore[call-overload]
+        assert (stepper.starts == expect_start).all()
+        row, ended = stepper.step(stepper.sample_actions(random))
+        assert isinstance(row.obs, np.ndarray)
+        assert isinstance(row.next_obs, np.ndarray)
+        for k, i in enumerate(row.env):
+            assert (row.obs[k] == acting_on[i]).all()  # type: ignore[call-overload]
+            own_action = np.float32(-2.0 + (np.float64(row.action[k, 0]) + 1) / 2 * 8)
+            acted = envs[i].log[len(stored[i])].action
+            assert abs(own_action - acted) < 1e-5
+            done = (bool(row.terminated[k]), bool(row.truncated[k]))
+            stored[i].append(Step(tuple(row.obs[k]), acted, row.reward[k], tuple(row.next_obs[k]), *done))
+        for episode in ended:
+            finished[episode.env].append((episode.total_reward, episode.length))
+        # The first observation of an episode is the one whose time is 0.
+        expect_start = stepper.obs[:, 2] == 0  # type: ignore[call-overload]
+        for array in (row.obs, row.next_obs, row.reward, row.terminated, row.env, acting_on):
+            array[...] = 0  # type: ignore[index]  # rule C4: what we were given is ours
+    for i, env in enumerate(envs):
+        assert stored[i] == env.log
+        assert finished[i] == env.finished
+
+
+@pytest.mark.parametrize("mode", [*MODES, None])
+def test_nothing_returned_shares_memory(mode: AutoresetMode | None) -> None:
+    script = [Ending(3, True, False)]
+    stepper = make(
+        partial(Scripted, script) if mode is None else SyncVectorEnv([partial(Scripted, script)], copy=False)
+    )
+    stepper.reset(0)
+    kept: list[tuple[Transition, Any]] = []
+    for _ in range(10):
+        stepper.obs[...] = -7.0  # type: ignore[index,call-overload]  # a policy that normalises in place
+        action = np.zeros((1, 1), np.float32)
+        row, _ = stepper.step(action)
+        action[...] = 9
+        kept.append((row, [np.copy(part) for part in row]))
+    for row, copies in kept:
+        assert all(np.array_equal(part, copied) for part, copied in zip(row, copies, strict=True))
+        assert (row.obs != -7.0).all()
+
+
+class SameStep(VectorEnv):
+    """Two environments; the second ends at each step. What is not under the mask is rubbish."""
+
+    def __init__(self, key: str, mask: tuple[bool, bool] = (False, True)) -> None:
+        self.num_envs, self.key, self.mask = 2, key, mask
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+        self.single_observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+        self.single_action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros((2, 1), np.float32), {}
+
+    def step(self, actions: Any) -> Any:
+        final = np.empty(2, object)
+        final[:] = [np.array([-5.0]), np.array([7.0])]
+        infos = {self.key: final, f"_{self.key}": np.array(self.mask)}
+        return np.array([[1.0], [2.0]]), np.ones(2), np.array([False, True]), np.zeros(2, bool), infos
+
+
+@pytest.mark.parametrize("key", ["final_obs", "final_observation"])
+def test_final_observations_follow_their_mask(key: str) -> None:
+    stepper = make(SameStep(key))
+    stepper.reset(None)
+    row, _ = stepper.step(np.zeros((2, 1)))
+    assert np.array_equal(row.next_obs, [[1.0], [7.0]])
+    assert np.array_equal(stepper.obs, [[1.0], [2.0]])
+
+
+def test_a_missing_final_observation_is_an_error() -> None:
+    stepper = make(SameStep("final_obs", (True, False)))
+    stepper.reset(None)
+    with pytest.raises(UsageError, match=r"environment 1.*no final observation"):
+        stepper.step(np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize(("bad", "field"), [("obs", "observation"), ("reward", "reward")])
+@pytest.mark.parametrize("mode", [*MODES, None])
+def test_nan_and_infinity_name_environment_field_and_step(bad: str, field: str, mode: AutoresetMode | None) -> None:
+    makers = [Counting, partial(Counting, bad=bad)]
+    numbers = iter(range(2))
+    stepper = make(
+        (lambda: makers[next(numbers)]()) if mode is None else SyncVectorEnv(makers, autoreset_mode=mode),
+        num_envs=2,
+    )
+    stepper.reset(0)
+    stepper.step(np.zeros(2, int))
+    name = "Counting" if mode is None else "SyncVectorEnv"
+    with pytest.raises(NonFiniteError, match=f"{name}, environment 1, vector step 2: the {field} is NaN or infinite"):
+        stepper.step(np.zeros(2, int))
+
+
+def test_a_bad_action_never_reaches_the_environment() -> None:
+    env = Scripted([Ending(5, True, False)])
+    stepper = make(env)
+    with pytest.raises(UsageError, match="before the first reset"):
+        stepper.step(np.zeros((1, 1)))
+    stepper.reset(0)
+    with pytest.raises(NonFiniteError, match=r"vector step 1: the action is NaN or infinite \(\[nan\]\)"):
+        stepper.step(np.array([[np.nan]]))
+    with pytest.raises(UsageError, match=r"shape \(1,\).*need \(1, 1\)"):
+        stepper.step(np.zeros(1))
+    assert env.log == []
+
+
+def test_huge_but_finite_numbers_pass() -> None:
+    stepper = make(Scripted([Ending(5, True, False)]))
+    stepper.reset(0)
+    stepper.step(np.full((1, 1), 3e38, np.float32))  # its square is not finite
+
+
+def test_an_observation_of_another_shape_is_an_error() -> None:
+    stepper = make(Counting(bad="shape"))
+    stepper.reset(0)
+    with pytest.raises(UsageError, match=r"shape \(2,\), its space says \(1,\)"):
+        stepper.step(np.zeros(1, int))
+
+
+def test_seeds_count_up_and_resets_go_on() -> None:
+    two = make("CartPole-v1", num_envs=2)
+    two.reset(7)
+    for i in range(2):
+        one = make("CartPole-v1")
+        one.reset(7 + i)
+        assert np.array_equal(one.obs[0], two.obs[i])  # type: ignore[index,call-overload]
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_reset_env_resets_one(vectorized: bool) -> None:
+    makers = [partial(gymnasium.make, "CartPole-v1")] * 2
+    vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+    stepper = make(vector) if vectorized else make("CartPole-v1", num_envs=2)
+    stepper.reset(0)
+    stepper.step(np.array([0, 1]))
+    before = np.copy(stepper.obs[0])  # type: ignore[call-overload]
+    stepper.reset_env(1, 42)
+    alone = make("CartPole-v1")
+    alone.reset(42)
+    assert np.array_equal(stepper.obs, [before, alone.obs[0]])  # type: ignore[call-overload]
+    row, _ = stepper.step(np.array([0, 1]))
+    assert np.array_equal(row.obs[1], alone.obs[0])  # type: ignore[call-overload]
+    assert stepper._lengths.tolist() == [2, 1]
+
+
+def test_reset_env_needs_disabled_mode() -> None:
+    stepper = make(SyncVectorEnv([Counting, Counting]))
+    stepper.reset(0)
+    with pytest.raises(UsageError, match="DISABLED"):
+        stepper.reset_env(0, 1)
+
+
+def test_rendering() -> None:
+    assert make(Counting, render_mode="rgb_array").render().shape == (4, 5, 3)
+    with pytest.raises(UsageError, match="rgb_array"):
+        make(Counting).render()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_observations_in_parts_are_alike_in_every_mode(mode: AutoresetMode) -> None:
+    ours, vector = make(Parts), make(SyncVectorEnv([Parts], autoreset_mode=mode, copy=False))
+    for stepper in (ours, vector):
+        stepper.reset(5)
+    random, episodes = np.random.default_rng(0), 0
+    for _ in range(60):
+        action = ours.sample_actions(random)
+        expected, ended = ours.step(action)
+        row, _ = vector.step(action)
+        if not len(row.env):  # the NEXT_STEP environment only reset itself
+            row, _ = vector.step(action)
+        for tree, other in ((row.obs, expected.obs), (row.next_obs, expected.next_obs)):
+            assert isinstance(tree, dict)
+            assert isinstance(other, dict)
+            assert list(tree) == list(other) == ["a", "b/0"]
+            assert all(np.array_equal(tree[name], other[name]) for name in tree)
+        episodes += len(ended)
+    assert episodes >= 3
+
+
+def test_a_bad_part_is_named() -> None:
+    stepper = make(Parts, kwargs={"bad": True}, num_envs=2)
+    stepper.reset(5)
+    with pytest.raises(NonFiniteError, match="Parts, environment 0, vector step 2: the observation b/0 is NaN"):
+        for _ in range(3):
+            stepper.step(np.zeros((2, 2)))

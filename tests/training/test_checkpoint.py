@@ -1,0 +1,183 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_run import (
+    NUM_ENVS,
+    FakeMemory,
+    flip_bit,
+    has_all_rows,
+    remembered,
+    reopened,
+    same,
+    save,
+    segment_names,
+    state_at,
+)
+
+from duetto.errors import CheckpointError, UsageError
+from duetto.training import disk
+from duetto.training.checkpoint import CheckpointStore
+
+
+def test_what_is_saved_comes_back(two: CheckpointStore):
+    new = reopened(two)
+    loaded = new.load_latest()
+    assert (loaded.step, loaded.problems, loaded.path) == (200, [], two.folder / "step-000000000200")
+    assert same(loaded.state, state_at(200))
+    assert remembered(loaded) == [[(0, i) for i in range(20)], [(0, i) for i in range(14)]]
+    assert new.covered.tolist() == two.covered.tolist() == [20, 14]
+    assert sorted(path.name for path in loaded.path.iterdir()) == ["manifest.json", "state.json", "state.safetensors"]
+
+
+def test_an_older_step_can_be_loaded_and_others_are_named(two: CheckpointStore):
+    loaded = two.load(100)
+    assert same(loaded.state, state_at(100))
+    assert remembered(loaded) == [[(0, i) for i in range(10)], [(0, i) for i in range(7)]]
+    with pytest.raises(CheckpointError, match=r"150.*100, 200"):
+        two.load(150)
+
+
+def test_an_algorithm_without_memory(store: CheckpointStore):
+    path = store.save(5, state_at(5))
+    assert path.name == "step-000000000005"
+    assert list(store.load_latest().segments) == []
+    assert not (store.folder / "memory").exists()
+    assert store.covered.tolist() == [0, 0]
+
+
+def test_keep_newest_checkpoints_and_the_segments_that_they_list(tmp_path: Path):
+    """Memory of 40 rows, 15 more each save, keep 2.
+
+    save      1      2      3      4      5      6
+    rows    0-15  15-30  30-45  45-60  60-75  75-90
+    oldest     0      0      5     20     35     50
+    lists      1    1 2  1 2 3  2 3 4  3 4 5  4 5 6
+    """
+    store = CheckpointStore(tmp_path, keep=2, num_envs=NUM_ENVS)
+    memory = FakeMemory()
+    for number in range(1, 7):
+        memory.add(15, 15)
+        save(store, memory, number)
+        kept = range(max(number - 1, 1), number + 1)
+        assert store.steps() == list(kept)
+        needed = {n for k in kept for n in range(max(k - 2, 1), k + 1)}
+        assert segment_names(store) == [f"segment-{n:012}.safetensors" for n in sorted(needed)]
+        assert has_all_rows(reopened(store).load_latest(), memory.written, memory.rows)
+
+
+def test_a_segment_is_listed_while_one_environment_needs_it(store: CheckpointStore):
+    memory = FakeMemory()
+    for step, counts in enumerate([(10, 10), (60, 0), (60, 0), (60, 3), (0, 40), (0, 1)]):
+        memory.add(*counts)
+        save(store, memory, step)
+        assert has_all_rows(reopened(store).load_latest(), memory.written, memory.rows)
+    # environment 0 needs rows from 150 (segment 4), environment 1 from 14 (5 and 6), the kept step 4 from 13 (5)
+    assert [int(name[8:20]) for name in segment_names(store)] == [4, 5, 6]
+
+
+def test_a_save_without_new_rows_writes_no_segment(two: CheckpointStore):
+    written = two.covered
+    two.save(300, state_at(300), FakeMemory(written=written).segment(written), (written, 40))
+    two.save(400, state_at(400), None, (written, 40))
+    assert len(segment_names(two)) == 2
+    assert has_all_rows(reopened(two).load_latest(), written, 40)
+
+
+def test_segments_must_join(two: CheckpointStore):
+    memory = FakeMemory(written=np.array([30, 14]))
+    late = memory.segment(np.array([21, 14]))
+    with pytest.raises(ValueError, match="gap"):
+        two.save(300, state_at(300), late, memory.window)
+    short = memory.segment(two.covered)
+    with pytest.raises(ValueError, match="does not end"):
+        two.save(300, state_at(300), short, (np.array([31, 14]), 40))
+    with pytest.raises(ValueError, match="does not end"):
+        two.save(300, state_at(300), None, memory.window)
+    with pytest.raises(ValueError, match="environments"):
+        two.save(300, state_at(300), short, (np.array([30]), 40))
+    with pytest.raises(ValueError, match="memory_window"):
+        two.save(300, state_at(300), short)
+    assert two.steps() == [100, 200]
+
+
+def test_rows_that_were_overwritten_between_two_saves_are_no_gap(two: CheckpointStore):
+    memory = FakeMemory(written=np.array([500, 300]))
+    save(two, memory, 300)
+    assert has_all_rows(reopened(two).load_latest(), memory.written, memory.rows)
+
+
+def test_the_same_step_is_replaced(two: CheckpointStore):
+    memory = FakeMemory(written=two.covered)
+    memory.add(3, 3)
+    save(two, memory, 200, branch=7)
+    loaded = reopened(two).load_latest()
+    assert same(loaded.state, state_at(200, branch=7))
+    assert two.steps() == [100, 200]
+    assert not list(two.folder.glob("*.replaced"))
+
+
+def test_steps_do_not_go_back_and_other_runs_are_not_overwritten(two: CheckpointStore):
+    with pytest.raises(ValueError, match="before 200"):
+        two.save(150, state_at(150))
+    with pytest.raises(CheckpointError, match=r"duetto resume .*run"):
+        reopened(two).save(300, state_at(300))
+    assert two.steps() == [100, 200]
+
+
+def test_keep_at_least_one(tmp_path: Path):
+    with pytest.raises(UsageError, match="keep is 0"):
+        CheckpointStore(tmp_path, keep=0)
+
+
+def test_nothing_there(store: CheckpointStore):
+    for load in (store.load_latest, store.load_best, lambda: store.load(3)):
+        with pytest.raises(CheckpointError, match="no"):
+            load()
+    store.folder.mkdir(parents=True)
+    (store.folder / "model.zip").write_text("another library's")
+    with pytest.raises(CheckpointError, match="Duetto run"):
+        store.load_latest()
+    assert store.steps() == []
+
+
+def test_the_cost_of_a_save_follows_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    volume = 0
+
+    def count(path: Path, data: bytes, write=disk.write_file) -> None:
+        nonlocal volume
+        volume += len(data)
+        write(path, data)
+
+    def ring(start: int, count: int) -> dict[str, np.ndarray]:
+        return {"start": np.array([start]), "count": np.array([count]), "obs": np.ones((count, 8), np.float32)}
+
+    monkeypatch.setattr(disk, "write_file", count)
+    store = CheckpointStore(tmp_path)
+    store.save(1, state_at(1), ring(0, 100_000), (np.array([100_000]), 100_000))
+    first, volume = volume, 0
+    store = CheckpointStore(tmp_path)
+    store.load_latest()
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"a save read {path}"))
+    store.save(2, state_at(2), ring(100_000, 10), (np.array([100_010]), 100_000))
+    assert first > 3_200_000
+    assert volume < 0.05 * first
+    assert volume < 6000
+
+
+def test_best_is_replaced_and_verified(two: CheckpointStore):
+    with pytest.raises(CheckpointError, match="no best parameters yet"):
+        two.load_best()
+    for step in (200, 100):  # after a fallback the best may come from an earlier step
+        two.save_best(step, state_at(step), {"mean_return": float("inf"), "episodes": 10})
+        best = reopened(two).load_best()
+        assert (best.step, best.info) == (step, {"mean_return": float("inf"), "episodes": 10})
+        assert same(best.state, state_at(step))
+    assert list((two.folder / "best").iterdir()) == [best.path]
+    assert two.steps() == [100, 200]
+    for file in sorted(best.path.iterdir()):
+        whole = file.read_bytes()
+        flip_bit(file, len(whole) // 2)
+        with pytest.raises(CheckpointError, match=file.name):
+            two.load_best()
+        file.write_bytes(whole)

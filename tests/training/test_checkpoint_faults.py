@@ -1,0 +1,272 @@
+"""What a checkpoint store does when the process is killed, or the disk refuses, at any single file operation."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_disk import CountingOS, DyingOS, FailingOS, FullOS, Killed
+from fake_run import NUM_ENVS, FakeMemory, has_all_rows, same, save, state_at
+
+from duetto.errors import CheckpointError
+from duetto.training import disk
+from duetto.training.checkpoint import CheckpointStore
+
+
+def run_at_200(folder: Path) -> tuple[CheckpointStore, FakeMemory]:
+    """Three saves, so that the next one removes a checkpoint, and its segments are due to go."""
+    store = CheckpointStore(folder, num_envs=NUM_ENVS)
+    memory = FakeMemory(rows=15)
+    for step in (0, 100, 200):
+        memory.add(10, 9)
+        save(store, memory, step)
+    store.save_best(100, state_at(100), {"mean_return": 1.0})
+    return store, memory
+
+
+def save_next(store: CheckpointStore, memory: FakeMemory) -> None:
+    memory.add(10, 9)
+    save(store, memory, 300)
+
+
+def save_again(store: CheckpointStore, memory: FakeMemory) -> None:
+    memory.add(1, 1)
+    save(store, memory, 200, branch=1)
+
+
+def save_after_fallback(store: CheckpointStore, memory: FakeMemory) -> None:
+    """Continues the older step, 100, on a branch that does not reach step 200."""
+    store.load(100)
+    memory.written = store.covered + 2
+    save(store, memory, 150, branch=1)
+
+
+# (step, branch) of the checkpoints that may be found, the new one last, with the rows that were written until then
+OUTCOMES = {
+    save_next: {(200, 0): [30, 27], (300, 0): [40, 36]},
+    save_again: {(200, 0): [30, 27], (200, 1): [31, 28]},
+    save_after_fallback: {(200, 0): [30, 27], (100, 0): [20, 18], (150, 1): [22, 20]},
+}
+
+
+def restart(folder: Path) -> CheckpointStore:
+    return CheckpointStore(folder, num_envs=NUM_ENVS)
+
+
+def goes_on(folder: Path, rows: int) -> None:
+    """A new process loads, saves and cleans up as if nothing had happened."""
+    store = restart(folder)
+    loaded = store.load_latest()
+    memory = FakeMemory(rows, written=store.covered)
+    memory.add(4, 0)
+    save(store, memory, 1000)
+    again = restart(folder).load_latest()
+    assert (again.step, again.problems) == (1000, [])
+    assert has_all_rows(again, memory.written, rows)
+    assert store.steps() == [loaded.step, 1000]
+    assert not list(folder.rglob(".tmp-*"))
+    assert not list(folder.rglob("*.replaced"))
+
+
+def every_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: type[DyingOS | FailingOS]
+) -> Iterator[Path]:
+    """Yield a run folder at step 200 for each k, with a disk that is faulty at the k-th operation, until none is."""
+    run_at_200(tmp_path / "start")
+    for k in range(1, 200):
+        folder = tmp_path / str(k)
+        shutil.copytree(tmp_path / "start", folder)
+        system = faulty(k)
+        monkeypatch.setattr(disk, "os", system)
+        yield folder
+        shutil.rmtree(folder)
+        if len(system.tape) < k:
+            assert k > 20
+            return
+    pytest.fail("a save has no end")
+
+
+def resumed(folder: Path) -> tuple[CheckpointStore, FakeMemory]:
+    store = restart(folder)
+    store.load_latest()
+    return store, FakeMemory(rows=15, written=store.covered)
+
+
+@pytest.mark.parametrize("action", OUTCOMES)
+def test_kill_at_any_operation_leaves_the_old_or_the_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action):
+    seen = set()
+    for folder in every_operation(tmp_path, monkeypatch, DyingOS):
+        store, memory = resumed(folder)
+        killed = False
+        try:
+            action(store, memory)
+        except Killed:
+            killed = True
+        monkeypatch.setattr(disk, "os", os)
+        loaded = restart(folder).load_latest()
+        found = (loaded.step, loaded.state["branch"])
+        seen.add(found)
+        assert loaded.problems == []
+        assert same(loaded.state, state_at(*found))
+        assert has_all_rows(loaded, np.array(OUTCOMES[action][found]), memory.rows)
+        assert killed or found == list(OUTCOMES[action])[-1]
+        goes_on(folder, memory.rows)
+    assert seen == set(OUTCOMES[action])
+
+
+def test_kill_at_any_operation_leaves_the_old_or_the_new_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seen = set()
+    for folder in every_operation(tmp_path, monkeypatch, DyingOS):
+        store, _ = resumed(folder)
+        with suppress(Killed):
+            store.save_best(200, state_at(200), {"mean_return": 2.0})
+        monkeypatch.setattr(disk, "os", os)
+        best = restart(folder).load_best()
+        seen.add(best.step)
+        assert same(best.state, state_at(best.step))
+        assert best.info == {"mean_return": best.step / 100}
+        store.save_best(300, state_at(300), {})
+        assert restart(folder).load_best().step == 300
+        assert len(list((folder / "best").iterdir())) == 1
+    assert seen == {100, 200}
+
+
+def test_kill_at_any_operation_of_the_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for k in range(1, 100):
+        folder = tmp_path / str(k) / "run" / "checkpoints"
+        system = DyingOS(k)
+        monkeypatch.setattr(disk, "os", system)
+        with suppress(Killed):
+            save(restart(folder), FakeMemory(written=np.array([5, 5])), 10)
+        monkeypatch.setattr(disk, "os", os)
+        store = restart(folder)
+        if store.steps():
+            assert same(store.load_latest().state, state_at(10))
+        memory = FakeMemory(written=np.array([7, 7]))
+        save(store, memory, 20)
+        assert has_all_rows(restart(folder).load_latest(), memory.written, memory.rows)
+        if len(system.tape) < k:
+            return
+    pytest.fail("a save has no end")
+
+
+@pytest.mark.parametrize("action", OUTCOMES)
+def test_an_error_at_any_operation_can_be_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action):
+    failures = 0
+    for folder in every_operation(tmp_path, monkeypatch, FailingOS):
+        store, memory = resumed(folder)
+        try:
+            action(store, memory)
+        except CheckpointError:
+            failures += 1
+        monkeypatch.setattr(disk, "os", os)
+        found = restart(folder).load_latest()
+        assert found.problems == []
+        assert has_all_rows(found, np.array(OUTCOMES[action][found.step, found.state["branch"]]), memory.rows)
+        memory.add(5, 0)
+        save(store, memory, 900)  # the same store goes on
+        loaded = restart(folder).load_latest()
+        assert (loaded.step, loaded.problems) == (900, [])
+        assert has_all_rows(loaded, memory.written, memory.rows)
+        goes_on(folder, memory.rows)
+    assert failures > 15
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("room", [0, 1, 150, 400, 700, 1000])
+def test_a_full_disk_costs_nothing_but_the_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int):
+    folder = tmp_path / "td3" / "checkpoints"
+    store, memory = run_at_200(folder)
+    before, covered = contents(folder), store.covered
+    memory.add(5, 5)
+    for save_it in (lambda: save(store, memory, 300), lambda: store.save_best(300, state_at(300), {})):
+        monkeypatch.setattr(disk, "os", FullOS(min(room, 300)))
+        with pytest.raises(
+            CheckpointError, match=r"No space left .* needs 0\.0 MB. Free some .* duetto resume .*/td3$"
+        ):
+            save_it()
+        assert contents(folder) == before
+        assert store.covered.tolist() == covered.tolist()
+    monkeypatch.setattr(disk, "os", os)
+    memory.add(3, 1)
+    save(store, memory, 400)
+    assert has_all_rows(restart(folder).load_latest(), memory.written, memory.rows)
+
+
+def test_the_error_says_how_much_room_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(disk, "os", FullOS(10**6))
+    with pytest.raises(CheckpointError, match=r"needs 2\.0 MB"):
+        CheckpointStore(tmp_path).save(1, {"a": np.zeros(250_000)})
+
+
+def test_the_operations_of_a_save_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    store, memory = run_at_200(tmp_path / "checkpoints")
+    tape = CountingOS()
+    monkeypatch.setattr(disk, "os", tape)
+    save_next(store, memory)
+
+    def synced(name: str) -> list[tuple[str, str]]:
+        return [("open", name), ("write", name), ("fsync", name), ("close", name)]
+
+    def listed(folder: str) -> list[tuple[str, str]]:
+        return [("open", folder), ("fsync", folder), ("close", folder)]
+
+    segment, step = ".tmp-segment-000000000004.safetensors", ".tmp-step-000000000300"
+    published = [
+        *synced(segment),
+        ("rename", segment),
+        *listed("memory"),
+        ("mkdir", step),
+        *listed("checkpoints"),
+        *synced("state.json"),
+        *synced("state.safetensors"),
+        *synced("manifest.json"),
+        *listed(step),
+        ("rename", step),
+        *listed("checkpoints"),
+    ]
+    assert tape.tape[: len(published)] == published
+    assert {operation for operation, _ in tape.tape[len(published) :]} == {"rename", "unlink", "rmdir"}
+
+
+FOREVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from fake_run import NUM_ENVS, FakeMemory, save
+from duetto.training.checkpoint import CheckpointStore
+store = CheckpointStore(Path(sys.argv[1]), num_envs=NUM_ENVS)
+step = store.load_latest().step if store.steps() else 0
+memory = FakeMemory(written=store.covered)
+while True:
+    memory.add(3, 2)
+    step += 1
+    save(store, memory, step)
+    print(step, flush=True)
+"""
+
+
+def test_a_real_kill(tmp_path: Path):
+    for kill in range(4):
+        command = [sys.executable, "-c", FOREVER, str(tmp_path), str(Path(__file__).parent)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(random.Random(kill).uniform(0.02, 0.1))
+            process.kill()
+            saved = [int(line) for line in process.stdout.read().split("\n")[:-1]]
+        loaded = restart(tmp_path).load_latest()
+        assert loaded.problems == []
+        assert same(loaded.state, state_at(loaded.step))
+        assert has_all_rows(loaded, loaded.step * np.array([3, 2]), 40)
+        assert not saved or loaded.step in (saved[-1], saved[-1] + 1)

@@ -1,0 +1,154 @@
+import json
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from fake_run import same
+from hypothesis import example, given
+from hypothesis.extra import numpy as hnp
+from safetensors import numpy as safetensors_numpy
+
+from duetto.errors import CheckpointError
+from duetto.training.storage import decode_tree, encode_tree, load_tree, save_tree
+
+DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"]
+KEYS = st.one_of(st.text(max_size=6), st.sampled_from(["$array", "$", "$$int", "a/b", "a%2Fb", "__metadata__", ""]))
+
+
+@st.composite
+def arrays(draw):
+    """Any bits, so every NaN there is."""
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    shape = draw(hnp.array_shapes(min_dims=0, min_side=0, max_side=4))
+    size = int(np.prod(shape)) * dtype.itemsize
+    data = draw(st.binary(min_size=size, max_size=size))
+    if dtype.kind == "b":
+        data = bytes(byte & 1 for byte in data)
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.integers(-(2**200), 2**200), st.floats(), st.text())
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4), max_leaves=6)
+TREES = st.dictionaries(
+    KEYS,
+    st.recursive(VALUES | arrays(), lambda inner: st.dictionaries(KEYS, inner, max_size=4), max_leaves=8),
+    max_size=4,
+)
+
+
+@given(TREES)
+@example({})
+@example({"a": {}, "b": [], "c": {"": {}}})
+@example({"a/b": np.ones(2), "a": {"b": np.zeros(2)}, "a%2Fb": np.ones(3)})
+@example({"__metadata__": np.ones(1), "%5F_metadata__": np.zeros(1)})
+@example({"x": {"$array": "y"}, "$float": "nan", "y": {"$int": 3}})
+@example({"big": 10**5000, "negative": -(10**5000), "edge": [2**53, 2**53 + 1, -(2**53), -(2**53) - 1]})
+def test_what_is_encoded_comes_back_bit_for_bit(state):
+    assert same(decode_tree("t", encode_tree("t", state)), state)
+
+
+def test_a_tree_on_disk(tmp_path: Path):
+    state = {
+        "layers.0.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "scalar": np.array(-0.0),
+        "empty": np.zeros((0, 3), np.uint8),
+        "nan payload": np.array([0x7FF0000000000ABC, 0xFFF8000000000001], np.uint64).view(np.float64),
+        "mask": np.array([True, False]),
+        "nested/key": {"inf": [float("inf"), float("-inf"), -0.0]},
+    }
+    save_tree(tmp_path, "state", state)
+    loaded = load_tree(tmp_path, "state")
+    assert same(loaded, state)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.json", "state.safetensors"]
+    # others can read it: plain names, strict JSON
+    assert "layers.0.weight" in safetensors_numpy.load_file(tmp_path / "state.safetensors")
+    json.loads((tmp_path / "state.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_loaded_arrays_are_writable_and_own_their_memory():
+    loaded = decode_tree("t", encode_tree("t", {"a": np.zeros(3), "b": np.array(1), "c": np.zeros((0, 2))}))
+    assert all(array.flags.owndata and array.flags.writeable for array in loaded.values())
+
+
+@pytest.mark.parametrize("view", [lambda a: a.T, lambda a: a[::2], lambda a: a[:, ::-1], lambda a: a[1:, 1:]])
+def test_views_are_saved_as_what_they_show(view):
+    array = np.arange(12.0).reshape(3, 4)
+    loaded = decode_tree("t", encode_tree("t", {"a": view(array)}))
+    np.testing.assert_array_equal(loaded["a"], view(array))
+
+
+def test_without_arrays_there_is_one_file(tmp_path: Path):
+    save_tree(tmp_path, "state", {"a": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        (1, 2),
+        {1, 2},
+        b"bytes",
+        object(),
+        Path("p"),
+        1j,
+        np.float64(1.0),
+        np.int64(1),
+        [np.ones(2)],
+        [{}],
+        [[(1,)]],
+        "\ud800",
+        np.array(["text"]),
+        np.array([None]),
+        np.ones(2, ">f4"),
+        np.ones(2, np.complex64),
+        np.ma.masked_array([1.0], [True]),
+    ],
+)
+def test_other_leaves_are_refused_by_path(leaf, tmp_path: Path):
+    with pytest.raises(TypeError, match="outer/inner"):
+        save_tree(tmp_path, "state", {"fine": np.ones(2), "outer": {"inner": leaf}})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("state", [[], None, {1: 2}, {"a": {None: 1}}, {"\ud800": 1}])
+def test_states_are_dicts_of_text(state):
+    with pytest.raises(TypeError):
+        encode_tree("t", state)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"a": {"$array": "b"}}',
+        b'{"a": {"$array": ["x"]}, "x": {"$array": "x"}}',
+        b'{"$array": "x"}',
+        b'{"a": {"$array": "x", "b": 1}}',
+        b'{"x": {"$array": "x"}, "a": {"$float": "1"}}',
+        b'{"x": {"$array": "x"}, "a": {"$int": "z"}}',
+        b'{"x": {"$array": "x"}, "a": {"$python": "os.system"}}',
+        b'{"x": {"$array": "x"}, "y": {"$array": "y"}}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_damaged_structure_is_an_error_for_the_user(text):
+    files = encode_tree("t", {"x": np.ones(2)}) | {"t.json": text}
+    with pytest.raises(CheckpointError, match=r"t\.json"):
+        decode_tree("t", files)
+
+
+def test_damaged_or_missing_arrays_are_an_error_for_the_user(tmp_path: Path):
+    save_tree(tmp_path, "t", {"x": np.ones(2)})
+    arrays_file = tmp_path / "t.safetensors"
+    arrays_file.write_bytes(arrays_file.read_bytes()[:-3])
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_tree(tmp_path, "t")
+    arrays_file.unlink()
+    with pytest.raises(CheckpointError, match="missing"):
+        load_tree(tmp_path, "t")
+    with pytest.raises(CheckpointError, match=r"other\.json is missing"):
+        load_tree(tmp_path, "other")
