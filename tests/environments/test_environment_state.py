@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted_environments import Opaque, OwnState, Walk
 
 from duetto.environments import Stepper, make, values
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, UsageError
 
 PYBULLET = ["AntBulletEnv-v0", "HopperBulletEnv-v0", "HalfCheetahBulletEnv-v0", "Walker2DBulletEnv-v0"]
 
@@ -141,6 +141,8 @@ def test_wrappers_with_hidden_state_are_not_savable() -> None:
 
 def test_foreign_states_are_refused() -> None:
     one, two = make("CartPole-v1"), make("CartPole-v1", num_envs=2)
+    with pytest.raises(UsageError, match="before the first reset"):
+        _ = one.can_save
     one.reset(0)
     with pytest.raises(CheckpointError, match="has 1 environments, this run 2"):
         two.load_state_dict(one.state_dict())

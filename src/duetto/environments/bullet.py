@@ -1,7 +1,8 @@
 """The state of pybullet-envs-gymnasium's environments: Bullet's own snapshots, and the robot's attributes in Python.
 
 Bullet restores a snapshot bit for bit into another physics client with the same bodies, contacts included; the tests
-compare 1200 steps. There are two snapshots: the world now, and the one (`stateId`) that each later reset starts from.
+compare 1200 steps. The environment's own snapshot, which each reset starts from, need not be saved: it is of bodies
+before their first step, and the reset then sets what was random in them.
 """
 
 from __future__ import annotations
@@ -31,22 +32,11 @@ def save(env: Any) -> dict[str, Any]:
     """The state of an environment that has been reset, as arrays and JSON values; NotSimpleError for the inexact."""
     if type(env).__name__ in _INEXACT:
         raise values.NotSimpleError(f"{type(env).__name__} does not continue exactly")
-    saved: dict[str, Any] = {"env": _attributes(env), "robot": _attributes(env.robot), "world": _snapshot(env._p)}
-    if getattr(env, "stateId", -1) >= 0:
-        now = env._p.saveState()
-        env._p.restoreState(env.stateId)
-        saved["first_world"] = _snapshot(env._p)
-        env._p.restoreState(now)
-        env._p.removeState(now)
-    return saved
+    return {"env": _attributes(env), "robot": _attributes(env.robot), "world": _snapshot(env._p)}
 
 
 def load(env: Any, saved: dict[str, Any]) -> None:
     """Put the state into an environment that has been reset once, so that its bodies exist."""
-    if "first_world" in saved:
-        _restore(env._p, saved["first_world"])
-        env._p.removeState(env.stateId)
-        env.stateId = env._p.saveState()
     _restore(env._p, saved["world"])
     for target, attributes in ((env, saved["env"]), (env.robot, saved["robot"])):
         vars(target).update({name: values.decode(value) for name, value in attributes.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import array_api_compat
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from duetto.algorithms.base import Algorithm, Batch, OptimizerSpec, Tree
 from duetto.errors import UsageError
@@ -56,7 +58,7 @@ class TorchLearner(Learner):
         nets |= {name: copy.deepcopy(nets[source]).requires_grad_(False) for name, source in self.targets.items()}
         self.nets = SimpleNamespace(**nets)
         self._weights = {name: dict(net.named_parameters()) for name, net in nets.items()}
-        self._optimizers = {name: _adam(spec, self._weights[name]) for name, spec in self.optimizer_specs.items()}
+        self._optimizers = {name: Adam(spec, self._weights[name]) for name, spec in self.optimizer_specs.items()}
         self._autocast = contextlib.nullcontext()
         if precision == "bf16":
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -66,8 +68,7 @@ class TorchLearner(Learner):
         """See `Learner.update`."""
         self.updates += 1
         noise = _tensors(self.algorithm.draw(self.random, batch), self.device)
-        for name, rate in self.learning_rates(progress).items():
-            self._optimizers[name].param_groups[0]["lr"] = rate
+        self._rates = self.learning_rates(progress)
         self._names: list[str] = []
         self._values: list[Tensor] = []
         self._priority = None
@@ -80,14 +81,8 @@ class TorchLearner(Learner):
         weights = list(self._weights[name].values())
         with self._autocast:
             value, info = loss(self.nets, *args)
-        gradients = torch.autograd.grad(value, weights)
-        limit = self.optimizer_specs[name].max_grad_norm
-        if limit > 0:
-            norm = torch.nn.utils.get_total_norm(gradients)
-            torch._foreach_mul_(gradients, limit / torch.clamp(norm, min=limit))
-        for weight, gradient in zip(weights, gradients, strict=True):
-            weight.grad = gradient.contiguous()  # the fused step reads raw memory, in the weight's own order
-        self._optimizers[name].step()
+        gradients = list(torch.autograd.grad(value, weights))
+        self._optimizers[name].step(gradients, self._rates[name])
         self._record(name, value, info)
 
     def track(self, target: str, source: str, tau: float) -> None:
@@ -129,43 +124,66 @@ class TorchLearner(Learner):
 
     def optimizer_state(self) -> dict[str, Any]:
         """See `Learner.optimizer_state`."""
-        state: dict[str, Any] = {}
-        for name, optimizer in self._optimizers.items():
-            moments: dict[str, Any] = {"steps": 0, "first": {}, "second": {}}
-            for key, weight in self._weights[name].items():
-                held = optimizer.state[weight]
-                moments["steps"] = int(held["step"])
-                moments["first"][key] = held["exp_avg"].cpu().numpy().copy()
-                moments["second"][key] = held["exp_avg_sq"].cpu().numpy().copy()
-            state[name] = moments
-        return state
+        return {name: optimizer.state() for name, optimizer in self._optimizers.items()}
 
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         """See `Learner.load_optimizer_state`."""
         for name, optimizer in self._optimizers.items():
-            expected = {key: tuple(weight.shape) for key, weight in self._weights[name].items()}
-            first = matched(state[name]["first"], expected, f"the optimiser of {name}")
-            second = matched(state[name]["second"], expected, f"the optimiser of {name}")
-            for key, weight in self._weights[name].items():
-                held = optimizer.state[weight]
-                held["step"].fill_(state[name]["steps"])
-                held["exp_avg"].copy_(torch.from_numpy(np.array(first[key])))
-                held["exp_avg_sq"].copy_(torch.from_numpy(np.array(second[key])))
+            optimizer.load(state[name], f"the optimiser of {name}")
 
 
-def _adam(spec: OptimizerSpec, weights: dict[str, Tensor]) -> torch.optim.Adam:
-    optimizer = torch.optim.Adam(
-        list(weights.values()),
-        lr=spec.learning_rate,
-        eps=spec.epsilon,
-        weight_decay=spec.weight_decay,
-        decoupled_weight_decay=spec.decoupled,
-        fused=True,
-    )
-    for weight in weights.values():  # Adam makes these at its first step; a checkpoint before it needs them too
-        zeros = {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
-        optimizer.state[weight] = {"step": torch.zeros((), dtype=torch.float32, device=weight.device), **zeros}
-    return optimizer
+class Adam:
+    """`torch.optim.Adam`, fused, through its functional form: `Optimizer.step` costs 0.25 ms more at each call."""
+
+    def __init__(self, spec: OptimizerSpec, weights: Mapping[str, Tensor]):
+        self._spec, self._names = spec, list(weights)
+        self._weights = list(weights.values())
+        self._first = [torch.zeros_like(weight) for weight in self._weights]
+        self._second = [torch.zeros_like(weight) for weight in self._weights]
+        self._steps = [torch.zeros((), device=weight.device) for weight in self._weights]
+
+    @torch.no_grad()
+    def step(self, gradients: list[Tensor], rate: float) -> None:
+        """Clip the gradients' global norm, if the spec says so, and take a step of size `rate`."""
+        spec = self._spec
+        if spec.max_grad_norm > 0:
+            factor = spec.max_grad_norm / torch.clamp(torch.nn.utils.get_total_norm(gradients), min=spec.max_grad_norm)
+            gradients = [gradient * factor for gradient in gradients]
+        adam(
+            self._weights,
+            [gradient.contiguous() for gradient in gradients],  # fused kernels read raw memory
+            self._first,
+            self._second,
+            [],
+            self._steps,
+            fused=True,
+            decoupled_weight_decay=spec.decoupled,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=rate,
+            weight_decay=spec.weight_decay,
+            eps=spec.epsilon,
+            maximize=False,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Steps and moments as NumPy arrays by the parameters' names."""
+        first, second = ([x.cpu().numpy().copy() for x in moments] for moments in (self._first, self._second))
+        return {
+            "steps": int(self._steps[0]),
+            "first": dict(zip(self._names, first, strict=True)),
+            "second": dict(zip(self._names, second, strict=True)),
+        }
+
+    def load(self, state: dict[str, Any], owner: str) -> None:
+        """Undo `state`."""
+        expected = {name: tuple(weight.shape) for name, weight in zip(self._names, self._weights, strict=True)}
+        for kind, moments in (("first", self._first), ("second", self._second)):
+            for moment, value in zip(moments, matched(state[kind], expected, owner).values(), strict=True):
+                moment.copy_(torch.from_numpy(np.array(value)))
+        for steps in self._steps:
+            steps.fill_(state["steps"])
 
 
 def _tensors(tree: Any, device: torch.device) -> Any:
