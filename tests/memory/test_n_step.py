@@ -108,3 +108,24 @@ def test_o18_value_of_a_chain(n, end, expected):
         target = batch.reward + batch.discount * value[batch.next_obs[:, 1].astype(int)]
         value = np.array([target[batch.obs[:, 1] == state].mean() for state in range(3)])
     np.testing.assert_allclose(value, expected, rtol=1e-6)
+
+
+def test_an_interrupted_episode_ends_its_windows_also_after_a_checkpoint():
+    """One reward of 1 per step, interrupted after step 1: the window of step 0 holds two rewards, not three."""
+    replay = build_all(capacity=5, n_step=3)
+    for number in range(2):
+        replay.add(rows(0, number, reward=1))
+    saved_before = replay.segment(np.zeros(1, np.int64))  # as a checkpoint before the interruption holds it
+    replay.interrupt()
+    for number in range(2, 4):
+        replay.add(rows(0, number, reward=1))
+    restored = build_all(capacity=5, n_step=3)
+    restored.load_state_dict(replay.state_dict())
+    restored.load_segment(replay.segment(np.array([2])))
+    restored.load_segment(saved_before)
+    for each in (replay, restored):
+        found = by_name(each.sample().batch)
+        # 1 + .9 = 1.9 with .9² ahead; then 1 with .9 ahead; the next episode's first: 1 + .9 = 1.9
+        np.testing.assert_allclose([found[0, t][0] for t in range(4)], [1.9, 1, 1.9, 1], rtol=1e-6)
+        np.testing.assert_allclose([found[0, t][1] for t in range(4)], [0.81, 0.9, 0.81, 0.9], rtol=1e-6)
+    assert replay.state_dict()["cuts"] == [[0, 1]]

@@ -36,7 +36,10 @@ class DyingOS(CountingOS):
     def __init__(self, dies_at: int) -> None:
         super().__init__()
         self._dies_at = dies_at
-        self._unsynced: dict[int, int] = {}  # a second descriptor of each file, which follows it when it is renamed
+        self._unsynced: dict[
+            int, int
+        ] = {}  # a second descriptor of each open file, which follows it when it is renamed
+        self._never_synced: list[int] = []  # the same of closed files
 
     def _operate(self, name: str, operation: Callable[..., Any], *args: Any) -> Any:
         if len(self.tape) >= self._dies_at:  # a dead process does nothing more, but this one must close its files
@@ -48,8 +51,10 @@ class DyingOS(CountingOS):
             self._unsynced[result] = os.dup(result)
         if name == "fsync" and args[0] in self._unsynced:
             os.close(self._unsynced.pop(args[0]))
+        if name == "close" and args[0] in self._unsynced:
+            self._never_synced.append(self._unsynced.pop(args[0]))
         if len(self.tape) == self._dies_at:
-            for descriptor in self._unsynced.values():
+            for descriptor in [*self._unsynced.values(), *self._never_synced]:
                 os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
                 os.close(descriptor)
         return result

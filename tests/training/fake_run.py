@@ -83,4 +83,19 @@ def flip_bit(path: Path, position: int) -> None:
 
 
 def reopened(store: CheckpointStore) -> CheckpointStore:
-    return CheckpointStore(store.folder, num_envs=NUM_ENVS)
+    return restart(store.folder)
+
+
+def restart(folder: Path) -> CheckpointStore:
+    return CheckpointStore(folder, num_envs=NUM_ENVS)
+
+
+def run_at_200(folder: Path) -> tuple[CheckpointStore, FakeMemory]:
+    """Three saves, so that the next one removes a checkpoint, and its segments are due to go."""
+    store = CheckpointStore(folder, num_envs=NUM_ENVS)
+    memory = FakeMemory(rows=15)
+    for step in (0, 100, 200):
+        memory.add(10, 9)
+        save(store, memory, step)
+    store.save_best(100, state_at(100), {"mean_return": 1.0})
+    return store, memory

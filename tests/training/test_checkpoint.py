@@ -16,7 +16,7 @@ from fake_run import (
 )
 
 from duetto.errors import CheckpointError, UsageError
-from duetto.training import disk
+from duetto.training import disk, snapshot
 from duetto.training.checkpoint import CheckpointStore
 
 
@@ -66,14 +66,28 @@ def test_keep_newest_checkpoints_and_the_segments_that_they_list(tmp_path: Path)
         assert has_all_rows(reopened(store).load_latest(), memory.written, memory.rows)
 
 
-def test_a_segment_is_listed_while_one_environment_needs_it(store: CheckpointStore):
-    memory = FakeMemory()
-    for step, counts in enumerate([(10, 10), (60, 0), (60, 0), (60, 3), (0, 40), (0, 1)]):
-        memory.add(*counts)
+def test_exactly_the_segments_with_a_needed_row_are_kept(tmp_path: Path):
+    """Also when environments advance unequally, or one of them not at all."""
+    store = CheckpointStore(tmp_path, keep=1, num_envs=NUM_ENVS)
+    memory = FakeMemory(rows=20)
+    rows: list[set[tuple[int, int]]] = []  # of each segment: (environment, row)
+    counts = [(5, 5), (12, 0), (12, 0), (8, 0), (20, 1), (0, 14), (1, 1), (40, 0), (0, 5), (0, 20), (19, 1), (1, 19)]
+    for step, count in enumerate(counts):
+        before = memory.written
+        memory.add(*count)
         save(store, memory, step)
+        oldest = memory.written - memory.rows
+        rows.append({(env, i) for env in range(NUM_ENVS) for i in range(before[env], memory.written[env])})
+        needed = [n for n, segment in enumerate(rows, 1) if any(i >= oldest[env] for env, i in segment)]
+        assert segment_names(store) == [f"segment-{n:012}.safetensors" for n in needed]
         assert has_all_rows(reopened(store).load_latest(), memory.written, memory.rows)
-    # environment 0 needs rows from 150 (segment 4), environment 1 from 14 (5 and 6), the kept step 4 from 13 (5)
-    assert [int(name[8:20]) for name in segment_names(store)] == [4, 5, 6]
+
+
+def test_a_resumed_run_keeps_what_it_found(two: CheckpointStore):
+    store = CheckpointStore(two.folder, keep=3, num_envs=NUM_ENVS)
+    store.load_latest()
+    store.save(300, state_at(300), None, (store.covered, 40))
+    assert store.steps() == [100, 200, 300]
 
 
 def test_a_save_without_new_rows_writes_no_segment(two: CheckpointStore):
@@ -163,6 +177,22 @@ def test_the_cost_of_a_save_follows_what_is_new(tmp_path: Path, monkeypatch: pyt
     assert first > 3_200_000
     assert volume < 0.05 * first
     assert volume < 6000
+
+
+def test_what_a_living_run_removes_while_it_is_read_is_no_damage(two: CheckpointStore, monkeypatch: pytest.MonkeyPatch):
+    memory = FakeMemory(written=two.covered)
+    read = snapshot.read
+
+    def read_late(folder: Path):
+        monkeypatch.undo()
+        for step in (300, 400):
+            memory.add(20, 20)
+            save(two, memory, step)
+        return read(folder)
+
+    monkeypatch.setattr(snapshot, "read", read_late)
+    loaded = reopened(two).load_latest()
+    assert (loaded.step, loaded.problems) == (400, [])
 
 
 def test_best_is_replaced_and_verified(two: CheckpointStore):

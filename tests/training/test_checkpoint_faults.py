@@ -12,23 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_disk import CountingOS, DyingOS, FailingOS, FullOS, Killed
-from fake_run import NUM_ENVS, FakeMemory, has_all_rows, same, save, state_at
+from fake_disk import CountingOS, DyingOS, FailingOS, Killed
+from fake_run import FakeMemory, has_all_rows, restart, run_at_200, same, save, state_at
 
 from duetto.errors import CheckpointError
 from duetto.training import disk
 from duetto.training.checkpoint import CheckpointStore
-
-
-def run_at_200(folder: Path) -> tuple[CheckpointStore, FakeMemory]:
-    """Three saves, so that the next one removes a checkpoint, and its segments are due to go."""
-    store = CheckpointStore(folder, num_envs=NUM_ENVS)
-    memory = FakeMemory(rows=15)
-    for step in (0, 100, 200):
-        memory.add(10, 9)
-        save(store, memory, step)
-    store.save_best(100, state_at(100), {"mean_return": 1.0})
-    return store, memory
 
 
 def save_next(store: CheckpointStore, memory: FakeMemory) -> None:
@@ -54,10 +43,6 @@ OUTCOMES = {
     save_again: {(200, 0): [30, 27], (200, 1): [31, 28]},
     save_after_fallback: {(200, 0): [30, 27], (100, 0): [20, 18], (150, 1): [22, 20]},
 }
-
-
-def restart(folder: Path) -> CheckpointStore:
-    return CheckpointStore(folder, num_envs=NUM_ENVS)
 
 
 def goes_on(folder: Path, rows: int) -> None:
@@ -179,36 +164,6 @@ def test_an_error_at_any_operation_can_be_survived(tmp_path: Path, monkeypatch: 
     assert failures > 15
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.mark.parametrize("room", [0, 1, 150, 400, 700, 1000])
-def test_a_full_disk_costs_nothing_but_the_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int):
-    folder = tmp_path / "td3" / "checkpoints"
-    store, memory = run_at_200(folder)
-    before, covered = contents(folder), store.covered
-    memory.add(5, 5)
-    for save_it in (lambda: save(store, memory, 300), lambda: store.save_best(300, state_at(300), {})):
-        monkeypatch.setattr(disk, "os", FullOS(min(room, 300)))
-        with pytest.raises(
-            CheckpointError, match=r"No space left .* needs 0\.0 MB. Free some .* duetto resume .*/td3$"
-        ):
-            save_it()
-        assert contents(folder) == before
-        assert store.covered.tolist() == covered.tolist()
-    monkeypatch.setattr(disk, "os", os)
-    memory.add(3, 1)
-    save(store, memory, 400)
-    assert has_all_rows(restart(folder).load_latest(), memory.written, memory.rows)
-
-
-def test_the_error_says_how_much_room_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(disk, "os", FullOS(10**6))
-    with pytest.raises(CheckpointError, match=r"needs 2\.0 MB"):
-        CheckpointStore(tmp_path).save(1, {"a": np.zeros(250_000)})
-
-
 def test_the_operations_of_a_save_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store, memory = run_at_200(tmp_path / "checkpoints")
     tape = CountingOS()
@@ -243,9 +198,8 @@ FOREVER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from fake_run import NUM_ENVS, FakeMemory, save
-from duetto.training.checkpoint import CheckpointStore
-store = CheckpointStore(Path(sys.argv[1]), num_envs=NUM_ENVS)
+from fake_run import FakeMemory, restart, save
+store = restart(Path(sys.argv[1]))
 step = store.load_latest().step if store.steps() else 0
 memory = FakeMemory(written=store.covered)
 while True:
@@ -266,6 +220,7 @@ def test_a_real_kill(tmp_path: Path):
             process.kill()
             saved = [int(line) for line in process.stdout.read().split("\n")[:-1]]
         loaded = restart(tmp_path).load_latest()
+        assert loaded.step > kill
         assert loaded.problems == []
         assert same(loaded.state, state_at(loaded.step))
         assert has_all_rows(loaded, loaded.step * np.array([3, 2]), 40)

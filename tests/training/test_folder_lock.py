@@ -39,6 +39,7 @@ def test_a_living_holder_is_named_and_a_killed_one_holds_nothing(tmp_path: Path)
             FolderLock(tmp_path).__enter__()
         process.kill()
         process.wait()
+        (tmp_path / ".lock").write_text("a text longer than the next one" * 5)
         with FolderLock(tmp_path):
             assert (tmp_path / ".lock").read_text() == f"{os.getpid()} {socket.gethostname()}\n"
 

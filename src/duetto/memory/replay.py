@@ -86,6 +86,7 @@ class Replay:
         return {
             "rows": self.rows,
             "written": self.written,
+            "cuts": self._rings.cuts,
             "schedule": self._schedule.state_dict(),
             "random": randomness.state_of(self._random),
         }
@@ -103,8 +104,13 @@ class Replay:
                 f"{ours[0]} of {ours[1]}. Set replay_capacity and the number of environments back."
             )
         self._rings.written[:] = state["written"]
+        self._rings.cuts = state["cuts"]
         self._schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
+
+    def interrupt(self) -> None:
+        """Every environment begins a new episode though the last one did not end: no n-step window runs across."""
+        self._rings.cut()
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """The transitions written after the counts `since` (num_envs,) and still stored, as flat arrays.

@@ -24,6 +24,7 @@ class Rings:
         self.rows = rows
         self.written = np.zeros(num_envs, np.int64)
         self.arrays = {name: field.allocate(num_envs * rows) for name, field in fields.items()}
+        self.cuts: list[list[int]] = []  # [environment, number] of transitions that `cut` marked
         self._fields = fields
 
     @property
@@ -110,6 +111,21 @@ class Rings:
         for name, array in self.arrays.items():
             self._fields[name].check(name, segment[name], len(env))
             array[index] = segment[name][alive]
+        self._mark_cuts()
+
+    def cut(self) -> None:
+        """Mark each environment's newest transition as truncated: what is written next begins another episode.
+
+        The mark is kept in `cuts`, because a segment with the unmarked transition may have been saved already.
+        """
+        self.cuts += [[env, int(count) - 1] for env, count in enumerate(self.written) if count]
+        self._mark_cuts()
+
+    def _mark_cuts(self) -> None:
+        self.cuts = [[env, number] for env, number in self.cuts if number >= self.written[env] - self.rows]
+        for env, number in self.cuts:
+            index = env * self.rows + number % self.rows
+            self.arrays["truncated"][index] = not self.arrays["terminated"][index]
 
     def _check(self, env: np.ndarray, values: dict[str, np.ndarray]) -> None:
         if values.keys() != self._fields.keys():

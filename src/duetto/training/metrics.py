@@ -18,6 +18,7 @@ from duetto.learners.base import Metrics
 from duetto.training.records import JsonLines
 
 RECENT = 100  # finished episodes that the training return is a mean of
+ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
 
 
 class MetricLog:
@@ -59,8 +60,7 @@ class MetricLog:
             if not np.isfinite(values).all():
                 name = metrics.names[int(np.flatnonzero(~np.isfinite(values))[0])]
                 raise NonFiniteError(
-                    f"{name} is not finite in an update at step {step}: learning has diverged. Start again with a lower "
-                    "learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
+                    f"{name} is not finite in an update at step {step}: learning has diverged. {ADVICE}"
                 )
             for name, value in zip(metrics.names, values.tolist(), strict=True):
                 self._sums[name] = self._sums.get(name, 0.0) + value

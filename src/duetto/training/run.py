@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from duetto import environments, learners
 from duetto.algorithms import Algorithm
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.training.agent import Agent
 from duetto.training.checkpoint import CheckpointStore
@@ -22,7 +24,7 @@ from duetto.training.config import Config, RunOptions, circumstances, command_li
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.folder_lock import FolderLock
 from duetto.training.records import Csv, JsonLines
-from duetto.training.session import Callback, Session
+from duetto.training.session import Callback, Session, is_instance
 from duetto.training.video import record
 
 
@@ -54,28 +56,32 @@ class Run:
         anything happens in it.
         """
         with FolderLock(self.path):
-            if steps is not None and steps != self.config.run.steps:
-                self.config = dataclasses.replace(self.config, run=dataclasses.replace(self.config.run, steps=steps))
-            store = CheckpointStore(self.path / "checkpoints")
-            if not store.steps():
+            config = self.config
+            if steps is not None:
+                config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
+            if not CheckpointStore(self.path / "checkpoints").steps():
                 self._begin_again()
-            session = Session(self.config, self.path, self._environment())
-            try:
-                if session.store.steps():
-                    session.load(session.store.load_latest())
-                if steps is not None and steps < session.step:
-                    raise UsageError(f"{self.path} has made {session.step} steps already, more than --steps {steps}.")
-                self.config.save(self.path / "config.yaml")
-            except BaseException:
-                session.close()
-                raise
-            _work(session, callbacks, on_start)
+            with closing(Session(config, self.path, self._environment())) as session:
+                self._take_up(session)
+                if config != self.config:
+                    config.save(self.path / "config.yaml")
+                    self.config = config
+                _work(session, callbacks, on_start)
         return self
 
     def _begin_again(self) -> None:
         """A run that was killed before its first checkpoint: drop what it logged, and start from its config."""
         for name in ("metrics.jsonl", "evaluations.csv"):
             (self.path / name).unlink(missing_ok=True)
+
+    def _take_up(self, session: Session) -> None:
+        """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
+        if not session.store.steps():
+            return
+        loaded, steps = session.store.load_latest(), session.config.run.steps
+        if steps < loaded.step:
+            raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
+        session.load(loaded)
 
     def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
         """The trained agent of the "last" or "best" checkpoint or that of a step."""
@@ -149,20 +155,24 @@ def start(
         command=command_line(),
         versions=circumstances(),
     )
+    config.to_yaml()  # what it cannot hold shows now
     path = _new_folder(Path(runs_dir), name or f"{algorithm.name()}-{_slug(label)}-s{options.seed}")
     with FolderLock(path):
-        config.save(path / "config.yaml")
-        _work(Session(config, path, environment), callbacks, on_start)
+        try:
+            session = Session(config, path, environment)
+        except DuettoError:
+            shutil.rmtree(path)
+            raise
+        with closing(session):
+            config.save(path / "config.yaml")
+            _work(session, callbacks, on_start)
     return Run(path, None if config.remakeable else environment, algorithm.custom_networks())
 
 
 def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:
-    try:
-        if on_start is not None:
-            on_start(session)
-        session.run(callbacks)
-    finally:
-        session.close()
+    if on_start is not None:
+        on_start(session)
+    session.run(callbacks)
 
 
 def _resolved(
@@ -174,15 +184,17 @@ def _resolved(
         algorithm.check_spaces(probe.observation_space, probe.action_space, label)
         backend, device = learners.choose(probe.observation_space, options.backend, options.device)
     finally:
-        if isinstance(environment, str) or not hasattr(environment, "step"):
+        if not is_instance(environment):
             probe.close()
     return dataclasses.replace(options, backend=backend, device=device)
 
 
 def _new_folder(parent: Path, name: str) -> Path:
     """`parent/name`, or the first of `name-2`, `name-3` ... that is not taken."""
-    if not re.fullmatch(r"[\w.+-]+", name):
-        raise UsageError(f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+'.")
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise UsageError(
+            f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
+        )
     number = 1
     while True:
         path = parent / (name if number == 1 else f"{name}-{number}")

@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ import numpy as np
 from duetto import environments, learners, memory
 from duetto.errors import CheckpointError, NonFiniteError
 from duetto.functional.randomness import generator
+from duetto.learners.base import Parameters
 from duetto.networks import spaces
 from duetto.training.checkpoint import CheckpointStore, Loaded
 from duetto.training.collector import Collector
 from duetto.training.config import Config
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
-from duetto.training.metrics import MetricLog
+from duetto.training.metrics import ADVICE, MetricLog
 from duetto.training.normalizer import Normalizer
 from duetto.training.records import Csv
 
@@ -59,17 +60,33 @@ class Session:
     """
 
     def __init__(self, config: Config, folder: Path, environment: Any) -> None:
-        options, algorithm = config.run, config.algorithm
         self.config, self.folder, self._environment = config, folder, environment
+        with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
+            self._make_parts(opened)
+            self._opened = opened.pop_all()
+        self.step = 0
+        self.last_evaluation: tuple[int, Evaluation] | None = None
+        self.notices: list[str] = []
+        self._best: float | None = None
+        self._evaluator: environments.Stepper | None = None
+        self._seconds = 0.0  # of earlier processes
+        self._began = time.perf_counter()
+        self._stop = False
+        self._saved_step = -1
+
+    def _make_parts(self, opened: ExitStack) -> None:
+        options, algorithm = self.config.run, self.config.algorithm
         self.stepper = environments.make(
-            environment,
+            self._environment,
             num_envs=options.num_envs,
             vectorization=options.vectorization,
             engine=options.engine,
-            kwargs=config.environment_options,
+            kwargs=self.config.environment_options,
         )
+        if not is_instance(self._environment):  # that one is the user's to close
+            opened.callback(self.stepper.close)
         observation, action = self.stepper.observation_space, self.stepper.action_space
-        algorithm.check_spaces(observation, action, config.environment)
+        algorithm.check_spaces(observation, action, self.config.environment)
         assert options.backend != "auto"
         assert options.device != "auto"
         self.learner = learners.build(
@@ -87,18 +104,10 @@ class Session:
         )
         self.normalizer = Normalizer(observation, algorithm.observation_scaling())
         self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
-        self.store = CheckpointStore(folder / "checkpoints", num_envs=self.stepper.num_envs)
-        self.log = MetricLog(folder)
-        self.evaluations = Csv(folder / "evaluations.csv", EVALUATION_FIELDS)
-        self.step = 0
-        self.last_evaluation: tuple[int, Evaluation] | None = None
-        self.notices: list[str] = []
-        self._best: float | None = None
-        self._evaluator: environments.Stepper | None = None
-        self._seconds = 0.0  # of earlier processes
-        self._began = time.perf_counter()
-        self._stop = False
-        self._saved_step = -1
+        self.store = CheckpointStore(self.folder / "checkpoints", num_envs=self.stepper.num_envs)
+        self.log = MetricLog(self.folder)
+        opened.callback(self.log.close)
+        self.evaluations = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
 
     # ------------------------------------------------------------------------------------------------ the loop
     def run(self, callbacks: Sequence[Callback] = ()) -> None:
@@ -108,11 +117,16 @@ class Session:
                 for _ in self._steps():
                     for callback in callbacks:
                         callback(self)
+                if self._saved_step != self.step:
+                    self.checkpoint()
             except NonFiniteError as error:
-                kept = f"The last checkpoint before it is of step {self._saved_step}." if self._saved_step >= 0 else ""
-                raise NonFiniteError(f"{error} {kept}".strip()) from error
-        if self._saved_step != self.step:
-            self.checkpoint()
+                raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
+
+    def _where_it_stopped(self) -> str:
+        where = f"The run on {self.config.environment} stopped at step {self.step}"
+        if self._saved_step < 0:
+            return f"{where}, before its first checkpoint."
+        return f"{where}; its checkpoint of step {self._saved_step} is kept for duetto evaluate and resume {self.folder}."
 
     def stop(self) -> None:
         """End the loop after this step, with a checkpoint."""
@@ -120,8 +134,8 @@ class Session:
 
     @property
     def stopped(self) -> bool:
-        """Whether the loop was asked to end early."""
-        return self._stop
+        """Whether the loop ended, or is about to end, before its last step because it was asked to."""
+        return self._stop and self.step < self.config.run.steps
 
     @property
     def seconds(self) -> float:
@@ -130,7 +144,7 @@ class Session:
 
     def _steps(self) -> Iterator[None]:
         options = self.config.run
-        if self.step == 0:
+        if self._saved_step < 0:  # a new run, not one that goes on from a checkpoint
             self.stepper.reset(options.seed)
             if options.evaluate_every:
                 self.evaluate()
@@ -189,6 +203,7 @@ class Session:
                 num_envs=min(options.evaluation_episodes, PARALLEL),
                 kwargs=self.config.environment_options,
             )
+            self._opened.callback(self._evaluator.close)
         result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed)
         self.last_evaluation = (self.step, result)
         row = {
@@ -216,7 +231,8 @@ class Session:
     def checkpoint(self) -> Path:
         """Write everything down. Raises NonFiniteError, and writes nothing, if learning has diverged."""
         state = self.state_dict()
-        window = (self.memory.written, state["memory"]["rows"])
+        _check_finite(state["learner"]["parameters"])
+        window = (self.memory.written, self.memory.rows)
         path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
         self._saved_step = self.step
         return path
@@ -242,11 +258,13 @@ class Session:
             "stepper": self.stepper.state_dict(),
             "evaluations": self.evaluations.position,
             "session": {"step": self.step, "best": self._best, "seconds": self.seconds},
+            "run": {"algorithm": self.config.algorithm.name(), "environment": self.config.environment},
         }
 
     def load(self, loaded: Loaded) -> None:
         """Go on from a checkpoint. What logs and tables hold from after it is dropped."""
         state = loaded.state
+        self._check_same_run(state["run"])
         self._check_spaces(state["spaces"])
         self.learner.load_state_dict(state["learner"])
         self.memory.load_state_dict(state["memory"])
@@ -262,10 +280,20 @@ class Session:
         self._saved_step = self.step
         self.notices += loaded.problems
         if not self.stepper.resumed_exactly:
+            self.memory.interrupt()
             self.notices.append(
                 f"{self.stepper.name} cannot save its own state: the run goes on with new episodes, so from here it is "
                 "not the same, number by number, as one that was never interrupted."
             )
+
+    def _check_same_run(self, saved: dict[str, str]) -> None:
+        ours = {"algorithm": self.config.algorithm.name(), "environment": self.config.environment}
+        for kind, name in ours.items():
+            if saved[kind] != name:
+                raise CheckpointError(
+                    f"The checkpoints in {self.folder} are of the {kind} {saved[kind]}, but its config.yaml says {name}. "
+                    "Put that back, or start a new run."
+                )
 
     def _check_spaces(self, saved: dict[str, Any]) -> None:
         for kind, ours in (("observation", self.stepper.observation_space), ("action", self.stepper.action_space)):
@@ -277,11 +305,19 @@ class Session:
 
     def close(self) -> None:
         """Release environments and files."""
-        self.stepper.close()
-        if self._evaluator is not None:
-            self._evaluator.close()
-        self.evaluations.close()
-        self.log.close()
+        self._opened.close()
+
+
+def is_instance(environment: Any) -> bool:
+    """Whether it is an environment or vector environment made by the user, not an id, a class or another factory."""
+    return hasattr(environment, "step") and not isinstance(environment, type)
+
+
+def _check_finite(parameters: Parameters) -> None:
+    for network, values in parameters.items():
+        for name, value in values.items():
+            if not np.isfinite(value).all():
+                raise NonFiniteError(f"{network}'s {name} is not finite: learning has diverged. {ADVICE}")
 
 
 def _crossed(before: int, now: int, every: int) -> bool:

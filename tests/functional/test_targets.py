@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+from duetto.functional.targets import bootstrap, smoothed_action, standardize
+
+GAMMA = 0.99
+
+
+def first(action):
+    return 10 + 2 * action
+
+
+def second(action):
+    return 12 - action
+
+
+# SPEC O7. Q1'(a) = 10 + 2a, Q2'(a) = 12 - a, r = 1; the noise is given as it is, so its std is 1.
+@pytest.mark.parametrize(
+    ("policy", "noise", "discount", "action", "target"),
+    [
+        (0.3, 0.7, GAMMA, 0.8, 12.088),  # .7 → .5; a' .8; Q 11.6 and 11.2; 1 + .99·11.2
+        (0.9, 0.4, GAMMA, 1.0, 11.89),  # .9 + .4 = 1.3 → 1; Q 12 and 11; 1 + .99·11
+        (-0.8, -0.9, GAMMA, -1.0, 8.92),  # -.9 → -.5; -1.3 → -1; Q 8 and 13; 1 + .99·8
+        (0.3, 0.7, 0.0, 0.8, 1.0),  # terminated: the reward alone
+    ],
+)
+def test_o7_target(array, policy, noise, discount, action, target):
+    smoothed = smoothed_action(array([[policy]]), array([[noise]]), 1.0, -0.5, 0.5)
+    np.testing.assert_allclose(smoothed, [[action]], rtol=1e-6)
+    lower = array(np.minimum(first(np.asarray(smoothed)), second(np.asarray(smoothed)))[:, 0])
+    np.testing.assert_allclose(bootstrap(array([1.0]), array([discount]), lower), [target], rtol=1e-6)
+
+
+def test_o7_bounds_of_two_are_the_same_in_units_of_the_range(array):
+    """μ' = .6 of ±2 is .3 of ±1, noise 1.4 is .7: a' = .8 · 2 = 1.6, and Q2' = 10.4, y = 1 + .99·10.4 = 11.296."""
+    own = 2 * np.asarray(smoothed_action(array([[0.3]]), array([[0.7]]), 1.0, -0.5, 0.5))[0, 0]
+    assert own == pytest.approx(1.6)
+    target = bootstrap(array([1.0]), array([GAMMA]), array([min(first(own), second(own))]))
+    np.testing.assert_allclose(target, [11.296], rtol=1e-6)
+
+
+def test_the_std_scales_before_the_clip(array):
+    """.2 · 2 = .4 is inside ±.5; 0 + .2 · 5 = 1 is not."""
+    smoothed = smoothed_action(array([[0.0, 0.0]]), array([[2.0, 5.0]]), 0.2, -0.5, 0.5)
+    np.testing.assert_allclose(smoothed, [[0.4, 0.5]], rtol=1e-6)
+
+
+def test_the_clip_may_be_uneven_or_absent(array):
+    uneven = smoothed_action(array([[0.0, 0.0]]), array([[0.9, -0.9]]), 1.0, -0.1, 0.3)
+    np.testing.assert_allclose(uneven, [[0.3, -0.1]], rtol=1e-6)
+    absent = smoothed_action(array([[0.0, 0.0]]), array([[0.9, -0.9]]), 1.0, -np.inf, np.inf)
+    np.testing.assert_allclose(absent, [[0.9, -0.9]], rtol=1e-6)
+
+
+def test_every_number_of_the_noise_counts(array):
+    """One for each sample and each dimension: no row and no column is copied over another."""
+    smoothed = smoothed_action(array(np.zeros((2, 2))), array([[0.1, 0.2], [0.3, 0.4]]), 1.0, -0.5, 0.5)
+    np.testing.assert_allclose(smoothed, [[0.1, 0.2], [0.3, 0.4]], rtol=1e-6)
+
+
+def test_o7_clipped_noise_has_the_clipped_normals_moments():
+    noise = np.random.default_rng(0).standard_normal((500_000, 1), dtype=np.float32)
+    clipped = smoothed_action(np.zeros_like(noise), noise, 0.2, -0.5, 0.5)
+    assert np.mean(np.abs(clipped) == 0.5) == pytest.approx(0.012419, abs=4 * np.sqrt(0.0124 / len(noise)))
+    assert clipped.std() == pytest.approx(0.197743, rel=4e-3)
+
+
+def test_standardize(array):
+    """[1, 2, 3] has mean 2 and the population's std √(2/3): ±1.2247448714; the unbiased one would give ±1."""
+    np.testing.assert_allclose(standardize(array([1.0, 2.0, 3.0])), [-1.2247448714, 0.0, 1.2247448714], atol=1e-6)
+
+
+def test_standardize_survives_equal_rewards(array):
+    np.testing.assert_array_equal(standardize(array([2.0, 2.0])), [0.0, 0.0])
+
+
+def test_c14_a_column_does_not_meet_a_row(array):
+    row, column = array([1.0, 2.0]), array([[1.0], [2.0]])
+    for arguments in ((column, row, row), (row, column, row), (row, row, column)):
+        with pytest.raises(ValueError, match=r"\(2, 1\)"):
+            bootstrap(*arguments)
+
+
+def test_one_noise_value_for_each_row_is_refused(array):
+    with pytest.raises(ValueError, match=r"noise \(3, 1\)"):
+        smoothed_action(array(np.zeros((3, 2))), array(np.zeros((3, 1))), 0.2, -0.5, 0.5)

@@ -1,0 +1,72 @@
+"""Small spaces, batches and learners on both backends, for the tests of the maths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto import learners
+from duetto.algorithms import TD3
+from duetto.algorithms.base import Algorithm, Batch
+from duetto.learners import Learner
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+
+def box(*shape: int, bound: float = np.inf, dtype: str = "float32") -> Box:
+    size = int(np.prod(shape))
+    return Box(shape, dtype, (-bound,) * size, (bound,) * size)
+
+
+VECTOR = box(5)
+ACTION = box(2, bound=1.0)
+PARTS = Dict((("goal", Discrete(3)), ("switches", MultiDiscrete((2, 3))), ("where", box(2, 2))))
+
+
+def observations(space: Space, size: int, random: np.random.Generator) -> Any:
+    """(size, ...) random observations as a memory gives them."""
+    if isinstance(space, Dict):
+        return {name: observations(part, size, random) for name, part in space.parts}
+    if isinstance(space, Discrete):
+        return random.integers(space.n, size=size)
+    if isinstance(space, MultiDiscrete):
+        return random.integers(space.nvec, size=(size, len(space.nvec)))
+    return random.normal(size=(size, *space.shape)).astype(np.float32)
+
+
+def batch(
+    size: int = 32, seed: int = 0, observation: Space = VECTOR, action: Box = ACTION, weighted: bool = False
+) -> Batch:
+    """A random batch in which a quarter of the episodes has terminated."""
+    random = np.random.default_rng(seed)
+    obs, next_obs = (observations(observation, size, random) for _ in range(2))
+    return Batch(
+        obs=obs,
+        action=random.uniform(-1, 1, (size, action.size)).astype(np.float32),
+        reward=random.normal(size=size).astype(np.float32),
+        discount=np.where(random.random(size) < 0.25, 0, 0.99).astype(np.float32),
+        next_obs=next_obs,
+        weight=random.uniform(0.1, 1, size).astype(np.float32) if weighted else np.ones(size, np.float32),
+    )
+
+
+def small(kind: type[Algorithm] = TD3, **options: Any) -> Algorithm:
+    return kind(**({"hidden": (16, 12)} | options))
+
+
+def build(
+    backend: Any, algorithm: Algorithm, observation: Space = VECTOR, action: Box = ACTION, seed: int = 0, **options: Any
+) -> Learner:
+    return learners.build(backend, algorithm, observation, action, seed=seed, threads=1, **options)
+
+
+def first_moments(learner: Learner, name: str) -> dict[str, np.ndarray]:
+    """Adam's first moment: .1 times the gradient after one update."""
+    return learner.optimizer_state()[name]["first"]
+
+
+def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    """The networks of which any parameter is another than before."""
+    return {
+        name for name, net in before.items() if any(not np.array_equal(net[key], after[name][key]) for key in net)
+    }
