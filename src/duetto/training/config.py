@@ -70,8 +70,21 @@ class Config:
     versions: dict[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write `config.yaml`."""
-        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=120), "utf-8")
+        """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
+        try:
+            disk.publish_file(path, self.to_yaml().encode())
+        except OSError as error:
+            raise DuettoError(f"{path} cannot be written: {error.strerror}. Put that right and try again.") from error
+
+    def to_yaml(self) -> str:
+        """The contents of `config.yaml`. Raises UsageError for options that it cannot hold."""
+        try:
+            return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=120)
+        except yaml.YAMLError as error:
+            raise UsageError(
+                f"An option of this run cannot be written to its config.yaml ({error}). Use numbers, texts, lists and "
+                "dicts, or hand over the environment as a factory that needs no options."
+            ) from error
 
     def to_dict(self) -> dict[str, Any]:
         """YAML values in the order in which a person would want to read them."""
@@ -95,19 +108,24 @@ class Config:
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
         try:
             values = yaml.safe_load(path.read_text("utf-8"))
+            _check_keys(values, cls._KEYS, "", path)
+            _check_keys(values["environment"], ("id", "options", "remakeable"), "environment.", path)
             fields = dict(values["algorithm"])
-            environment = values["environment"]
-            algorithm = ALGORITHMS[fields.pop("name")]()
+            algorithm = _algorithm(fields.pop("name"), path)
+            _check_keys(fields, algorithm.options(), "algorithm.", path)
+            _check_keys(values["run"], [entry.name for entry in dataclasses.fields(RunOptions)], "run.", path)
             return cls(
-                algorithm=algorithm.with_options(**_restored(fields, networks or {}, path)),
-                environment=environment["id"],
-                environment_options=environment["options"],
-                remakeable=environment["remakeable"],
+                algorithm=algorithm().with_options(**_restored(fields, networks or {}, path)),
+                environment=values["environment"]["id"],
+                environment_options=values["environment"]["options"],
+                remakeable=values["environment"]["remakeable"],
                 run=RunOptions(**values["run"]),
                 preset=values["preset"],
                 command=values["command"],
                 versions=values["versions"],
             )
+        except UsageError as error:
+            raise type(error)(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
             raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from duetto import environments, learners
 from duetto.algorithms import Algorithm
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.training.agent import Agent
 from duetto.training.checkpoint import CheckpointStore
@@ -89,6 +89,8 @@ class Run:
 
     def evaluate(self, episodes: int = 10, checkpoint: str | int = "last", seed: int | None = None) -> Evaluation:
         """Whole episodes without exploration, from the same initial states as the run's own evaluations."""
+        if episodes < 1:
+            raise UsageError(f"episodes is {episodes}; it must be at least 1.")
         agent = self.agent(checkpoint)
         stepper = self._stepper(min(episodes, PARALLEL))
         try:
@@ -159,12 +161,12 @@ def start(
     path = _new_folder(Path(runs_dir), name or f"{algorithm.name()}-{_slug(label)}-s{options.seed}")
     with FolderLock(path):
         try:
+            config.save(path / "config.yaml")
             session = Session(config, path, environment)
-        except DuettoError:
+        except BaseException:
             shutil.rmtree(path)
             raise
         with closing(session):
-            config.save(path / "config.yaml")
             _work(session, callbacks, on_start)
     return Run(path, None if config.remakeable else environment, algorithm.custom_networks())
 
