@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+
+COMPILED = pytest.StashKey[str]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let JAX compile each program once in a session: the tests build the same small learners again and again.
+
+    Not by environment variables, which processes that tests start and kill would inherit.
+    """
+    if session.config.option.collectonly or not {"jax", "learning_cases"} & sys.modules.keys():
+        return
+    import jax
+
+    folder = session.config.stash[COMPILED] = tempfile.mkdtemp(prefix="duetto-tests-jax-")
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if folder := config.stash.get(COMPILED, None):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["torch", "jax"])

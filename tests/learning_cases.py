@@ -67,6 +67,30 @@ def first_moments(learner: Learner, name: str) -> dict[str, np.ndarray]:
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     """The networks of which any parameter is another than before."""
-    return {
-        name for name, net in before.items() if any(not np.array_equal(net[key], after[name][key]) for key in net)
-    }
+    return {name for name, net in before.items() if any(not np.array_equal(net[key], after[name][key]) for key in net)}
+
+
+def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    """Equal names and equal bits."""
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, other[name], err_msg=name)
+
+
+def perceptron(parameters: dict[str, np.ndarray], x: np.ndarray, member: int | None = None) -> np.ndarray:
+    """The layers in NumPy, for comparison: (B, in) to (B, out), with ReLU between them."""
+    layers = len(parameters) // 2
+    for i in range(layers):
+        weight, bias = (parameters[f"layers.{i}.{kind}"].astype(np.float64) for kind in ("weight", "bias"))
+        if member is not None:
+            weight, bias = weight[member], bias[member]
+        x = x @ weight.T + bias
+        if i < layers - 1:
+            x = np.maximum(x, 0)
+    return x
+
+
+def first_q(learner: Learner, obs: Any, action: Any) -> np.ndarray:
+    """Q1 of observations (B, ...) and actions (B, A), (B,)."""
+    inputs = np.concatenate([np.asarray(obs, np.float64), np.asarray(action, np.float64)], axis=1)
+    return perceptron(learner.parameters()["critic"], inputs, member=0)[:, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
@@ -25,10 +26,33 @@ class JaxActor(eqx.Module):
     theta: Any
 
     def __init__(self, observation: Any, action_size: int, start: float = 1.0, *, key: Any):
-        self.theta = jnp.full((observation.size, action_size), start)
+        self.theta = jnp.full((observation.size, action_size), start, jnp.float32)
 
     def __call__(self, obs):
         return obs @ self.theta
+
+
+class TorchSharedActor(torch.nn.Module):
+    """μ(s) = (a + b)·s."""
+
+    def __init__(self, observation: Any, action_size: int):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.ones(observation.size, action_size))
+        self.b = torch.nn.Parameter(torch.ones(observation.size, action_size))
+
+    def forward(self, obs):
+        return obs @ (self.a + self.b)
+
+
+class JaxSharedActor(eqx.Module):
+    a: Any
+    b: Any
+
+    def __init__(self, observation: Any, action_size: int, *, key: Any):
+        self.a, self.b = (jnp.ones((observation.size, action_size), jnp.float32) for _ in range(2))
+
+    def __call__(self, obs):
+        return obs @ (self.a + self.b)
 
 
 class TorchCritic(torch.nn.Module):
@@ -44,10 +68,23 @@ class JaxCritic(eqx.Module):
     w: Any
 
     def __init__(self, observation: Any, action_size: int, start: float = 1.0, *, key: Any):
-        self.w = jnp.full((observation.size + action_size,), start)
+        self.w = jnp.full((observation.size + action_size,), start, jnp.float32)
 
     def __call__(self, obs, action):
         return jnp.concatenate([obs, action], -1) @ self.w
+
+
+class TorchNoisyCritic(TorchCritic):
+    """Starts from PyTorch's global generator, as modules do."""
+
+    def __init__(self, observation: Any, action_size: int):
+        super().__init__(observation, action_size)
+        torch.nn.init.normal_(self.w)
+
+
+class JaxNoisyCritic(JaxCritic):
+    def __init__(self, observation: Any, action_size: int, *, key: Any):
+        self.w = jax.random.normal(key, (observation.size + action_size,))
 
 
 def actor(start: float = 1.0) -> CustomNetwork:
@@ -56,6 +93,14 @@ def actor(start: float = 1.0) -> CustomNetwork:
 
 def critic(start: float = 1.0) -> CustomNetwork:
     return CustomNetwork(torch=TorchCritic, jax=JaxCritic, arguments={"start": start})
+
+
+def shared_actor() -> CustomNetwork:
+    return CustomNetwork(torch=TorchSharedActor, jax=JaxSharedActor)
+
+
+def noisy_critic() -> CustomNetwork:
+    return CustomNetwork(torch=TorchNoisyCritic, jax=JaxNoisyCritic)
 
 
 def single(value: float) -> np.ndarray:

@@ -35,7 +35,7 @@ _HOMES = {
 }
 
 __version__ = version("duetto")
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

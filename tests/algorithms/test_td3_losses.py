@@ -51,7 +51,7 @@ def test_the_lower_twin_counts_sample_by_sample(array, values, lower):
 
 
 # SPEC O7, losses. y = [1 + .99·10.7, 3] = [11.593, 3]; errors Q1 [-.593, -1], Q2 [.407, 2].
-# ((.351649 + .165649) + (1 + 4)) / 2 = 2.758649 [sic: .517298/2 + 2.5]; with weights [1, .5]: (.517298 + 2.5) / 2.
+# ((.351649 + .165649) + (1 + 4)) / 2 = 2.758649; with weights [1, .5]: (.517298 + 2.5) / 2.
 # Priorities (.593 + .407) / 2 and (1 + 2) / 2, not the squares [.258649, 2.5].
 @pytest.mark.parametrize(("weight", "expected"), [([1, 1], 2.758649), ([1, 0.5], 1.508649)])
 def test_o7_loss_and_priorities(array, weight, expected):

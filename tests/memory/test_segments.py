@@ -91,12 +91,20 @@ def test_a_segment_holds_what_is_new():
     assert (everything["start"].tolist(), everything["count"].tolist()) == ([2, 0], [4, 1])
 
 
-def test_segments_are_copies():
+def test_a_long_segment_takes_no_second_place_in_memory():
+    """Rows that lie side by side are views; across the ring's end they are copies."""
+    replay = build(1, capacity=4)
+    fill(replay, [3])
+    assert not replay.segment(np.array([1]))["obs"].flags.owndata
+    replay.add(rows(0, [3, 4, 5]))
+    assert replay.segment(np.array([2]))["obs"].flags.owndata
+
+
+def test_states_are_copies():
     replay = build(2, capacity=2)
     fill(replay, [1, 1])
-    segment, state, since = replay.segment(np.zeros(2, np.int64)), replay.state_dict(), replay.written
+    state, since = replay.state_dict(), replay.written
     replay.add(rows([0, 1], 1))
-    assert segment["obs"].tolist() == [[0, 0], [1, 0]]
     assert (state["written"].tolist(), since.tolist()) == ([1, 1], [1, 1])
 
 
@@ -104,7 +112,7 @@ def test_a_row_newer_than_the_state_is_left_out():
     """The state is of 2 transitions in a ring of 3, the segment of 4: number 3 lies in slot 0, where 0 belongs."""
     replay, restored = (build(batch_size=64, capacity=3) for _ in range(2))
     fill(replay, [2])
-    state, early = replay.state_dict(), replay.segment(np.array([0]))
+    state, early = replay.state_dict(), {name: part.copy() for name, part in replay.segment(np.array([0])).items()}
     replay.add(rows(0, [2, 3]))
     restored.load_state_dict(state)
     restored.load_segment(early)

@@ -46,7 +46,7 @@ class Prioritization:
 
 @dataclass(frozen=True)
 class ReplaySpec:
-    """Which replay memory an algorithm wants, and when it learns from it. Steps are agent decisions of all environments."""
+    """Which replay memory an algorithm wants, and when it learns from it. Steps are summed over all environments."""
 
     capacity: int  # transitions
     batch_size: int
@@ -244,17 +244,22 @@ class OffPolicy(Algorithm):
 
 
 def check_fields(options: Any) -> None:
-    """Raise UsageError that says what a dataclass's field must be, where one is out of range or not among its choices."""
+    """Raise UsageError that says what a field must be, where one is out of range or not among its choices."""
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         if name in options.__dataclass_fields__:
             _check_range(name, getattr(options, name), hint)
 
 
+_WANTED = {int: "a whole number", float: "a number", tuple[int, ...]: "a tuple of whole numbers"}
+
+
 def _check_range(name: str, value: Any, hint: Any) -> None:
     for bound in (part for part in get_args(hint) if isinstance(part, Within)):
-        numbers = value if isinstance(value, tuple) else (value,)
-        if not all(isinstance(number, int | float) for number in numbers):
-            raise UsageError(f"{name} is {value!r}; it must be a number.")
+        wanted = get_args(hint)[0]
+        numbers = value if wanted == tuple[int, ...] else (value,)
+        allowed = int | float if wanted is float else int
+        if not (isinstance(numbers, tuple) and all(isinstance(number, allowed) for number in numbers)):
+            raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.")
         if not all(bound.low <= number <= bound.high for number in numbers):
             at_most = "" if bound.high == math.inf else f" and at most {bound.high:g}"
             at_least = "more than 0" if bound.low == 1e-30 else f"at least {bound.low:g}"

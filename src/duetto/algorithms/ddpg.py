@@ -8,7 +8,8 @@
                  targets: μ' ← τ μ + (1 - τ) μ',  Q' ← τ Q + (1 - τ) Q'
 
 The facts that make it DDPG: a deterministic actor, ascended through the critic's gradient with respect to the action;
-the actor's loss moves the actor alone; targets for both networks, moved after every update; truncated episodes bootstrap.
+the actor's loss moves the actor alone; targets for both networks, moved after every update; truncated episodes
+bootstrap.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class DDPG(OffPolicy):
     normalize_batch_reward: bool = False
     """Standardise the rewards of each batch."""
     normalize_observations: Literal["off", "collected", "sampled"] = "off"
-    """Scale observations by their running mean and std, taken over collected steps or (as skrl) over sampled batches."""
+    """Scale observations by their running mean and std, over collected steps or (as skrl) over sampled batches."""
 
     random_steps: CountOrZero = 10_000
     """Steps of uniformly random actions at the start."""
@@ -111,6 +112,12 @@ class DDPG(OffPolicy):
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Box"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        last = len(self.hidden)
+        if self.critic_action_layer > last:
+            raise UsageError(f"critic_action_layer is {self.critic_action_layer}; the critic's last layer is {last}.")
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:

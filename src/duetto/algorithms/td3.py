@@ -7,8 +7,8 @@
                   targets: μ' and both Q' move by τ
 
 The facts that make it TD3, each with a test of its own: the minimum of the twin targets, and one gradient per critic;
-clipped smoothing noise on the target action; a delayed actor; *both* targets delayed with it; the actor climbs Q_1 only;
-truncated episodes bootstrap.
+clipped smoothing noise on the target action; a delayed actor; *both* targets delayed with it; the actor climbs Q_1
+only; truncated episodes bootstrap.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.base import Array, Batch, Count, NonNegative, Updater
 from duetto.algorithms.ddpg import DDPG
+from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.targets import bootstrap, smoothed_action
 
@@ -39,6 +40,12 @@ class TD3(DDPG):
     """Two critics and the minimum of their targets, or one critic."""
     target_update: Literal["with_actor", "every_step"] = "with_actor"
     """When the targets move: with the actor as in the paper, or at every update as DI-engine's do."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.target_noise_clip
+        if low > high:
+            raise UsageError(f"target_noise_clip is {low} {high}; give the lower end first.")
 
     @property
     def period(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from importlib import import_module
 
@@ -32,7 +33,11 @@ def main(arguments: list[str] | None = None) -> None:
     except DuettoError as error:
         print(f"duetto: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # before a run began, or the second Ctrl-C
+        print("duetto: interrupted.", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader, `head` for example, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(0)
 

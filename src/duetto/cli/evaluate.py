@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
+from duetto.cli.showing import warn
 from duetto.training.run import Run
 
 
@@ -22,7 +23,9 @@ def evaluate(
     seed: Annotated[int | None, arg(help="Seed of the initial states; by default the run's own.")] = None,
 ) -> None:
     """Run episodes without exploration and print their returns."""
-    result = Run(run).evaluate(episodes, checkpoint, seed)
+    folder = Run(run)
+    result = folder.evaluate(episodes, checkpoint, seed)
+    warn(folder)
     for number, (total, length) in enumerate(zip(result.returns, result.lengths, strict=True), start=1):
         print(f"episode {number:3d}  return {total:10.2f}  steps {length:6d}")
     print(f"mean return {result}")

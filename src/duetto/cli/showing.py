@@ -7,21 +7,21 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from duetto.errors import DuettoError
-from duetto.training.progress import ProgressDisplay
+from duetto.errors import UsageError
+from duetto.training.progress import ProgressDisplay, say
 from duetto.training.run import Run
 
 
 @contextmanager
 def shown(console: Console) -> Iterator[ProgressDisplay]:
-    """A progress display; where the run fails, the error says how to go on from what was saved."""
+    """A progress display; where the environment turns out to be wrong, the error says how to go on."""
     with ProgressDisplay(console) as display:
         try:
             yield display
-        except DuettoError as error:
+        except UsageError as error:  # the other errors of a run say it themselves
             if display.session is None or not display.session.store.steps():
                 raise
-            raise type(error)(f"{error}\nGo on from the last checkpoint with: duetto resume {display.session.folder}")
+            raise UsageError(f"{error}\nThen go on with: duetto resume {display.session.folder}") from error
 
 
 def finish(console: Console, run: Run, display: ProgressDisplay) -> None:
@@ -29,8 +29,14 @@ def finish(console: Console, run: Run, display: ProgressDisplay) -> None:
     session = display.session
     assert session is not None
     if session.stopped:
-        console.print(f"Stopped at step {session.step:,}. Go on with: duetto resume {run.path}", highlight=False)
+        say(console, f"Stopped at step {session.step:,}. Go on with: duetto resume {run.path}")
         return
     if session.last_evaluation is not None:
-        console.print(f"Last evaluation: {session.last_evaluation[1]}", highlight=False)
-    console.print(f"See it: duetto video {run.path}", highlight=False)
+        say(console, f"Last evaluation: {session.last_evaluation[1]}")
+    say(console, f"See it: duetto video {run.path}")
+
+
+def warn(run: Run) -> None:
+    """Say on stderr what was found damaged and passed over."""
+    for notice in run.notices:
+        say(Console(stderr=True), notice, "yellow")

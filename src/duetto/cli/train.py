@@ -12,8 +12,7 @@ from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFix
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
-from duetto.networks.specs import CustomNetwork
-from duetto.presets import choose
+from duetto.presets import Preset, choose
 from duetto.training.config import RunOptions
 
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
@@ -21,18 +20,34 @@ USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
 def main(arguments: list[str]) -> None:
     """Parse the options on top of the preset's, and train."""
-    algorithm = _algorithm(arguments)
-    environment = arguments[1] if len(arguments) > 1 and not arguments[1].startswith("-") else ""
-    preset_name, preset = choose(algorithm.name(), environment, _option(arguments, "--preset"))
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: {USAGE}\n\nAlgorithms: {', '.join(ALGORITHMS)}. duetto train td3 --help lists td3's options.")
+        return
+    algorithm = _algorithm(arguments[0])
+    options = arguments[1:]
+    name, preset = choose(algorithm.name(), _environment(algorithm, options), _option(options, "--preset"))
+    train(_parsed(algorithm, options, name, preset), name)
+
+
+def _environment(algorithm: type[Algorithm], options: list[str]) -> str:
+    """The environment, which may have a preset of its own: that has to be known before the defaults are."""
+    if not options or not options[0].startswith("-"):
+        return options[0] if options else ""
+    if "-h" in options or "--help" in options:
+        return ""
+    return _parsed(algorithm, options, "default", Preset()).environment
+
+
+def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: Preset) -> Any:
+    """The call as `_command` describes it; tyro ends the process where options are wrong, or after --help."""
     lists_to_tuples = {name: tuple(v) if isinstance(v, list) else v for name, v in preset.algorithm.items()}
-    call = tyro.cli(
+    return tyro.cli(
         _command(algorithm, algorithm().with_options(**lists_to_tuples), RunOptions(**preset.run)),
-        args=arguments[1:],
+        args=options,
         prog=f"duetto train {algorithm.name()}",
         config=(AvoidSubcommands, SuppressFixed),
-        description=f"{algorithm.__doc__}\n\nDefaults shown are those of the preset {preset_name!r}.",
+        description=f"{algorithm.__doc__}\n\nDefaults shown are those of the preset {name!r}.",
     )
-    train(call, preset_name)
 
 
 def train(call: Any, preset: str) -> None:
@@ -72,10 +87,7 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
     return dataclasses.make_dataclass("Train", fields)
 
 
-def _algorithm(arguments: list[str]) -> type[Algorithm]:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        raise UsageError(f"usage: {USAGE}. Algorithms: {', '.join(ALGORITHMS)}.")
-    name = arguments[0]
+def _algorithm(name: str) -> type[Algorithm]:
     if name not in ALGORITHMS:
         near = difflib.get_close_matches(name.lower(), ALGORITHMS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
+from duetto.cli.showing import warn
 from duetto.training.run import Run
 
 
@@ -22,4 +23,7 @@ def video(
     seed: Annotated[int | None, arg(help="Seed of the initial state; by default the run's own.")] = None,
 ) -> None:
     """Record an episode without exploration as an mp4."""
-    print(Run(run).video(output, checkpoint, seed))
+    folder = Run(run)
+    path = folder.video(output, checkpoint, seed)
+    warn(folder)
+    print(path)

@@ -38,6 +38,7 @@ class Engine(ABC):
     num_envs: int
     layout: Layout
     single_action_space: gymnasium.Space
+    metadata: dict[str, Any]  # the environment's own
     label: str
 
     @abstractmethod
@@ -76,7 +77,7 @@ class Loop(Engine):
         self.envs, self.num_envs = envs, len(envs)
         first = envs[0]
         self.layout = Layout(first.observation_space)
-        self.single_action_space = first.action_space
+        self.single_action_space, self.metadata = first.action_space, first.metadata
         self.label = label_of(first)
         for env in envs[1:]:
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
@@ -139,7 +140,7 @@ class Vector(Engine):
     def __init__(self, vector: VectorEnv, label: str, remake: Callable[[int], VectorEnv] | None = None) -> None:
         self.vector, self.num_envs, self.label = vector, vector.num_envs, label
         self.mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
-        self.single_action_space = vector.single_action_space
+        self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         self.layout = Layout(vector.single_observation_space)
         self.pending = np.zeros(
             self.num_envs, bool

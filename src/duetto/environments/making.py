@@ -104,10 +104,12 @@ def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str
     """One environment by id. Runs in a subprocess too, where the id has to be registered again."""
     families.register(environment)
     own_model = naming.family_of(environment) is families.MUJOCO
+    if render_mode is not None:  # an environment that renders nothing need not know the word
+        kwargs = kwargs | {"render_mode": render_mode}
     try:
         # The checker only warns about the environment's author's mistakes; what matters here, the Stepper checks.
         with quiet.mujoco_compiler() if own_model else contextlib.nullcontext():
-            env = gymnasium.make(environment, render_mode=render_mode, disable_env_checker=True, **kwargs)
+            env = gymnasium.make(environment, disable_env_checker=True, **kwargs)
     except Exception as error:
         raise naming.explain(environment, kwargs, error) from error
     return bullet.QuietStart(env) if bullet.is_bullet(env.unwrapped) else env

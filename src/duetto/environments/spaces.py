@@ -133,15 +133,16 @@ def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
             low, high = (tuple(float(x) for x in bound.ravel()) for bound in (space.low, space.high))
             yield Leaf(name, path, Box(space.shape, dtype.name, low, high), space.shape, dtype, None)
         case gymnasium.spaces.Discrete():
-            start = int(space.start) or None
-            yield Leaf(name, path, Discrete(int(space.n)), (), np.dtype(np.int64), start)
+            start = int(space.start)
+            yield Leaf(name, path, Discrete(int(space.n), start), (), np.dtype(np.int64), start or None)
         case gymnasium.spaces.MultiDiscrete():
-            nvec = tuple(int(n) for n in space.nvec.ravel())
-            yield Leaf(name, path, MultiDiscrete(nvec), space.nvec.shape, np.dtype(np.int64), space.start)
+            nvec, start = (tuple(int(n) for n in array.ravel()) for array in (space.nvec, space.start))
+            plain = MultiDiscrete(nvec, space.nvec.shape, start)
+            yield Leaf(name, path, plain, space.nvec.shape, np.dtype(np.int64), space.start)
         case gymnasium.spaces.MultiBinary():
             shape = tuple(int(n) for n in space.shape)
             nvec = (2,) * int(np.prod(shape))
-            yield Leaf(name, path, MultiDiscrete(nvec), shape, np.dtype(np.int64), 0)
+            yield Leaf(name, path, MultiDiscrete(nvec, shape), shape, np.dtype(np.int64), 0)
         case _:
             where = f' (part "{name}")' if name else ""
             raise UsageError(
@@ -151,14 +152,16 @@ def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
 
 
 def to_gymnasium(space: Space) -> gymnasium.Space:
-    """A Gymnasium space that `from_gymnasium` makes into the same plain one."""
+    """A Gymnasium space that takes the same values, and that `from_gymnasium` makes into the same plain one."""
     match space:
         case Box():
             low, high = (np.reshape(bound, space.shape).astype(space.dtype) for bound in (space.low, space.high))
             return gymnasium.spaces.Box(low, high, space.shape, np.dtype(space.dtype).type)
         case Discrete():
-            return gymnasium.spaces.Discrete(space.n)
+            return gymnasium.spaces.Discrete(space.n, start=space.start)
         case MultiDiscrete():
-            return gymnasium.spaces.MultiDiscrete(list(space.nvec))
+            shape = space.shape or (len(space.nvec),)
+            start = np.reshape(space.start or (0,) * len(space.nvec), shape)
+            return gymnasium.spaces.MultiDiscrete(np.reshape(space.nvec, shape), start=start)
         case Dict():
             return gymnasium.spaces.Dict({name: to_gymnasium(part) for name, part in space.parts})

@@ -114,6 +114,11 @@ class Stepper:
         """Uniform random actions for every environment, as `step` takes them."""
         return self._actions.sample(random, self.num_envs)
 
+    @property
+    def render_fps(self) -> float:
+        """Frames per second that show the environment at its own speed; 30 where its metadata does not say."""
+        return float(self._engine.metadata.get("render_fps") or 30)
+
     def render(self) -> np.ndarray:
         """The first environment's frame, (H, W, 3) uint8; UsageError without a render mode."""
         frame = self._engine.render()

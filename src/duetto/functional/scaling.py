@@ -12,7 +12,7 @@ class Moments(NamedTuple):
 
     mean: np.ndarray  # (...,) float64
     variance: np.ndarray  # (...,) float64, of the population
-    count: float
+    count: float  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def fresh_moments(shape: tuple[int, ...]) -> Moments:

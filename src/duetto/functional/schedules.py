@@ -33,7 +33,7 @@ def kl_adaptive(
     lowest: float = 1e-6,
     highest: float = 1e-2,
 ) -> float:
-    """The next learning rate that keeps a policy's step near a KL divergence (skrl's KLAdaptiveRL); None changes nothing."""
+    """The next learning rate that keeps a policy's step near a KL divergence (skrl's KLAdaptiveRL); None: no change."""
     if kl is None:
         return rate
     if kl > threshold * kl_factor:

@@ -14,8 +14,9 @@ Backend = Literal["torch", "jax"]
 Device = Literal["cpu", "cuda"]
 EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "equinox", "optax")}
 
-# Vectors on a CPU: training steps per second of TD3 and DDPG, benchmarks/results/speed.md. Images on a CPU: convolutions
-# alone, 4.4 times as fast in PyTorch (AMD Zen 5). Nothing was measured on a GPU yet: its rows repeat the CPU's.
+# Vectors on a CPU: training steps per second of TD3 and DDPG, benchmarks/results/speed.md. Images on a CPU:
+# convolutions alone, 4.4 times as fast in PyTorch (AMD Zen 5). Nothing was measured on a GPU yet: its rows repeat the
+# CPU's.
 FASTEST: dict[tuple[Device, str], Backend] = {
     ("cpu", "vector"): "jax",
     ("cpu", "image"): "torch",
@@ -42,7 +43,7 @@ def choose(
 
 def _fastest(observation: Space, device: Device) -> Backend:
     both: tuple[Backend, ...] = ("torch", "jax")
-    available = [backend for backend in both if installed(backend)]
+    available: list[Backend] = [backend for backend in both if installed(backend)]
     if not available:
         raise UsageError(
             "Neither PyTorch nor JAX is installed: pip install 'duetto[jax]', or pip install 'duetto[torch]'."

@@ -45,9 +45,11 @@ class JaxLearner(Learner):
         with jax.default_device(self.device):
             nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
             nets |= {name: jax.tree.map(jnp.copy, nets[source]) for name, source in self.targets.items()}
-        self._modules = {name: _Module(net) for name, net in nets.items()}
+        self._modules = {name: _Module(net, self._is_custom(name)) for name, net in nets.items()}
         self._optimizers = {name: _adam(spec) for name, spec in self.optimizer_specs.items()}
-        state: State = {f"net/{name}": jax.tree.leaves(eqx.filter(net, eqx.is_array)) for name, net in nets.items()}
+        state: State = {
+            f"net/{name}": jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)) for name, net in nets.items()
+        }
         for name, optimizer in self._optimizers.items():
             state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"])
         self._state = jax.device_put(state, self.device)
@@ -94,7 +96,8 @@ class JaxLearner(Learner):
         """See `Learner.optimizer_state`."""
         state: dict[str, Any] = {}
         for name in self._optimizers:
-            adam = next(part for part in self._state[f"optimizer/{name}"] if isinstance(part, optax.ScaleByAdamState))
+            parts = self._state[f"optimizer/{name}"]
+            adam: Any = next(part for part in parts if isinstance(part, optax.ScaleByAdamState))
             first, second = (self._named(name, moments) for moments in (adam.mu, adam.nu))
             state[name] = {"steps": int(adam.count), "first": first, "second": second}
         return state
@@ -112,6 +115,9 @@ class JaxLearner(Learner):
                 adam if isinstance(part, optax.ScaleByAdamState) else part for part in self._state[f"optimizer/{name}"]
             )
 
+    def _is_custom(self, name: str) -> bool:
+        return self.specs[self.targets.get(name, name)].custom is not None
+
     def _named(self, network: str, arrays: list[Array]) -> dict[str, np.ndarray]:
         return {name: np.array(array) for name, array in zip(self._modules[network].names, arrays, strict=True)}
 
@@ -125,14 +131,16 @@ class JaxLearner(Learner):
 class _Module:
     """A network without its arrays. Programs take flat lists of arrays: modules cost 70 µs more at each call."""
 
-    def __init__(self, net: Any):
-        arrays, self._static = eqx.partition(net, eqx.is_array)
+    def __init__(self, net: Any, custom: bool):
+        self._custom = custom
+        arrays, self._static = eqx.partition(net, eqx.is_inexact_array)
         paths, self._structure = jax.tree_util.tree_flatten_with_path(arrays)
         self.names = [".".join(_step(step) for step in path) for path, _ in paths]  # PyTorch's names
         self.shapes = [tuple(leaf.shape) for _, leaf in paths]
 
     def with_arrays(self, arrays: list[Array]) -> Any:
-        return eqx.combine(jax.tree.unflatten(self._structure, arrays), self._static)
+        net = eqx.combine(jax.tree.unflatten(self._structure, arrays), self._static)
+        return _Broadcasting(net) if self._custom else net
 
 
 class _Phase:
@@ -185,13 +193,20 @@ class _Trace:
     def track(self, target: str, source: str, tau: float) -> None:
         """See `Updater.track`."""
         old, new = self.state[f"net/{target}"], self.state[f"net/{source}"]
-        self._set(f"net/{target}", jax.tree.map(lambda t, s: t + tau * (s - t), old, new))
+
+        def between(t: Array, s: Array) -> Array:
+            return t + tau * (s - t) if tau < 0.5 else s - (1 - tau) * (s - t)  # as torch.lerp: τ = 1 copies every bit
+
+        self._set(f"net/{target}", jax.tree.map(between, old, new))
 
     def _nets(self, **replaced: Any) -> SimpleNamespace:
         nets = {}
         for name, module in self.learner._modules.items():
-            net = module.with_arrays(replaced.get(name, self.state[f"net/{name}"]))
-            nets[name] = _InBfloat16(net) if self.learner.precision == "bf16" else net
+            arrays = replaced.get(name, self.state[f"net/{name}"])
+            if self.learner.precision == "bf16":
+                nets[name] = _InBfloat16(module.with_arrays([array.astype(jnp.bfloat16) for array in arrays]))
+            else:
+                nets[name] = module.with_arrays(arrays)
         return SimpleNamespace(**nets)
 
     def _set(self, key: str, value: Any) -> None:
@@ -205,11 +220,26 @@ class _Trace:
         self.values += [value, *values]
 
 
-class _InBfloat16:
-    """A network that computes in bfloat16 from float32 parameters, and gives float32."""
+class _Broadcasting:
+    """A user's own network, which may broadcast as JAX usually does; ours and the losses may not."""
 
     def __init__(self, net: Any):
-        self._net = jax.tree.map(lambda x: x.astype(jnp.bfloat16) if eqx.is_inexact_array(x) else x, net)
+        self._net = net
+
+    def __call__(self, *inputs: Any) -> Array:
+        with jax.numpy_rank_promotion("allow"):
+            return self._net(*inputs)
+
+    def first(self, *inputs: Any) -> Array:
+        with jax.numpy_rank_promotion("allow"):
+            return self._net.first(*inputs)
+
+
+class _InBfloat16:
+    """A network with parameters cast to bfloat16, which gives float32."""
+
+    def __init__(self, net: Any):
+        self._net = net
 
     def __call__(self, *inputs: Any) -> Array:
         return self._net(*inputs).astype(jnp.float32)

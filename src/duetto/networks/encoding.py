@@ -27,7 +27,8 @@ def encode(space: Space, obs: Any) -> Any:
 
 def _one_hot(index: Any, n: int) -> Any:
     xp = array_namespace(index)
-    return xp.astype(index[..., None] == xp.arange(n, device=device(index)), xp.float32)
+    codes = xp.reshape(xp.arange(n, device=device(index)), (*(1,) * index.ndim, n))  # JAX takes equal ranks only
+    return xp.astype(index[..., None] == codes, xp.float32)
 
 
 def is_image(space: Space) -> bool:

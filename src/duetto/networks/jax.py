@@ -37,6 +37,7 @@ class Linear(eqx.Module):
     bias: Array
 
     def __call__(self, x: Array) -> Array:
+        """See the class."""
         if self.weight.ndim == 2:
             return x @ self.weight.T + self.bias[None]
         if x.ndim == 2:
@@ -55,6 +56,7 @@ class ActorNetwork(eqx.Module):
     layers: list[Linear]
 
     def __call__(self, obs: Array) -> Array:
+        """Actions (B, A)."""
         x = encode(self.spec.observation, obs).astype(self.layers[0].weight.dtype)
         for layer in self.layers[:-1]:
             x = ACTIVATIONS[self.spec.activation](layer(x))
@@ -93,6 +95,7 @@ class CustomCritics(eqx.Module):
     members: list[Any]
 
     def __call__(self, obs: Array, action: Array) -> Array:
+        """Every member\'s value, (members, B)."""
         return jnp.stack([member(obs, action) for member in self.members])
 
     def first(self, obs: Array, action: Array) -> Array:

@@ -7,7 +7,7 @@ acts without the environment it was trained on.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -22,10 +22,12 @@ class Box:
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def is_image(self) -> bool:
+        """Whether it is a uint8 array of three dimensions."""
         return len(self.shape) == 3 and self.dtype == "uint8"
 
     def __str__(self) -> str:
@@ -34,9 +36,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Discrete:
-    """Integers 0 .. n-1 (a Gymnasium space that starts elsewhere is shifted to 0 by `environments`)."""
+    """Integers 0 .. n-1. An environment's own may begin at `start`; `environments` shifts them."""
 
     n: int
+    start: int = field(default=0, compare=False)
 
     @property
     def size(self) -> int:
@@ -49,9 +52,14 @@ class Discrete:
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """Vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n)."""
+    """Vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n).
+
+    An environment's own may have a `shape`, and begin at `start`; () stands for a vector and for zeros.
+    """
 
     nvec: tuple[int, ...]
+    shape: tuple[int, ...] = field(default=(), compare=False)
+    start: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def size(self) -> int:
@@ -70,6 +78,7 @@ class Dict:
 
     @property
     def size(self) -> int:
+        """Length of the encoded parts side by side."""
         return sum(part.size for _, part in self.parts)
 
     def __str__(self) -> str:
@@ -83,7 +92,7 @@ def to_json(space: Space) -> dict[str, Any]:
     """A JSON value from which `from_json` makes the same space."""
     kind = type(space).__name__
     if isinstance(space, Dict):
-        return {"kind": kind, "parts": [[name, to_json(part)] for name, part in space.parts]}
+        return {"kind": kind, "parts": {name: to_json(part) for name, part in space.parts}}
     return {"kind": kind} | {name: list(v) if isinstance(v, tuple) else v for name, v in vars(space).items()}
 
 
@@ -91,7 +100,7 @@ def from_json(value: dict[str, Any]) -> Space:
     """Undo `to_json`."""
     kinds = {"Box": Box, "Discrete": Discrete, "MultiDiscrete": MultiDiscrete}
     if value["kind"] == "Dict":
-        parts = tuple((name, from_json(part)) for name, part in value["parts"])
+        parts = tuple((name, from_json(part)) for name, part in value["parts"].items())
         return Dict(parts)  # type: ignore[arg-type]
     fields = {name: tuple(v) if isinstance(v, list) else v for name, v in value.items() if name != "kind"}
     return kinds[value["kind"]](**fields)

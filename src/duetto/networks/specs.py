@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -43,7 +44,7 @@ class CustomNetwork:
 
 @dataclass(frozen=True)
 class Actor:
-    """A deterministic policy μ: observation (B, ...) to action (B, A) in [-1, 1], by a multilayer perceptron and tanh."""
+    """A deterministic policy μ: observation (B, ...) to action (B, A) in [-1, 1], a multilayer perceptron and tanh."""
 
     observation: Space
     action_size: int
@@ -57,7 +58,7 @@ class Actor:
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each linear layer."""
         sizes = [self.observation.size, *self.hidden, self.action_size]
-        return list(zip(sizes[:-1], sizes[1:], strict=True))
+        return list(pairwise(sizes))
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Critic:
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each linear layer."""
         sizes = [self.observation.size, *self.hidden, 1]
-        pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+        pairs = list(pairwise(sizes))
         inputs, outputs = pairs[self.action_layer]
         pairs[self.action_layer] = (inputs + self.action_size, outputs)
         return pairs

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
 from duetto.errors import UsageError
 from duetto.networks.encoding import encode

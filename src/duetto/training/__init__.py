@@ -1,0 +1,1 @@
+"""The loop that joins environments, memory and learner: collect, remember, learn; evaluate, log, checkpoint."""

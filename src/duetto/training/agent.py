@@ -8,11 +8,12 @@ from typing import Any, Self
 import numpy as np
 
 from duetto import environments, learners
+from duetto.errors import UsageError
 from duetto.learners import Backend, Learner
 from duetto.learners.choice import installed
 from duetto.networks import spaces
 from duetto.networks.specs import CustomNetwork
-from duetto.training.checkpoint import CheckpointStore
+from duetto.training.checkpoint import Best, CheckpointStore, Loaded
 from duetto.training.config import Config
 from duetto.training.normalizer import Normalizer
 
@@ -23,10 +24,14 @@ class Agent:
     Attributes:
         step: The training step of its parameters.
         config: The run that it came from.
+        notices: Sentences about newer checkpoints that are damaged, if this is not the newest.
     """
 
-    def __init__(self, config: Config, learner: Learner, normalizer: Normalizer, state: dict[str, Any], step: int):
-        self.config, self.step = config, step
+    def __init__(
+        self, config: Config, learner: Learner, normalizer: Normalizer, loaded: Loaded | Best, notices: list[str]
+    ) -> None:
+        self.config, self.step, self.notices = config, loaded.step, notices
+        state = loaded.state
         self._learner, self._normalizer = learner, normalizer
         self._observation = environments.to_gymnasium(spaces.from_json(state["spaces"]["observation"]))
         self._actions = environments.ActionMap(environments.to_gymnasium(spaces.from_json(state["spaces"]["action"])))
@@ -42,17 +47,20 @@ class Agent:
         """See `duetto.load`."""
         config = Config.load(folder / "config.yaml", networks)
         store = CheckpointStore(folder / "checkpoints")
-        if checkpoint == "best":
-            loaded = store.load_best()
-        else:
-            loaded = store.load_latest() if checkpoint == "last" else store.load(int(checkpoint))
+        match checkpoint:
+            case "best":
+                loaded = store.load_best()
+            case "last":
+                loaded = store.load_latest()
+            case _:
+                loaded = store.load(_step(checkpoint))
         state = loaded.state
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
         learner = learners.build(_backend(config, backend), config.algorithm, observation, action)
         learner.load_parameters(state["learner"]["parameters"])
         normalizer = Normalizer(observation, config.algorithm.observation_scaling())
         normalizer.load_state_dict(state["normalizer"])
-        return cls(config, learner, normalizer, state, loaded.step)
+        return cls(config, learner, normalizer, loaded, loaded.problems if isinstance(loaded, Loaded) else [])
 
     def act(self, observation: Any) -> Any:
         """The action, without exploration, for one observation as the environment gives it.
@@ -66,6 +74,13 @@ class Agent:
     def policy(self, obs: Any) -> np.ndarray:
         """Actions (N, ...) in [-1, 1] for N observations as a `Stepper` gives them."""
         return self._learner.act(self._normalizer(obs))
+
+
+def _step(checkpoint: str | int) -> int:
+    try:
+        return int(checkpoint)
+    except ValueError:
+        raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.") from None
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:

@@ -28,7 +28,7 @@ class Collector:
         self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """One step of every environment: the real transitions, and the episodes that ended. `step` is how many were made."""
+        """One step of every environment: the real transitions, and the episodes that ended. `step` were made before."""
         obs = self._stepper.obs
         if self._normalizer.mode == "collected":
             self._normalizer.observe(obs)
@@ -43,6 +43,10 @@ class Collector:
             done[[episode.env for episode in episodes]] = True
             self._noise = self._algorithm.after_episode(self._noise, done)
         return Experience(*transition), episodes
+
+    def interrupt(self) -> None:
+        """Every environment begins a new episode though the last one did not end."""
+        self._noise = self._algorithm.after_episode(self._noise, np.ones(self._stepper.num_envs, bool))
 
     def state_dict(self) -> dict[str, Any]:
         """The noise process and the generator."""

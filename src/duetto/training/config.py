@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import platform
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import yaml
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.base import Count, CountOrZero, Within, check_fields
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
+from duetto.training import disk
 
 RECORDED = ("duetto", "numpy", "gymnasium", "torch", "jax", "equinox", "optax", "mujoco", "pybullet", "safetensors")
 
@@ -107,27 +112,46 @@ class Config:
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
         try:
-            values = yaml.safe_load(path.read_text("utf-8"))
-            _check_keys(values, cls._KEYS, "", path)
-            _check_keys(values["environment"], ("id", "options", "remakeable"), "environment.", path)
-            fields = dict(values["algorithm"])
-            algorithm = _algorithm(fields.pop("name"), path)
-            _check_keys(fields, algorithm.options(), "algorithm.", path)
-            _check_keys(values["run"], [entry.name for entry in dataclasses.fields(RunOptions)], "run.", path)
-            return cls(
-                algorithm=algorithm().with_options(**_restored(fields, networks or {}, path)),
-                environment=values["environment"]["id"],
-                environment_options=values["environment"]["options"],
-                remakeable=values["environment"]["remakeable"],
-                run=RunOptions(**values["run"]),
-                preset=values["preset"],
-                command=values["command"],
-                versions=values["versions"],
-            )
+            return cls._from_values(yaml.safe_load(path.read_text("utf-8")), networks or {})
         except UsageError as error:
-            raise type(error)(f"{path}: {error}") from error
-        except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
+            raise UsageError(f"{path}: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
             raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
+
+    @classmethod
+    def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork]) -> Config:
+        _check_keys("", values, ("algorithm", "environment", "run", "preset", "command", "versions"))
+        fields, environment = dict(values["algorithm"]), values["environment"]
+        name = fields.pop("name")
+        if name not in ALGORITHMS:
+            raise UsageError(f"there is no algorithm {name!r}{_nearest(name, ALGORITHMS)}.")
+        _check_keys("algorithm.", fields, ALGORITHMS[name].options())
+        _check_keys("environment.", environment, ("id", "options", "remakeable"))
+        _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
+        return cls(
+            algorithm=ALGORITHMS[name]().with_options(**_restored(fields, networks)),
+            environment=environment["id"],
+            environment_options=environment["options"],
+            remakeable=environment["remakeable"],
+            run=RunOptions(**values["run"]),
+            preset=values["preset"],
+            command=values["command"],
+            versions=values["versions"],
+        )
+
+
+def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:
+    """A key that nobody reads is a mistake that would go unnoticed. What is left out has its default."""
+    if not isinstance(values, dict):
+        raise TypeError(f"{values!r} where keys should be")
+    for key in values:
+        if key not in known:
+            raise UsageError(f"nothing is called {where}{key}{_nearest(key, known)}. Correct it, or take it out.")
+
+
+def _nearest(name: Any, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
 
 
 def circumstances() -> dict[str, str]:
@@ -148,7 +172,7 @@ def circumstances() -> dict[str, str]:
 
 def command_line() -> str:
     """The command that is running, as a person would type it."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -158,6 +182,7 @@ def _plain(value: Any) -> dict[str, Any]:
         if isinstance(held, CustomNetwork):
             held = {"custom": {kind: _qualified(getattr(held, kind)) for kind in ("torch", "jax")} | {"arguments": ...}}
             held["custom"]["arguments"] = getattr(value, name).arguments
+        held = held.item() if isinstance(held, np.generic) else held
         fields[name] = list(held) if isinstance(held, tuple) else held
     return fields
 
@@ -166,13 +191,13 @@ def _qualified(network: type | None) -> str | None:
     return f"{network.__module__}.{network.__qualname__}" if network else None
 
 
-def _restored(fields: dict[str, Any], networks: dict[str, CustomNetwork], path: Path) -> dict[str, Any]:
+def _restored(fields: dict[str, Any], networks: dict[str, CustomNetwork]) -> dict[str, Any]:
     restored = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     for name, value in fields.items():
         if isinstance(value, dict) and "custom" in value:
             if name not in networks:  # importing the class by its recorded name would run a stranger's choice of code
                 raise UsageError(
-                    f"The run in {path.parent} uses a network of its own, {value['custom']}: hand it over in Python, "
+                    f"the run has a network of its own, {value['custom']}. Hand it over in Python: "
                     f"networks={{{name!r}: CustomNetwork(...)}}."
                 )
             restored[name] = networks[name]

@@ -19,7 +19,7 @@ SEED_OFFSET = 100
 
 
 class Evaluation(NamedTuple):
-    """Undiscounted returns of the environment's own rewards, and lengths, of whole episodes in the order of their seeds."""
+    """Undiscounted returns of the environment's own rewards, and lengths, of whole episodes in order of their seeds."""
 
     returns: np.ndarray  # (episodes,) float64
     lengths: np.ndarray  # (episodes,) int64

@@ -6,6 +6,7 @@ Keys that begin with "time/" depend on the machine; all others are equal in two 
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,9 @@ class MetricLog:
     def to_board(self, step: int, values: dict[str, Any]) -> None:
         """Numbers as TensorBoard scalars."""
         if self._board is None:
-            from tensorboardX import SummaryWriter  # 0.3 s that only a training run should pay
-
-            self._board = SummaryWriter(str(self._folder / "tensorboard"), purge_step=step)
+            # The suffix: a run that is resumed within the second would otherwise write over its own events.
+            suffix = f".{step:012}"
+            self._board = _summary_writer()(str(self._folder / "tensorboard"), purge_step=step, filename_suffix=suffix)
         for name, value in values.items():
             if name != "step" and value is not None:
                 self._board.add_scalar(name, value, step)
@@ -115,3 +116,20 @@ class MetricLog:
         self.lines.close()
         if self._board is not None:
             self._board.close()
+
+
+def _summary_writer() -> Any:
+    """tensorboardX's writer, 0.3 s that only a training run should pay.
+
+    It imports PyTorch where that is installed, for pictures of models: another 0.9 s and 200 MB, which a run on JAX
+    should not pay at all. So PyTorch is hidden from it.
+    """
+    hidden = "torch" not in sys.modules
+    if hidden:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        from tensorboardX import SummaryWriter
+    finally:
+        if hidden:
+            del sys.modules["torch"]
+    return SummaryWriter

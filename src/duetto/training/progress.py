@@ -15,6 +15,11 @@ REFRESH_SECONDS = 0.5
 LINE_SECONDS = 30.0
 
 
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """Print text as it is: a path in brackets is no markup, and a command to copy is not broken into lines."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
 class ProgressDisplay:
     """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss."""
 
@@ -48,24 +53,23 @@ class ProgressDisplay:
         """The first lines: what runs where."""
         self.session = session
         options, config = session.config.run, session.config
-        self._console.print(
+        say(
+            self._console,
             f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "
             f"seed {options.seed}, preset {config.preset}, {options.steps:,} steps\n{session.folder}/",
-            highlight=False,
         )
         if session.step:
-            self._console.print(f"Resuming at step {session.step:,}.", highlight=False)
+            say(self._console, f"Resuming at step {session.step:,}.")
+        self._show_notices(session)
 
     def __call__(self, session: Session) -> None:
         """After every step: cheap unless it is time to look."""
         now = time.perf_counter()
-        for notice in session.notices[self._shown_notices :]:
-            self._console.print(f"[yellow]{notice}[/yellow]")
-        self._shown_notices = len(session.notices)
+        self._show_notices(session)
         if session.last_evaluation is not self._shown_evaluation:
             self._shown_evaluation = session.last_evaluation
             step, result = session.last_evaluation or (0, None)
-            self._console.print(f"step {step:>9,}  evaluation {result}", highlight=False)
+            say(self._console, f"step {step:>9,}  evaluation {result}")
             self._since = None  # an evaluation's time is not the steps'
         if self._since is None:
             self._since = (now, session.step)
@@ -84,8 +88,12 @@ class ProgressDisplay:
         )
         if not self._console.is_terminal and now >= self._next_line and session.step > self._since[1]:
             self._next_line = now + LINE_SECONDS
-            line = f"step {session.step:>9,}  {rate:,.0f} steps/s  {results}"
-            self._console.print(line, highlight=False)
+            say(self._console, f"step {session.step:>9,}  {rate:,.0f} steps/s  {results}")
+
+    def _show_notices(self, session: Session) -> None:
+        for notice in session.notices[self._shown_notices :]:
+            say(self._console, notice, "yellow")
+        self._shown_notices = len(session.notices)
 
     def _results(self, session: Session) -> str:
         parts: list[str] = []

@@ -34,6 +34,7 @@ class Run:
     Attributes:
         path: The folder.
         config: What the run is.
+        notices: Sentences about damage that was found in it, and passed over, while it was read.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Run:
         """`environment` and `networks` are what was handed to `train` as objects and cannot be made from the config."""
         self.path = Path(path)
         self.config = Config.load(self.path / "config.yaml", networks)
+        self.notices: list[str] = []
         self._given, self._networks = environment, networks
 
     def __repr__(self) -> str:
@@ -85,7 +87,9 @@ class Run:
 
     def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
         """The trained agent of the "last" or "best" checkpoint or that of a step."""
-        return Agent.load(self.path, checkpoint, backend, self._networks)
+        agent = Agent.load(self.path, checkpoint, backend, self._networks)
+        self.notices += agent.notices
+        return agent
 
     def evaluate(self, episodes: int = 10, checkpoint: str | int = "last", seed: int | None = None) -> Evaluation:
         """Whole episodes without exploration, from the same initial states as the run's own evaluations."""

@@ -126,7 +126,7 @@ class Session:
         where = f"The run on {self.config.environment} stopped at step {self.step}"
         if self._saved_step < 0:
             return f"{where}, before its first checkpoint."
-        return f"{where}; its checkpoint of step {self._saved_step} is kept for duetto evaluate and resume {self.folder}."
+        return f"{where}; its checkpoint of step {self._saved_step} is kept for evaluate and resume in {self.folder}."
 
     def stop(self) -> None:
         """End the loop after this step, with a checkpoint."""
@@ -186,7 +186,9 @@ class Session:
             self.stop()
             signal.signal(number, earlier[number])
 
-        earlier = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        earlier: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in earlier:
+            signal.signal(number, on_signal)
         try:
             yield
         finally:
@@ -281,6 +283,7 @@ class Session:
         self.notices += loaded.problems
         if not self.stepper.resumed_exactly:
             self.memory.interrupt()
+            self.collector.interrupt()
             self.notices.append(
                 f"{self.stepper.name} cannot save its own state: the run goes on with new episodes, so from here it is "
                 "not the same, number by number, as one that was never interrupted."
@@ -291,8 +294,8 @@ class Session:
         for kind, name in ours.items():
             if saved[kind] != name:
                 raise CheckpointError(
-                    f"The checkpoints in {self.folder} are of the {kind} {saved[kind]}, but its config.yaml says {name}. "
-                    "Put that back, or start a new run."
+                    f"The checkpoints in {self.folder} are of the {kind} {saved[kind]}, but its config.yaml says "
+                    f"{name}. Put that back, or start a new run."
                 )
 
     def _check_spaces(self, saved: dict[str, Any]) -> None:

@@ -1,0 +1,55 @@
+"""What the benchmarks share: the circumstances of a measurement, and Markdown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+def circumstances(packages: dict[str, dict[str, str]]) -> str:
+    """Machine, date, commit and versions as a Markdown list; `packages`: versions by interpreter."""
+    lines = [
+        f"- Machine: {_processor()}, {os.cpu_count()} cores, {_memory():.0f} GB of memory",
+        f"- Load average at the start: {os.getloadavg()[0]:.2f}",
+        f"- Date: {datetime.now(UTC):%Y-%m-%d}; commit {commit()}",
+    ]
+    for label, versions in packages.items():
+        lines.append(f"- {label}: " + ", ".join(f"{name} {number}" for name, number in versions.items()))
+    return "\n".join(lines)
+
+
+def commit() -> str:
+    """The commit of this checkout, and whether files differ from it."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        found = subprocess.run(git, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; its first column is text, the others are numbers."""
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def publish(text: str, output: Path | None) -> None:
+    """Print, and write to `output` if there is one."""
+    print(text)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text.rstrip() + "\n", "utf-8")
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
+
+
+def _memory() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9

@@ -1,0 +1,221 @@
+"""Training speed of Duetto and of the peers that are found, turn and turn about. Installs nothing.
+
+    python benchmarks/speed.py --peer-python ENV/bin/python --peer-python OTHER/bin/python \\
+        --output benchmarks/results/speed.md
+
+Peers are looked for in the interpreter that runs this script and in each --peer-python: what they need conflicts.
+A round measures every contender once with each number of threads, each in a fresh process; every second one backwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from contenders import CONTENDERS
+from report import circumstances, publish, table
+
+SCRIPT = Path(__file__).with_name("contenders.py")
+START_SECONDS = 180  # for imports, the warm-up and compilation, before a contender counts as stuck
+REFERENCE = "sb3"
+
+METHOD = """\
+One HalfCheetah-v5, one update per step, batch 256, networks 400-300 (ReLU), Adam 1e-3, replay of a million transitions,
+exploration noise 0.1, TD3 with delay 2; on the CPU. Each measurement is a fresh process in the library's own training
+loop. 1,000 random steps and 500 learning steps pass before the clock starts, so compilation is outside. Inside is
+everything that a training step is: choosing the action, the environment, storing, sampling, the update, and the
+library's own bookkeeping. There is no evaluation and no checkpoint. Duetto writes its metrics (a line of JSON and
+TensorBoard events every 1,000 steps) as it does by default; the others, by default or by option, write nothing.
+Threads are each library's own setting; all cores stay available. Every library comes as it is, float32 unless said.
+
+*steps/s*: the better number of threads, median over {rounds} rounds of {seconds:g} s. *Ratios*: of the same round's
+measurements, each at its better number of threads; median (least to greatest) over the rounds. The fastest peer is the
+one with the highest steps/s of its table.
+
+Known differences: SBX moves its targets at every update in TD3 too. skrl on JAX has a replay of 15,000 (it copies all
+of it at every step). Stable-Baselines3 and Tianshou store float64 observations, as the environment gives them."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    algorithm: str
+    contender: str
+    version: str
+    backend: str
+    threads: int
+    precision: str
+    round: int
+    steps: int
+    seconds: float
+    steps_per_second: float
+    updates: int
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Job:
+    algorithm: str
+    contender: str
+    precision: str
+    threads: int
+
+
+def main() -> None:
+    options = _options()
+    pythons = [sys.executable, *options.peer_python]
+    found, packages = discover(pythons)
+    chosen = {name: found[name] for name in CONTENDERS if name in found and name in options.contenders}
+    jobs = [
+        Job(algorithm, name, precision, threads)
+        for algorithm in options.algorithms
+        for threads in options.threads
+        for name in chosen
+        for precision in CONTENDERS[name].precisions
+        if precision in options.precisions
+    ]
+    head = circumstances(packages)
+    raw = options.output.with_suffix(".csv") if options.output else None
+    results = list(record(measure(jobs, chosen, options.rounds, options.seconds), raw))
+    sections = [f"# Training speed\n\n{head}\n\n{METHOD.format(rounds=options.rounds, seconds=options.seconds)}"]
+    for algorithm in options.algorithms:
+        lines = summary([result for result in results if result.algorithm == algorithm], options.threads)
+        sections.append(f"## {algorithm.upper()}\n\n{lines}")
+    absent = [CONTENDERS[name].label for name in options.contenders if name not in chosen]
+    if absent:
+        sections.append("Not installed, so not measured: " + ", ".join(dict.fromkeys(absent)) + ".")
+    publish("\n\n".join(sections), options.output)
+
+
+def discover(pythons: list[str]) -> tuple[dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
+    """Interpreter and version of each contender (the first interpreter that has it), and packages by interpreter."""
+    found: dict[str, tuple[str, str]] = {}
+    packages: dict[str, dict[str, str]] = {}
+    for python in pythons:
+        listed = json.loads(subprocess.run([python, SCRIPT, "--list"], capture_output=True, check=True).stdout)
+        new = {name: (python, number) for name, number in listed["contenders"].items() if name not in found}
+        if new:
+            labels = dict.fromkeys(CONTENDERS[name].label for name in new)
+            packages["Versions with " + ", ".join(labels)] = listed["packages"]
+        found |= new
+    return found, packages
+
+
+def measure(jobs: list[Job], found: dict[str, tuple[str, str]], rounds: int, seconds: float) -> Iterator[Measurement]:
+    """Measure all jobs once per round, every second round backwards, so that drift falls on all alike."""
+    for number in range(1, rounds + 1):
+        for job in jobs if number % 2 else reversed(jobs):
+            python, version = found[job.contender]
+            result = _run(python, job, seconds)
+            if result is None:
+                continue
+            rate = result["steps"] / result["seconds"]
+            print(f"round {number}  {job}  {rate:.1f} steps/s", file=sys.stderr, flush=True)
+            contender = CONTENDERS[job.contender]
+            yield Measurement(
+                **asdict(job),
+                version=version,
+                backend=contender.backend,
+                round=number,
+                steps=result["steps"],
+                seconds=round(result["seconds"], 3),
+                steps_per_second=round(rate, 2),
+                updates=result["updates"],
+                cpu_seconds=round(result["cpu_seconds"], 2),
+            )
+
+
+def _run(python: str, job: Job, seconds: float) -> dict[str, Any] | None:
+    command = [python, SCRIPT, job.contender, job.algorithm, str(job.threads), job.precision, str(seconds)]
+    with tempfile.TemporaryDirectory() as folder:  # for what libraries write to where they run
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=seconds + START_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            print(f"{job} did not end in time", file=sys.stderr)
+            return None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        print(f"{job} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+        return None
+    result = json.loads(lines[-1])
+    if result["updates"] != result["steps"]:
+        print(f"{job} made {result['updates']} updates in {result['steps']} steps: no comparison", file=sys.stderr)
+        return None
+    return result
+
+
+def record(results: Iterator[Measurement], path: Path | None) -> Iterator[Measurement]:
+    """Pass measurements on, and write each to the CSV at once, so that an interruption loses none."""
+    if path is None:
+        yield from results
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(Measurement.__dataclass_fields__), lineterminator="\n")
+        writer.writeheader()
+        for result in results:
+            writer.writerow(asdict(result))
+            file.flush()
+            yield result
+
+
+Key = tuple[str, str]  # contender and precision
+Rates = dict[int, float]  # steps/s by round
+
+
+def summary(results: list[Measurement], threads: list[int]) -> str:
+    """One algorithm's table, fastest first."""
+    rates: dict[Key, dict[int, Rates]] = {}
+    for result in results:
+        of_key = rates.setdefault((result.contender, result.precision), {})
+        of_key.setdefault(result.threads, {})[result.round] = result.steps_per_second
+    best = {key: max(of_key, key=lambda count: median(of_key[count].values())) for key, of_key in rates.items()}
+    headline: dict[Key, Rates] = {key: of_key[best[key]] for key, of_key in rates.items()}
+    order = sorted(headline, key=lambda key: -median(headline[key].values()))
+    fastest = next((key for key in order if not CONTENDERS[key[0]].ours), None)
+    versions = {result.contender: result.version for result in results}
+    rows: list[list[object]] = []
+    for key in order:
+        contender, of_key = CONTENDERS[key[0]], rates[key]
+        name = f"{contender.label} {versions[key[0]]}, {contender.backend}" + (", bf16" if key[1] == "bf16" else "")
+        row: list[object] = [f"**{name}**" if contender.ours else name]
+        row += [f"{median(headline[key].values()):.0f}"]
+        row += [f"{min(headline[key].values()):.0f} to {max(headline[key].values()):.0f}", best[key]]
+        row += [f"{median(of_key[count].values()):.0f}" if count in of_key else "-" for count in threads]
+        row += [_ratio(headline[key], headline.get(other)) for other in (fastest, (REFERENCE, "float32"))]
+        rows.append(row)
+    peer = f"{CONTENDERS[fastest[0]].label} ({CONTENDERS[fastest[0]].backend})" if fastest else "the fastest peer"
+    header = ["library", "steps/s", "rounds", "threads", *(f"with {count}" for count in threads)]
+    return table([*header, f"times {peer}", f"times {CONTENDERS[REFERENCE].label}"], rows)
+
+
+def _ratio(ours: Rates, theirs: Rates | None) -> str:
+    ratios = [rate / theirs[number] for number, rate in ours.items() if theirs and number in theirs]
+    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--algorithms", nargs="+", default=["td3", "ddpg"], choices=["td3", "ddpg"])
+    parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"], choices=["float32", "bf16"])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=10.0, help="measured in each process")
+    parser.add_argument("--peer-python", action="append", default=[], metavar="PATH", help="look for peers here too")
+    parser.add_argument("--output", type=Path, help="Markdown; a CSV with every measurement goes beside it")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Every hyper-parameter changes the run: none is read by nobody, or by another backend only."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import toy_networks
+from gymnasium.spaces import Box
+from probes import run
+
+from duetto.algorithms import DDPG, TD3
+
+STEPS = 60
+SMALL = {"hidden": (8,), "batch_size": 8, "random_steps": 15, "learning_starts": 20, "replay_capacity": 1000}
+BASE = {DDPG: SMALL, TD3: SMALL | {"policy_delay": 1}}  # a single phase, so that JAX compiles one program
+PER = {"prioritized": True}
+OU = {"exploration": "ou"}
+
+# Each field's other values, and the options with which alone it matters. A new field needs a line here.
+FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "discount": ([0.5], {}),
+    "batch_size": ([4], {}),
+    "replay_capacity": ([30], {}),
+    "replacement": ([False], {}),
+    "n_step": ([3], {}),
+    "learning_starts": ([30], {}),
+    "train_every": ([2], {}),
+    "gradient_steps": ([2], {}),
+    "train_at_episode_end": ([True], {}),
+    "ignore_termination": ([True], {}),
+    "prioritized": ([True], {}),
+    "priority_exponent": ([1.0], PER),
+    "priority_epsilon": ([0.5], PER),
+    "importance_exponent": ([1.0], PER),
+    "importance_anneal_samples": ([10], PER),
+    "tau": ([0.5], {}),
+    "actor_learning_rate": ([1e-2], {}),
+    "critic_learning_rate": ([1e-2], {}),
+    "learning_rate_decay": (["linear", "cosine"], {}),
+    "learning_rate_final": ([0.5], {"learning_rate_decay": "linear"}),
+    "max_grad_norm": ([0.01], {}),
+    "actor_weight_decay": ([0.1], {}),
+    "critic_weight_decay": ([0.1], {}),
+    "decoupled_weight_decay": ([True], {"actor_weight_decay": 0.1}),
+    "normalize_batch_reward": ([True], {}),
+    "normalize_observations": (["collected", "sampled"], {}),
+    "random_steps": ([25], {}),
+    "exploration": (["ou", "none"], {}),
+    "exploration_noise": ([0.3], {}),
+    "exploration_scale": ([0.5], {}),
+    "exploration_final_scale": ([0.5], {}),
+    "exploration_scale_steps": ([30], {"exploration_final_scale": 0.5}),
+    "exploration_stops": ([True], {"exploration_scale_steps": 30}),
+    "ou_theta": ([0.5], OU),
+    "ou_dt": ([0.1], OU),
+    "ou_reset": ([False], OU),
+    "hidden": ([(8, 8)], {}),
+    "activation": (["tanh"], {}),
+    "critic_action_layer": ([1], {}),
+    "initializer": (["normal"], {}),
+    "initializer_gain": ([0.5], {}),
+    "initializer_final_bound": ([0.003], {}),
+    "actor_network": ([toy_networks.actor(0.1)], {}),
+    "critic_network": ([toy_networks.critic(0.1)], {}),
+    "policy_delay": ([3], {}),
+    "target_noise": ([0.0], {}),
+    "target_noise_clip": ([(-0.01, 0.01)], {}),
+    "twin_critic": ([False], {}),
+    "target_update": (["every_step"], {"policy_delay": 2}),
+}
+RUN_OPTIONS = {"seed": 1, "num_envs": 2, "precision": "bf16"}
+
+
+class Drift(gymnasium.Env):
+    """A point that actions push about; every second episode is truncated after 7 steps, the others terminate."""
+
+    def __init__(self) -> None:
+        self.observation_space = Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = Box(-2.0, 1.0, (1,), np.float32)
+        self.episode = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.episode = 0, self.episode + 1
+        self.at = self.np_random.normal(1.0, 1.0, 2)
+        return self.at.astype(np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        self.at = 0.9 * self.at + 0.3 * action
+        over, odd = self.time == 7, self.episode % 2 == 1
+        return self.at.astype(np.float32), float(self.at.sum()), over and odd, over and not odd, {}
+
+
+@pytest.fixture(scope="module")
+def fingerprint(tmp_path_factory):
+    """The sum of everything that a short run learned, did and saw; equal calls are run once."""
+
+    @cache
+    def of(kind: Any, backend: str, options: tuple, run_options: tuple) -> str:
+        algorithm = kind(**BASE[kind] | dict(options))
+        session = run(algorithm, Drift, backend, tmp_path_factory.mktemp("run"), STEPS, **dict(run_options))
+        arrays = {
+            f"{net}/{key}": v for net, values in session.learner.parameters().items() for key, v in values.items()
+        }
+        arrays |= session.memory.segment(np.zeros(session.stepper.num_envs, np.int64))
+        digest = hashlib.sha256()
+        for name in sorted(arrays):
+            digest.update(name.encode() + arrays[name].tobytes())
+        return digest.hexdigest()
+
+    def call(kind: Any, backend: str, run_options: dict[str, Any] | None = None, **options: Any) -> str:
+        return of(kind, backend, Unhashed(options.items()), tuple((run_options or {}).items()))
+
+    call.again = of.__wrapped__
+    return call
+
+
+class Unhashed(tuple):
+    """A tuple whose values, networks of a user's own among them, are told apart by their text."""
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+@pytest.mark.parametrize(
+    ("kind", "backend", "field"),
+    [(k, b, f) for k, b in ((TD3, "torch"), (TD3, "jax"), (DDPG, "torch")) for f in k.options()],
+    ids=lambda value: value if isinstance(value, str) else value.name(),
+)
+def test_the_field_changes_the_run(fingerprint, kind, backend, field):
+    values, needed = FIELDS[field]
+    seen = [fingerprint(kind, backend, **needed)]
+    seen += [fingerprint(kind, backend, **needed | {field: value}) for value in values]
+    assert len(set(seen)) == len(values) + 1
+
+
+@pytest.mark.parametrize("kind", [TD3, DDPG])
+def test_the_same_config_is_the_same_run(fingerprint, backend, kind):
+    assert fingerprint(kind, backend) == fingerprint.again(kind, backend, (), ())
+
+
+@pytest.mark.parametrize("option", RUN_OPTIONS)
+def test_the_run_option_changes_the_run(fingerprint, option):
+    assert fingerprint(TD3, "torch") != fingerprint(TD3, "torch", {option: RUN_OPTIONS[option]})
+
+
+def test_the_table_holds_no_field_of_the_past():
+    assert set(FIELDS) == set(TD3.options()) | set(DDPG.options())

@@ -1,0 +1,75 @@
+"""Exploration noise as DDPG and TD3 make it: SPEC C23 to C25, O8."""
+
+import numpy as np
+import pytest
+
+from duetto.algorithms import DDPG, TD3
+
+
+class Forced:
+    """A generator that gives the numbers it was told."""
+
+    def __init__(self, *numbers):
+        self.numbers = iter(numbers)
+
+    def standard_normal(self, shape, dtype):
+        return np.full(shape, next(self.numbers), dtype)
+
+
+def explore(algorithm, steps, *, total=1000, shape=(1, 1), random=None, start=0):
+    """Noise at each of some steps, and the last state."""
+    random, state, seen = random or np.random.default_rng(0), np.zeros(shape, np.float32), []
+    for step in range(start, start + steps):
+        noise, state = algorithm.explore(random, state, step, total)
+        assert noise.dtype == state.dtype == np.float32
+        assert noise.shape == state.shape == shape
+        seen.append(noise)
+    return np.stack(seen), state
+
+
+@pytest.mark.parametrize("kind", [DDPG, TD3])
+def test_c23_gaussian_noise_is_independent_for_each_environment_and_dimension(kind):
+    noise, _ = explore(kind(exploration_noise=0.3), 20_000, shape=(2, 2))
+    np.testing.assert_allclose(np.cov(noise.reshape(-1, 4).T), 0.09 * np.eye(4), atol=0.003)
+    np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.01)
+
+
+def test_o8_ornstein_uhlenbeck():
+    algorithm = DDPG(exploration="ou", exploration_noise=0.2)
+    noise, state = explore(algorithm, 5, random=Forced(1.0, -1.0, 0.5, 0.0, 2.0))
+    np.testing.assert_allclose(noise.ravel(), [0.2, -0.03, 0.0745, 0.063325, 0.45382625], rtol=1e-5)
+    assert state == noise[-1]
+
+
+def test_the_scale_is_of_the_noise_and_not_of_the_process():
+    """x = .2, then .2 - .03 + .2 = .37: what is added to the action is half of it, what goes on is the whole."""
+    half = DDPG(exploration="ou", exploration_noise=0.2, exploration_scale=0.5, exploration_final_scale=0.5)
+    noise, state = explore(half, 2, random=Forced(1.0, 1.0))
+    np.testing.assert_allclose(noise.ravel(), [0.1, 0.185], rtol=1e-6)
+    np.testing.assert_allclose(state, [[0.37]], rtol=1e-6)
+
+
+# SPEC O8, T = 1000; with `exploration_stops` there is none from T on, as in skrl 1.1.
+@pytest.mark.parametrize(
+    ("step", "scale", "stopped"), [(0, 1.0, 1.0), (250, 0.75025, 0.75025), (1000, 0.001, 0.0), (1500, 0.001, 0.0)]
+)
+@pytest.mark.parametrize(("given", "total"), [(1000, 9999), (0, 1000)])
+def test_o8_scale(step, scale, stopped, given, total):
+    options = {"exploration_noise": 1.0, "exploration_final_scale": 1e-3, "exploration_scale_steps": given}
+    noise, _ = explore(DDPG(**options), 1, start=step, total=total, random=Forced(1.0))
+    assert noise.item() == pytest.approx(scale)
+    noise, _ = explore(DDPG(**options, exploration_stops=True), 1, start=step, total=total, random=Forced(1.0))
+    assert noise.item() == pytest.approx(stopped)
+
+
+def test_none_at_all():
+    noise, _ = explore(DDPG(exploration="none"), 3)
+    assert not noise.any()
+
+
+def test_pitfall_21_the_process_starts_again_where_an_episode_is_over():
+    state, done = np.array([[0.3, 0.4], [0.5, 0.6]], np.float32), np.array([True, False])
+    after = DDPG().after_episode(state, done)
+    assert after.dtype == np.float32
+    np.testing.assert_array_equal(after, np.array([[0, 0], [0.5, 0.6]], np.float32))
+    np.testing.assert_array_equal(DDPG(ou_reset=False).after_episode(state, done), state)

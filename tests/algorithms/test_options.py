@@ -1,0 +1,99 @@
+"""Hyper-parameters as data: what is out of range or unknown is refused in a sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import toy_networks
+
+from duetto.algorithms import ALGORITHMS, DDPG, TD3
+from duetto.algorithms.base import ReplaySpec
+from duetto.errors import UsageError
+
+
+def test_names():
+    assert ALGORITHMS == {"ddpg": DDPG, "td3": TD3}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"discount": 1.01}, "discount is 1.01; it must be at least 0 and at most 1."),
+        ({"discount": -0.1}, "discount is -0.1; it must be at least 0 and at most 1."),
+        ({"tau": math.nan}, "tau is nan; it must be at least 0 and at most 1."),
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1."),
+        ({"actor_learning_rate": 0.0}, "actor_learning_rate is 0.0; it must be more than 0."),
+        ({"exploration_noise": -1}, "exploration_noise is -1; it must be at least 0."),
+        ({"hidden": (64, 0)}, "hidden is (64, 0); it must be at least 1."),
+        ({"activation": "relo"}, "activation is 'relo'; it must be one of relu, tanh, elu, silu."),
+        ({"exploration": None}, "exploration is None; it must be one of gaussian, ou, none."),
+        ({"learning_rate_decay": "exp"}, "learning_rate_decay is 'exp'; it must be one of constant, linear, cosine."),
+        ({"policy_delay": 0}, "policy_delay is 0; it must be at least 1."),
+        ({"target_update": "never"}, "target_update is 'never'; it must be one of with_actor, every_step."),
+        ({"tau": "fast"}, "tau is 'fast'; it must be a number."),
+        ({"replay_capacity": 1e6}, "replay_capacity is 1000000.0; it must be a whole number."),
+        ({"hidden": 64}, "hidden is 64; it must be a tuple of whole numbers."),
+        ({"hidden": [64, 64]}, "hidden is [64, 64]; it must be a tuple of whole numbers."),
+        ({"hidden": (64, 0.5)}, "hidden is (64, 0.5); it must be a tuple of whole numbers."),
+        ({"hidden": (8,), "critic_action_layer": 2}, "critic_action_layer is 2; the critic's last layer is 1."),
+    ],
+)
+def test_out_of_range(options, sentence):
+    with pytest.raises(UsageError) as refusal:
+        TD3(**options)
+    assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize("options", [{"discount": 0.0}, {"discount": 1.0}, {"tau": 1}, {"hidden": ()}])
+def test_the_ends_of_a_range_belong_to_it(options):
+    TD3(**options)
+
+
+def test_changed_options_are_checked_too():
+    with pytest.raises(UsageError, match="tau is 2"):
+        TD3().with_options(tau=2.0)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_known():
+    with pytest.raises(UsageError) as refusal:
+        TD3().with_options(polcy_delay=3)
+    assert str(refusal.value) == "td3 has no hyper-parameter 'polcy_delay'. Did you mean 'policy_delay'?"
+
+
+def test_where_none_is_near_all_are_listed():
+    with pytest.raises(UsageError, match=r"ddpg has no hyper-parameter 'xyzzy'\. It has: discount, batch_size, .*tau"):
+        DDPG().with_options(xyzzy=3)
+
+
+def test_options_are_the_fields():
+    assert TD3.options() == [field.name for field in dataclasses.fields(TD3)]
+    assert TD3().with_options(tau=0.5) == TD3(tau=0.5)
+
+
+def test_own_networks_are_found_by_field():
+    actor = toy_networks.actor()
+    assert TD3(actor_network=actor).custom_networks() == {"actor_network": actor}
+    assert TD3().custom_networks() == {}
+
+
+def test_the_memorys_part_is_handed_over_whole():
+    """Field by field; what only a prioritised memory needs is left out where it is uniform."""
+    spec = TD3(replay_capacity=7, n_step=3, ignore_termination=True, replacement=False).memory()
+    assert spec == ReplaySpec(
+        capacity=7,
+        batch_size=256,
+        discount=0.99,
+        n_step=3,
+        ignore_termination=True,
+        learning_starts=0,
+        train_every=1,
+        gradient_steps=1,
+        train_at_episode_end=False,
+        replacement=False,
+        prioritization=None,
+    )
+    priorities = TD3(prioritized=True, priority_exponent=0.7, priority_epsilon=0.1).memory().prioritization
+    assert (priorities.exponent, priorities.epsilon) == (0.7, 0.1)
+    assert (priorities.importance_exponent, priorities.importance_anneal_samples) == (0.4, 100_000)

@@ -1,0 +1,146 @@
+"""Help: of everything, with every hyper-parameter, and at once."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from conftest import Command
+
+from duetto import __version__
+from duetto.algorithms import ALGORITHMS
+from duetto.cli import COMMANDS
+from duetto.training.config import RunOptions
+
+FRAMEWORKS = {"torch", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "pybullet", "tensorboardX"}
+
+
+def documented(owner: type) -> dict[str, str]:
+    """Every field of a dataclass with the text under it, bases included."""
+    texts: dict[str, str] = {}
+    for kind in reversed(owner.__mro__):
+        if not dataclasses.is_dataclass(kind):
+            continue
+        body = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                texts[field.target.id] = str(text.value.value)  # type: ignore[union-attr]
+    return {field.name: texts.get(field.name, "") for field in dataclasses.fields(owner)}
+
+
+def flat(text: str) -> str:
+    """Help without its frames and line breaks."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_the_overview_names_every_command(duetto: Command, arguments: list[str]):
+    code, out, err = duetto(*arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: duetto COMMAND ...")
+    assert all(f"  {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "train"])
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_of_each_command(duetto: Command, command: str, option: str):
+    code, out, err = duetto(command, option)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: duetto {command} ")
+    assert command == "list" or "The run's folder." in out
+
+
+def test_help_of_train_without_an_algorithm_names_them(duetto: Command):
+    code, out, err = duetto("train", "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: duetto train ALGORITHM ENVIRONMENT [options]")
+    assert all(name in out for name in ALGORITHMS)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_hyper_parameter_is_there_with_its_text_and_default(duetto: Command, name: str):
+    algorithm = ALGORITHMS[name]
+    code, out, err = duetto("train", name, "--help")
+    assert (code, err) == (0, "")
+    text = flat(out)
+    for owner, default in ((algorithm, algorithm()), (RunOptions, RunOptions())):
+        for field, about in documented(owner).items():
+            if field in algorithm().custom_networks() or field.endswith("_network"):
+                assert f"--{field}" not in text  # a class cannot be typed
+                continue
+            assert about, f"{field} has no text"
+            assert f"--{field.replace('_', '-')}" in text
+            assert f"{about} (default: {_shown(getattr(default, field))})" in text, field
+    for option in ("--preset", "--runs-dir", "--name"):
+        assert option in text
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def test_help_shows_the_defaults_of_the_preset(duetto: Command):
+    plain, own = (flat(duetto("train", "td3", *environment, "--help").out) for environment in ([], ["Pendulum-v1"]))
+    author = flat(duetto("train", "td3", "Pendulum-v1", "--preset", "author", "--help").out)
+    discount = "γ: how much a reward one step later counts. (default: {})"
+    assert discount.format(0.99) in plain
+    assert discount.format(0.98) in own
+    assert discount.format(0.99) in author
+    assert "those of the preset 'Pendulum-v1'" in own
+    assert "those of the preset 'author'" in author
+
+
+def test_the_version(duetto: Command):
+    assert duetto("--version") == (0, f"duetto {__version__}\n", "")
+
+
+# ---------------------------------------------------------------------------------------------------- speed
+def seconds(*command: str) -> float:
+    """The best of three."""
+    best = float("inf")
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+ENTRY = "import sys; from duetto.cli import main; sys.argv[0] = 'duetto'; main()"
+
+
+def test_the_overview_is_there_at_once():
+    assert seconds(sys.executable, "-c", ENTRY, "--help") < 0.8
+
+
+def imported_by(code: str) -> set[str]:
+    probe = f"import sys\ntry:\n    {code}\nexcept SystemExit: pass\nprint('MODULES', *sys.modules)"
+    out = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True).stdout
+    return {name.partition(".")[0] for name in out.rpartition("MODULES")[2].split()}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_no_framework_is_imported_for_it(arguments: list[str]):
+    modules = imported_by(f"from duetto.cli import main; main({arguments})")
+    assert "duetto" in modules
+    assert not FRAMEWORKS & modules
+    assert not {"numpy", "tyro", "rich", "yaml"} & modules  # nor anything else that takes its time
+
+
+@pytest.mark.parametrize("arguments", [["train", "td3", "--help"], ["train", "--help"]])
+def test_nor_for_the_hyper_parameters(arguments: list[str]):
+    assert not FRAMEWORKS & imported_by(f"from duetto.cli import main; main({arguments})")
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure():
+    command = f"'{sys.executable}' -c \"{ENTRY}\" train td3 --help"
+    result = subprocess.run(["bash", "-c", f"{command} | head -1"], capture_output=True, text=True, check=False)
+    assert result.stdout.startswith("usage: duetto train td3")
+    assert result.stderr == ""

@@ -1,0 +1,262 @@
+"""`duetto resume`, `evaluate`, `video` and `list`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import SMALL, Command
+
+from duetto.algorithms import ALGORITHMS
+from duetto.environments import FAMILIES
+from duetto.presets import presets
+from duetto.training import disk
+from duetto.training.folder_lock import FolderLock
+from duetto.training.run import Run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from duetto.cli import main
+
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.raises(SystemExit):
+        main(["train", "td3", "Pendulum-v1", "--steps", "60", *SMALL, "--runs-dir", str(folder), "--name", "made"])
+    return folder / "made"
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A run that may be changed."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def steps(run: Path) -> list[int]:
+    return [int(path.name.removeprefix("step-")) for path in sorted(run.glob("checkpoints/step-*"))]
+
+
+# ---------------------------------------------------------------------------------------------------- resume
+def test_resume_goes_on(duetto: Command, run: Path):
+    code, out, err = duetto("resume", run, "--steps", "90")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[0] == "td3 on Pendulum-v1, torch on cpu, seed 0, preset Pendulum-v1, 90 steps"
+    assert lines[1:3] == [f"{run}/", "Resuming at step 60."]
+    assert lines[-1] == f"See it: duetto video {run}"
+    assert steps(run) == [60, 90]
+    assert [line["step"] for line in Run(run).metrics()][-3:] == [70, 80, 90]
+
+
+def test_resume_of_a_finished_run_has_nothing_to_do(duetto: Command, run: Path):
+    code, out, _ = duetto("resume", run)
+    assert code == 0
+    assert "Resuming at step 60." in out
+    assert steps(run) == [30, 60]
+
+
+def test_resume_says_what_is_damaged_and_goes_on(duetto: Command, run: Path):
+    (run / "checkpoints" / "step-000000000060" / "state.json").write_text("{}")
+    code, out, _ = duetto("resume", run)
+    assert code == 0
+    assert "Resuming at step 30.\n" in out
+    assert f"{run}/checkpoints/step-000000000060/state.json is damaged: it has 2 bytes instead of" in out
+    assert steps(run) == [30, 60]
+
+
+def test_resume_where_everything_is_damaged(duetto: Command, run: Path):
+    for path in run.glob("checkpoints/step-*/manifest.json"):
+        path.unlink()
+    code, _, err = duetto("resume", run)
+    assert code == 1
+    assert err.startswith(f"duetto: No checkpoint in {run}/checkpoints can be used:\n")
+
+
+def test_resume_of_a_run_in_use(duetto: Command, run: Path):
+    with FolderLock(run):
+        code, _, err = duetto("resume", run)
+    assert code == 1
+    assert re.match(rf"duetto: {run} is in use by process {os.getpid()} on .*, or stop it there with `kill", err)
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate", "video"])
+def test_what_is_no_run(duetto: Command, command: str, tmp_path: Path):
+    assert duetto(command, tmp_path) == (2, "", f"duetto: {tmp_path} is no run folder: it has no config.yaml.\n")
+    code, _, err = duetto(command)
+    assert code == 2
+    assert "required" in err
+
+
+def test_resume_with_fewer_steps(duetto: Command, run: Path):
+    code, _, err = duetto("resume", run, "--steps", "50")
+    assert (code, err) == (2, f"duetto: {run} has made 60 steps already, more than 50: give more --steps.\n")
+    assert Run(run).config.run.steps == 60
+
+
+def test_a_full_disk(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
+    class FullOS:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        def write(self, *_: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    Run(run).config.save(run / "config.yaml")
+    before = steps(run)
+    text = (run / "config.yaml").read_text("utf-8").replace("steps: 60", "steps: 100")
+    (run / "config.yaml").write_text(text, "utf-8")
+    monkeypatch.setattr(disk, "os", FullOS())
+    code, _, err = duetto("resume", run)
+    assert code == 1
+    assert re.match(r"duetto: The .* at step \d+ could not be written to .*: No space left on device. It needs", err)
+    assert err.count("duetto resume") == 1
+    assert f"Free some space, then go on with: duetto resume {run}" in err
+    monkeypatch.undo()
+    assert steps(run) == before
+    assert duetto("resume", run).code == 0
+    assert steps(run)[-1] == 100
+
+
+# ---------------------------------------------------------------------------------------------------- what breaks
+class Breaking(gymnasium.Env):
+    """Goes wrong at the 45th step of its life."""
+
+    kind = "nan"
+
+    def __init__(self) -> None:
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        self.life = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        self.life += 1
+        broken = self.life == 45
+        obs = np.zeros(3 if broken and self.kind == "shape" else 2, np.float32)
+        return obs, np.nan if broken and self.kind == "nan" else 0.0, False, self.life % 10 == 0, {}
+
+
+@pytest.fixture
+def breaking(monkeypatch: pytest.MonkeyPatch) -> str:
+    if "Breaking-v0" not in gymnasium.registry:
+        gymnasium.register("Breaking-v0", entry_point=Breaking)
+    return "Breaking-v0"
+
+
+def test_a_reward_that_is_not_finite(train: Command, breaking: str, duetto: Command):
+    code, _, err = train(environment=breaking)
+    assert code == 1
+    assert err == (
+        "duetto: Breaking-v0, environment 0, vector step 45: the reward is NaN or infinite (nan). Look for the cause "
+        "in the environment, or end the episode before it happens. The run on Breaking-v0 stopped at step 44; its "
+        "checkpoint of step 30 is kept for evaluate and resume in runs/td3-Breaking-v0-s0.\n"
+    )
+    assert duetto("evaluate", "runs/td3-Breaking-v0-s0", "--episodes", "1").code == 0
+
+
+def test_an_environment_that_turns_out_to_be_wrong(train: Command, breaking: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Breaking, "kind", "shape")
+    code, _, err = train(environment=breaking)
+    assert code == 2
+    assert "gave an observation of shape (3,), its space says (2,)" in err
+    assert err.endswith("\nThen go on with: duetto resume runs/td3-Breaking-v0-s0\n")
+
+
+def test_a_loss_that_diverges(train: Command, duetto: Command):
+    code, _, err = train("--steps", "500", "--critic-learning-rate", "1e30", "--learning-starts", "35")
+    assert code == 1
+    assert "diverged" in err
+    assert "learning rate" in err
+    assert "checkpoint of step 30 is kept" in err
+    assert duetto("evaluate", "runs/td3-Pendulum-v1-s0", "--episodes", "1").code == 0
+
+
+# ---------------------------------------------------------------------------------------------------- evaluate
+def test_evaluate_prints_every_episode(duetto: Command, trained: Path):
+    code, out, err = duetto("evaluate", trained, "--episodes", "3")
+    assert (code, err) == (0, "")
+    returns = [
+        float(number) for number in re.findall(r"^episode +\d  return +(-[\d.]+)  steps    200$", out, re.MULTILINE)
+    ]
+    assert len(returns) == 3
+    mean, std, count = re.findall(r"^mean return (-[\d.]+) ± ([\d.]+) over (\d) episodes$", out, re.MULTILINE)[0]
+    assert float(mean) == pytest.approx(np.mean(returns), abs=0.06)
+    assert float(std) == pytest.approx(np.std(returns), abs=0.06)
+    assert count == "3"
+    assert duetto("evaluate", trained, "--episodes", "3").out == out
+    assert duetto("evaluate", trained, "--episodes", "3", "--seed", "9").out != out
+
+
+@pytest.mark.parametrize("checkpoint", ["last", "best", "60", "30"])
+def test_evaluate_each_checkpoint(duetto: Command, trained: Path, checkpoint: str):
+    code, out, _ = duetto("evaluate", trained, "--episodes", "1", "--checkpoint", checkpoint)
+    assert code == 0
+    assert "over 1 episodes" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        ("--checkpoint 17", 1, "has no checkpoint at step 17. It has those at 30, 60."),
+        ("--checkpoint first", 2, "duetto: checkpoint is 'first'; it must be last, best or a step."),
+        ("--episodes 0", 2, "duetto: episodes is 0; it must be at least 1."),
+        ("--episodes many", 2, "Error parsing --episodes"),
+        ("--zzz", 2, "Unrecognized options: --zzz"),
+    ],
+)
+def test_evaluate_mistakes(duetto: Command, trained: Path, options: str, code: int, sentence: str):
+    result = duetto("evaluate", trained, *options.split())
+    assert result.code == code
+    assert sentence in result.err
+
+
+def test_evaluate_says_what_is_damaged(duetto: Command, run: Path):
+    (run / "checkpoints" / "step-000000000060" / "state.json").unlink()
+    code, out, err = duetto("evaluate", run, "--episodes", "1")
+    assert (code, err) == (0, f"{run}/checkpoints/step-000000000060/state.json is missing.\n")
+    assert "mean return" in out
+
+
+# ---------------------------------------------------------------------------------------------------- video
+def test_video(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    pytest.importorskip("pygame")
+    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    code, out, _ = duetto("video", run)
+    path = run / "videos" / "step-000000000060.mp4"
+    assert (code, out) == (0, f"{path}\n")
+    assert imageio_ffmpeg.count_frames_and_secs(str(path)) == (200, pytest.approx(200 / 30, abs=0.1))
+    code, out, _ = duetto("video", run, "--output", tmp_path / "mine.mp4", "--checkpoint", "30", "--seed", "1")
+    assert (code, out) == (0, f"{tmp_path}/mine.mp4\n")
+    assert (tmp_path / "mine.mp4").stat().st_size > 1000
+
+
+def test_video_without_the_extra(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    code, _, err = duetto("video", run)
+    assert (code, err) == (2, "duetto: Videos need imageio and ffmpeg: pip install 'duetto[video]'.\n")
+
+
+# ---------------------------------------------------------------------------------------------------- list
+def test_list(duetto: Command):
+    code, out, err = duetto("list")
+    assert (code, err) == (0, "")
+    for name in ALGORITHMS:
+        assert re.search(rf"^│ {name} +│ vectors", out, re.MULTILINE)
+        for preset in presets(name):
+            assert re.search(rf"^│ {name} +│ {preset} +│", out, re.MULTILINE)
+    for family in FAMILIES:
+        assert f"│ {family.name} " in out
+    words = set(out.replace("│", " ").split())
+    assert {f'"duetto[{family.extra}]"' for family in FAMILIES} <= words

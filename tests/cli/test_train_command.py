@@ -1,0 +1,216 @@
+"""`duetto train`: from the command line to the run's folder."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import SMALL, Command
+
+from duetto.algorithms import ALGORITHMS
+from duetto.presets import presets
+from duetto.training.run import Run
+
+
+def test_it_trains_and_says_where_and_what_next(train: Command, tmp_path: Path):
+    code, out, err = train()
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[:2] == [
+        "td3 on Pendulum-v1, torch on cpu, seed 0, preset Pendulum-v1, 60 steps",
+        "runs/td3-Pendulum-v1-s0/",
+    ]
+    assert lines[2].startswith("step         0  evaluation -")
+    assert lines[-2].startswith("Last evaluation: -")
+    assert lines[-1] == "See it: duetto video runs/td3-Pendulum-v1-s0"
+    run = Run(tmp_path / "runs" / "td3-Pendulum-v1-s0")
+    assert run.agent().step == 60
+    assert [row["step"] for row in run.evaluations()] == [0, 40]
+
+
+def test_the_installed_command_itself(tmp_path: Path):
+    program = Path(sys.executable).with_name("duetto")
+    command = [str(program), "train", "ddpg", "Pendulum-v1", "--steps", "40", *SMALL]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert Run(tmp_path / "runs" / "ddpg-Pendulum-v1-s0").config.command == " ".join(["duetto", *command[1:]])
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backend: str):
+    options = "--seed 5 --num-envs 2 --precision bf16 --threads 2 --evaluate-every 0 --runs-dir there --name mine"
+    code, _, err = train(*options.split(), "--vectorization", "sync", "--engine", "gymnasium", "--backend", backend)
+    assert (code, err) == (0, "")
+    config = Run(tmp_path / "there" / "mine").config
+    assert vars(config.run) == {
+        "steps": 60,
+        "seed": 5,
+        "backend": backend,
+        "device": "cpu",
+        "precision": "bf16",
+        "threads": 2,
+        "num_envs": 2,
+        "vectorization": "sync",
+        "engine": "gymnasium",
+        "evaluate_every": 0,
+        "evaluation_episodes": 2,
+        "checkpoint_every": 30,
+        "log_every": 10,
+    }
+
+
+OTHERS = {
+    "learning_rate_decay": "cosine",
+    "normalize_observations": "sampled",
+    "exploration": "ou",
+    "activation": "tanh",
+    "initializer": "normal",
+    "target_update": "every_step",
+    "hidden": (8, 8),
+    "target_noise_clip": (-0.25, 0.75),
+}
+
+
+def another(field: str, default: Any) -> Any:
+    """A value that is not the default."""
+    if field in OTHERS:
+        return OTHERS[field]
+    if isinstance(default, bool):
+        return not default
+    return default + 1 if isinstance(default, int) else (default or 0.01) / 2
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_hyper_parameter_can_be_set(train: Command, tmp_path: Path, name: str):
+    algorithm = ALGORITHMS[name]()
+    wanted = {
+        field: another(field, getattr(algorithm, field))
+        for field in algorithm.options()
+        if not field.endswith("_network") and field != "replacement"  # which priorities need
+    }
+    arguments: list[str] = []
+    for field, value in wanted.items():
+        option = field.replace("_", "-")
+        if isinstance(value, bool):
+            arguments.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            arguments += [f"--{option}", *map(str, value if isinstance(value, tuple) else [value])]
+    code, _, err = train("--preset", "default", "--evaluate-every", "0", *arguments, algorithm=name)
+    assert (code, err) == (0, "")
+    used = Run(tmp_path / "runs" / f"{name}-Pendulum-v1-s0").config.algorithm
+    assert {field: getattr(used, field) for field in wanted} == wanted
+    assert all(value != getattr(algorithm, field) for field, value in wanted.items())
+    assert train("--no-replacement", "--name", "without", algorithm=name).code == 0
+    assert not Run(tmp_path / "runs" / "without").config.algorithm.replacement
+
+
+def test_names_are_numbered(train: Command, tmp_path: Path):
+    for _ in range(3):
+        assert train("--evaluate-every", "0").code == 0
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        "td3-Pendulum-v1-s0",
+        "td3-Pendulum-v1-s0-2",
+        "td3-Pendulum-v1-s0-3",
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- presets
+def config(out: str) -> dict:
+    folder = next(line for line in out.splitlines() if line.endswith("/"))
+    return yaml.safe_load((Path(folder) / "config.yaml").read_text("utf-8"))
+
+
+QUICK = shlex.split("--steps 1 --evaluate-every 0 --backend torch --device cpu")
+
+
+def test_an_environments_own_preset_is_taken(duetto: Command):
+    used = config(duetto("train", "td3", "Pendulum-v1", *QUICK).out)
+    assert used["preset"] == "Pendulum-v1"
+    wanted = presets("td3")["Pendulum-v1"]
+    assert used["algorithm"].items() >= wanted.algorithm.items()
+    assert used["algorithm"]["discount"] == 0.98
+
+
+def test_also_where_options_come_before_the_environment(duetto: Command):
+    used = config(duetto("train", "td3", *QUICK, "Pendulum-v1").out)
+    assert (used["preset"], used["algorithm"]["discount"]) == ("Pendulum-v1", 0.98)
+
+
+def test_a_preset_by_name_and_options_that_win_over_it(duetto: Command):
+    options = [*QUICK, "--policy-delay", "3", "--replay-capacity", "100"]
+    for preset in (["--preset", "author"], ["--preset=author"]):
+        used = config(duetto("train", "td3", "Pendulum-v1", *preset, *options).out)
+        assert used["preset"] == "author"
+        assert used["algorithm"]["discount"] == 0.99  # not the environment's 0.98
+        assert used["algorithm"]["actor_learning_rate"] == 3e-4
+        assert used["algorithm"]["random_steps"] == 25_000
+        assert used["algorithm"]["policy_delay"] == 3
+        assert used["run"]["steps"] == 1
+    used = config(duetto("train", "td3", "Pendulum-v1", "--discount", "0.5", *QUICK).out)
+    assert (used["preset"], used["algorithm"]["discount"], used["algorithm"]["batch_size"]) == ("Pendulum-v1", 0.5, 128)
+
+
+def test_no_preset(duetto: Command):
+    options = [*QUICK, "--replay-capacity", "100"]
+    used = config(duetto("train", "td3", "Pendulum-v1", "--preset", "default", *options).out)
+    assert (used["preset"], used["algorithm"]["discount"]) == ("default", 0.99)
+    used = config(duetto("train", "td3", "MountainCarContinuous-v0", *options).out)
+    assert used["preset"] == "default"
+
+
+# ---------------------------------------------------------------------------------------------------- mistakes
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["td4", "Pendulum-v1"], "There is no algorithm 'td4'. Did you mean 'td3'? There are: ddpg, td3."),
+        (["TD3x", "Pendulum-v1"], "There is no algorithm 'TD3x'. Did you mean 'td3'?"),
+        (["td3", "Pendulun-v1"], "There is no environment Pendulun-v1. Did you mean Pendulum-v1"),
+        (["td3", "CartPole-v1"], "td3 needs a continuous action space (Box); CartPole-v1 has Discrete(2)."),
+        (["td3", "Pendulum-v1", "--preset", "autor"], "td3 has no preset 'autor'. Did you mean 'author'? It has: def"),
+        (["ddpg", "Pendulum-v1", "--preset", "zzz"], "ddpg has no preset 'zzz'. It has: default, paper, skrl"),
+        (["td3", "Pendulum-v1", "--discount", "1.5"], "discount is 1.5; it must be at least 0 and at most 1."),
+        (["td3", "Pendulum-v1", "--steps", "0"], "steps is 0; it must be at least 1."),
+        (["td3", "Pendulum-v1", "--hidden", "32", "0"], "hidden is (32, 0); it must be at least 1."),
+        (["td3", "Pendulum-v1", "--name", "a/b"], "'a/b' cannot be a run's name"),
+        (["td3", "Pendulum-v1", "--runs-dir", "/proc/no"], "/proc/no/td3-Pendulum-v1-s0 cannot be made"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_code_2(duetto: Command, tmp_path: Path, arguments: list[str], sentence: str):
+    code, out, err = duetto("train", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"duetto: {sentence}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["td3", "Pendulum-v1", "--stepz", "5"], ["Unrecognized options: --stepz", "Perhaps you meant", "--steps INT"]),
+        (["td3", "Pendulum-v1", "--polcy-delay", "5"], ["--polcy-delay", "--policy-delay INT"]),
+        (["td3", "Pendulum-v1", "--steps", "many"], ["Error parsing --steps", "'many'"]),
+        (["td3", "Pendulum-v1", "--backend", "tf"], ["--backend", "'tf'", "torch", "jax"]),
+        (["td3"], ["ENVIRONMENT", "required"]),
+        (["td3", "--steps", "5"], ["ENVIRONMENT", "required"]),
+        (["td3", "Pendulum-v1", "--policy-delay"], ["--policy-delay"]),
+        (["ddpg", "Pendulum-v1", "--policy-delay", "2"], ["Unrecognized options: --policy-delay"]),
+    ],
+)
+def test_wrong_options_are_named_with_the_nearest_and_code_2(
+    duetto: Command, tmp_path: Path, arguments: list[str], words: list[str]
+):
+    code, out, err = duetto("train", *arguments)
+    assert (code, out) == (2, "")
+    assert all(word in err for word in words), err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("command", "near"), [("trian", "train"), ("eval", "evaluate"), ("zzz", None)])
+def test_unknown_commands(duetto: Command, command: str, near: str | None):
+    hint = f"Did you mean '{near}'? " if near else ""
+    err = f"duetto: There is no command '{command}'. {hint}There are: train, resume, evaluate, video, list.\n"
+    assert duetto(command) == (2, "", err)

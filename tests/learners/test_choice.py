@@ -1,0 +1,110 @@
+"""Which backend and device "auto" means, and what is said where a framework is missing."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+
+import pytest
+from learning_cases import ACTION, VECTOR, box, small
+
+from duetto import learners
+from duetto.errors import UsageError
+from duetto.learners import choice
+from duetto.networks.spaces import Dict
+
+IMAGE = box(3, 8, 8, dtype="uint8")
+BOTH = Dict((("camera", IMAGE), ("speed", box(1))))
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with some backends and, to some of them, a GPU."""
+
+    def set_up(backends="torch jax", cuda=""):
+        monkeypatch.setattr(choice, "installed", lambda backend: backend in backends)
+        monkeypatch.setattr(choice, "_has_cuda", lambda backend: backend in cuda)
+        monkeypatch.setattr(choice.Path, "exists", lambda path: bool(cuda) and str(path) == "/dev/nvidia0")
+
+    return set_up
+
+
+@pytest.mark.parametrize(("observation", "fastest"), [(VECTOR, "jax"), (IMAGE, "torch"), (BOTH, "torch")])
+def test_auto_is_the_measured_fastest(machine, observation, fastest):
+    machine()
+    assert learners.choose(observation, "auto", "auto") == (fastest, "cpu")
+
+
+@pytest.mark.parametrize("only", ["torch", "jax"])
+@pytest.mark.parametrize("observation", [VECTOR, IMAGE])
+def test_of_one_it_is_that_one(machine, only, observation):
+    machine(only)
+    assert learners.choose(observation, "auto", "auto") == (only, "cpu")
+
+
+def test_of_none_both_are_offered(machine):
+    machine("")
+    with pytest.raises(UsageError, match=r"pip install 'duetto\[jax\]', or pip install 'duetto\[torch\]'"):
+        learners.choose(VECTOR, "auto", "auto")
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_what_is_asked_for_is_taken(machine, backend):
+    machine()
+    assert learners.choose(VECTOR, backend, "cpu") == (backend, "cpu")
+    assert learners.choose(VECTOR, backend, "cuda") == (backend, "cuda")  # and refused by the learner, if there is none
+
+
+def test_a_gpu_is_taken_where_the_backend_can_use_it(machine):
+    machine(cuda="torch jax")
+    assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cuda")
+    machine(cuda="torch")
+    assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cpu")
+    assert learners.choose(VECTOR, "torch", "auto") == ("torch", "cuda")
+    assert learners.choose(VECTOR, "torch", "cpu") == ("torch", "cpu")
+
+
+def test_installed_asks_for_every_package(monkeypatch):
+    monkeypatch.setattr(choice, "find_spec", lambda package: None if package == "optax" else object())
+    assert choice.installed("torch")
+    assert not choice.installed("jax")
+
+
+@pytest.mark.parametrize(("backend", "package"), [("torch", "torch"), ("jax", "jax"), ("jax", "equinox")])
+def test_a_missing_framework_names_the_extra(monkeypatch, backend, package):
+    without(monkeypatch, package, f"duetto.learners.{backend}", f"duetto.networks.{backend}")
+    with pytest.raises(UsageError) as refusal:
+        learners.build(backend, small(), VECTOR, ACTION)
+    expected = f"The {backend} backend needs {package}, which is not installed: pip install 'duetto[{backend}]'."
+    assert str(refusal.value) == expected
+
+
+def test_another_missing_module_is_no_missing_framework(monkeypatch):
+    """A bug of ours, or a broken installation, must not be told as "pip install torch"."""
+    without(monkeypatch, "array_api_compat", "duetto.learners.torch")
+    with pytest.raises(ModuleNotFoundError, match="array_api_compat"):
+        learners.build("torch", small(), VECTOR, ACTION)
+
+
+def without(monkeypatch, package, *importers):
+    """Let the importers be imported afresh, and let the import of the package fail, as where it is not installed."""
+    for module in importers:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    real = builtins.__import__
+
+    def importing(name, *args, **kwargs):
+        if name.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", importing)
+
+
+def test_a_gpu_that_is_not_there_is_refused(backend, monkeypatch):
+    from duetto.learners import jax as jax_learner
+    from duetto.learners import torch as torch_learner
+
+    for module in (torch_learner, jax_learner):
+        monkeypatch.setattr(module, "has_cuda", lambda: False)
+    with pytest.raises(UsageError, match="sees no CUDA device here: use --device cpu"):
+        learners.build(backend, small(), VECTOR, ACTION, device="cuda")

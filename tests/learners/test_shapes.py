@@ -1,0 +1,54 @@
+"""C14 through the learners: what would broadcast by accident is an error on both backends."""
+
+import numpy as np
+import pytest
+import toy_networks
+from learning_cases import ACTION, VECTOR, batch, build, small
+
+from duetto.algorithms import DDPG, TD3
+from duetto.networks.specs import CustomNetwork
+
+
+@pytest.mark.parametrize("kind", [TD3, DDPG])
+@pytest.mark.parametrize("field", ["reward", "discount", "weight"])
+def test_a_column_in_a_batch_is_refused(backend, kind, field):
+    one = batch(4)
+    learner = build(backend, small(kind))
+    with pytest.raises(ValueError, match=r"equal shapes: .*\(4, 1\)"):
+        learner.update(one._replace(**{field: getattr(one, field)[:, None]}))
+
+
+def test_noise_for_another_number_of_actions_is_refused(backend):
+    learner = build(backend, small())
+    with pytest.raises(ValueError, match=r"action \(3, 2\), noise \(1, 2\)"):
+        learner.act(np.zeros((3, VECTOR.size), np.float32), np.zeros((1, ACTION.size), np.float32))
+
+
+class TorchColumns(toy_networks.TorchCritic):
+    def forward(self, obs, action):
+        return super().forward(obs, action)[:, None]
+
+
+class JaxColumns(toy_networks.JaxCritic):
+    def __call__(self, obs, action):
+        return super().__call__(obs, action)[:, None]
+
+
+@pytest.mark.parametrize("kind", [TD3, DDPG])
+def test_an_own_critic_that_returns_columns_is_refused(backend, kind):
+    """The commonest mistake with a critic of one's own."""
+    columns = CustomNetwork(torch=TorchColumns, jax=JaxColumns)
+    learner = build(backend, small(kind, critic_network=columns))
+    with pytest.raises(ValueError, match=r"next_value \(4, 1\)"):
+        learner.update(batch(4))
+
+
+class JaxPromoting(toy_networks.JaxCritic):
+    def __call__(self, obs, action):
+        return super().__call__(obs, action) + self.w[None, :, None].sum()[None, None]
+
+
+def test_jax_raises_where_ranks_would_be_made_equal():
+    learner = build("jax", small(critic_network=CustomNetwork(jax=JaxPromoting)))
+    with pytest.raises(ValueError, match="rank_promotion"):
+        learner.update(batch(4))

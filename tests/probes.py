@@ -1,0 +1,118 @@
+"""Environments so small that their values and best actions are known, and runs on them with small networks.
+
+After Andy Jones's and rejax's probe environments. Observations and actions are single numbers, so that all probes
+share the same compiled programs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from duetto.algorithms import Algorithm
+from duetto.training.config import Config, RunOptions
+from duetto.training.session import Session
+
+
+class Probe(gymnasium.Env):
+    """Episodes of `length` steps; a probe says what is observed and what is paid."""
+
+    length = 1
+
+    def __init__(self) -> None:
+        self.observation_space = Box(-10.0, 10.0, (1,), np.float32)
+        self.action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def begin(self) -> None:
+        """Draw what an episode needs."""
+
+    def observe(self) -> float:
+        return float(self.time)
+
+    def pay(self, action: float) -> float:
+        raise NotImplementedError
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        self.begin()
+        return self._obs(), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        reward = self.pay(float(action[0]))
+        self.time += 1
+        return self._obs(), reward, self.time == self.length, False, {}
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.observe()], np.float32)
+
+
+class Constant(Probe):
+    """One step, which pays 1: Q is 1 for every action."""
+
+    def pay(self, action: float) -> float:
+        return 1.0
+
+
+class Aim(Probe):
+    """One step, which pays 1 - (a - .5)²: the best action is .5, and Q there is 1."""
+
+    def pay(self, action: float) -> float:
+        return 1.0 - (action - 0.5) ** 2
+
+
+class Look(Probe):
+    """One step, which pays what was observed, -1 or 1: Q is the observation."""
+
+    def begin(self) -> None:
+        self.seen = float(self.np_random.choice([-1.0, 1.0]))
+
+    def observe(self) -> float:
+        return self.seen if self.time == 0 else 0.0
+
+    def pay(self, action: float) -> float:
+        return self.seen
+
+
+class Wait(Probe):
+    """Two steps. The second pays 1 - (a + .5)² of the first one's action a, which it observes as 1 + a.
+
+    The best first action is -.5; there Q is γ at the start, and 1 at the second step.
+    """
+
+    length = 2
+
+    def observe(self) -> float:
+        return 0.0 if self.time == 0 else 1.0 + self.first
+
+    def pay(self, action: float) -> float:
+        if self.time == 0:
+            self.first = action
+            return 0.0
+        return 1.0 - (self.first + 0.5) ** 2
+
+
+class Count(Probe):
+    """Three steps, of which the last pays 1: Q is γ², γ, 1 at the observations 0, 1, 2."""
+
+    length = 3
+
+    def pay(self, action: float) -> float:
+        return float(self.time == 2)
+
+
+def run(algorithm: Algorithm, environment: Any, backend: Any, folder: Path, steps: int, **options: Any) -> Session:
+    """A whole run without evaluations, closed; its parts can still be asked."""
+    chosen = RunOptions(
+        steps=steps, backend=backend, device="cpu", threads=1, evaluate_every=0, checkpoint_every=0, **options
+    )
+    session = Session(Config(algorithm, "a probe", chosen), folder, environment)
+    try:
+        session.run()
+    finally:
+        session.close()
+    return session

@@ -1,0 +1,74 @@
+"""`import duetto`: fast, lazy, and with the names that it promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from importlib import metadata
+
+import pytest
+
+import duetto
+
+HEAVY = {"torch", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "tyro", "rich", "yaml", "tensorboardX"}
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_it_takes_less_than_a_third_of_a_second():
+    """Measured inside the process: starting Python is not ours."""
+    code = "import time; began = time.perf_counter(); import duetto; print(time.perf_counter() - began)"
+    assert min(float(run(code)) for _ in range(3)) < 0.3
+    best = float("inf")
+    for _ in range(3):
+        began = time.perf_counter()
+        run("import duetto")
+        best = min(best, time.perf_counter() - began)
+    assert best < 0.5
+
+
+def test_it_imports_no_framework_and_nothing_that_takes_time():
+    modules = set(run("import sys, duetto; print(*sys.modules)").split())
+    assert "duetto" in modules
+    assert not HEAVY & {name.partition(".")[0] for name in modules}
+
+
+@pytest.mark.parametrize("name", [name for name in duetto.__all__ if name != "__version__"])
+def test_every_name_is_there(name: str):
+    assert getattr(duetto, name).__name__ == name
+    assert name in dir(duetto)
+
+
+@pytest.mark.parametrize("name", ["DDPG", "TD3", "CustomNetwork", "UsageError"])
+def test_making_an_algorithm_needs_no_framework(name: str):
+    modules = set(run(f"import sys, duetto; duetto.{name}; print(*sys.modules)").split())
+    assert not {"torch", "jax", "equinox", "gymnasium"} & modules
+
+
+@pytest.mark.parametrize(("backend", "other"), [("torch", "jax"), ("jax", "torch")])
+def test_training_on_one_framework_never_imports_the_other(backend: str, other: str, tmp_path):
+    code = f"""
+import sys, duetto
+duetto.train(
+    duetto.TD3(hidden=(8,), batch_size=4, random_steps=4, learning_starts=4, replay_capacity=20), "Pendulum-v1",
+    steps=10, backend="{backend}", device="cpu", evaluate_every=5, evaluation_episodes=1, runs_dir={str(tmp_path)!r},
+    environment_options={{"max_episode_steps": 5}},
+)
+print("MODULES", *sys.modules)
+"""
+    modules = set(run(code).rpartition("MODULES")[2].split())
+    assert backend in modules
+    assert other not in modules
+    assert not {"mujoco", "pybullet", "tyro", "imageio"} & modules
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'duetto' has no attribute 'PPO9'"):
+        duetto.PPO9  # noqa: B018
+
+
+def test_the_version_is_the_packages():
+    assert duetto.__version__ == metadata.version("duetto")

@@ -1,0 +1,103 @@
+"""Small environments whose numbers are known: a point on a line, seen in several ways, or breaking on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+
+class Line(gymnasium.Env):
+    """A point that the first action moves; episodes of `length` steps. The actions' bounds are not symmetric.
+
+    `bad` says what is not finite in the `when`-th step of its life: "obs", "reward", or "shape" for a wrong one.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(
+        self, length: int = 10, bad: str = "", when: int = 60, size: int = 2, render_mode: str | None = None
+    ) -> None:
+        self.observation_space = Box(-np.inf, np.inf, (size,), np.float32)
+        self.action_space = Box(np.array([-1, 2], np.float32), np.array([3, 2.5], np.float32))
+        self.length, self.bad, self.when, self.size, self.render_mode = length, bad, when, size, render_mode
+        self.position, self.time, self.life = 0.0, 0, 0
+        self.closed = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.position, self.time = float(self.np_random.uniform(-1, 1)), 0
+        return self.see(), {}
+
+    def see(self) -> Any:
+        return np.full(self.size, self.position, np.float32)
+
+    def step(self, action: np.ndarray) -> Any:
+        assert self.action_space.contains(action), action
+        self.time, self.life = self.time + 1, self.life + 1
+        self.position += 0.1 * float(action[0])
+        obs, reward = self.see(), -abs(self.position)
+        if self.life == self.when and self.bad == "obs":
+            obs = np.full(self.size, np.nan, np.float32)
+        if self.life == self.when and self.bad == "shape":
+            obs = np.zeros(5, np.float32)
+        if self.life == self.when and self.bad == "reward":
+            reward = np.inf
+        return obs, reward, False, self.time == self.length, {}
+
+    def close(self) -> None:
+        self.closed = True
+
+    def render(self) -> np.ndarray:
+        return np.full((5, 7, 3), self.time, np.uint8)  # odd sides, which H.264 does not take
+
+
+class Parts(Line):
+    """The same, seen in parts."""
+
+    def __init__(self, length: int = 10) -> None:
+        super().__init__(length)
+        parts = {"where": Box(-np.inf, np.inf, (1,), np.float64), "when": Discrete(11), "still": Discrete(3)}
+        self.observation_space = Dict({"inner": Dict(parts), "twice": Box(-9, 9, (2, 2), np.float32)})
+
+    def see(self) -> Any:
+        inner = {"where": np.array([self.position]), "when": np.int64(self.time), "still": np.int64(1)}
+        return {"inner": inner, "twice": np.full((2, 2), 2 * self.position, np.float32)}
+
+
+class Opaque(Line):
+    """The same, with something in it that nobody can save."""
+
+    def __init__(self, length: int = 10) -> None:
+        super().__init__(length)
+        self.secret = object()
+
+
+class Unbounded(Line):
+    """Its actions have no bounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = Box(-np.inf, np.inf, (2,), np.float32)
+
+
+class Choosing(Line):
+    """Its actions are choices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = Discrete(4)
+
+
+class Looking(Line):
+    """It is seen as an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = Box(0, 255, (3, 8, 8), np.uint8)
+
+
+if "Line-v0" not in gymnasium.registry:
+    gymnasium.register("Line-v0", entry_point=Line)

@@ -1,0 +1,115 @@
+"""Runs of a few hundred steps with small networks, and what has to be equal in two that are the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fake_run import same
+
+import duetto
+from duetto import memory
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.functional.randomness import generator
+from duetto.networks import spaces
+from duetto.training.checkpoint import CheckpointStore
+from duetto.training.records import Csv, JsonLines
+from duetto.training.run import Run
+from duetto.training.session import Session
+
+# The replay is smaller than the runs, so that its rings are full and go round.
+SMALL = {"hidden": (32, 32), "batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
+OPTIONS = {
+    "steps": 200,
+    "backend": "torch",
+    "device": "cpu",
+    "threads": 1,
+    "evaluate_every": 60,
+    "evaluation_episodes": 1,
+    "checkpoint_every": 40,
+    "log_every": 25,
+}
+
+
+def small(name: str = "td3", **hyperparameters: Any) -> Algorithm:
+    return ALGORITHMS[name](**SMALL | hyperparameters)
+
+
+def train(parent: Path, algorithm: Algorithm | None = None, environment: Any = "Pendulum-v1", **options: Any) -> Run:
+    return duetto.train(algorithm or small(), environment, runs_dir=parent, **OPTIONS | options)
+
+
+class CrashError(BaseException):
+    """Stands for kill -9: nothing of the product may catch it."""
+
+
+class CrashAt:
+    """A callback after which nothing more of a run is done. Its files are closed, which kill -9 does too."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, session: Session) -> None:
+        if session.step >= self.step:
+            raise CrashError
+
+
+class StopAt:
+    """A callback that ends the run after a step; resuming it is as if it had been interrupted by hand."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, session: Session) -> None:
+        if session.step >= self.step:
+            session.stop()
+
+
+def checkpoints(run: Run) -> CheckpointStore:
+    return CheckpointStore(run.path / "checkpoints", num_envs=run.config.run.num_envs)
+
+
+def outcome(run: Run) -> dict[str, Any]:
+    """All that a run leaves, but what a clock decides: its last checkpoint, the memory in it, and its logs."""
+    loaded = checkpoints(run).load_latest()
+    state = loaded.state
+    observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
+    num_envs = len(state["memory"]["written"])
+    replay = memory.build(run.config.algorithm.memory(), observation, action, num_envs, generator(0, "any"))
+    replay.load_state_dict(state["memory"])
+    for segment in loaded.segments:
+        replay.load_segment(segment)
+    del state["session"]["seconds"], state["log"]["position"], state["evaluations"]  # lengths of files with times in
+    best = checkpoints(run).load_best() if run.config.run.evaluate_every else None
+    lines = JsonLines.read(run.path / "metrics.jsonl")
+    rows = Csv.read(run.path / "evaluations.csv")
+    return {
+        "step": loaded.step,
+        "state": state,
+        "memory": replay.segment(np.zeros(num_envs, np.int64)),
+        "best": best and {"step": best.step, "state": best.state, "info": best.info},
+        "metrics": [{key: line[key] for key in line if not key.startswith("time/")} for line in lines],
+        "evaluations": [{key: row[key] for key in row if key != "seconds"} for row in rows],
+    }
+
+
+def differences(one: Any, other: Any, path: str = "") -> list[str]:
+    """Where two trees are not equal bit for bit."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        lacking = [f"{path}/{key} is in one only" for key in one.keys() ^ other.keys()]
+        return lacking + [
+            d for key in one.keys() & other.keys() for d in differences(one[key], other[key], f"{path}/{key}")
+        ]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [d for i, pair in enumerate(zip(one, other, strict=True)) for d in differences(*pair, f"{path}/{i}")]
+    return [] if same(one, other) else [f"{path}: {_short(one)} and {_short(other)}"]
+
+
+def assert_same(one: Run, other: Run, about: object = "") -> None:
+    different = differences(outcome(one), outcome(other))
+    assert not different, f"{len(different)} differences {about}: " + "; ".join(different[:8])
+
+
+def _short(value: Any) -> str:
+    return f"{value.dtype}{value.shape} {value.ravel()[:3]}" if isinstance(value, np.ndarray) else repr(value)[:80]

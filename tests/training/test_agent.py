@@ -1,0 +1,263 @@
+"""`duetto.load`: a trained agent acts, on either framework, with no environment and no code from the run's folder."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import runpy
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from fake_run import same
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from line_environment import Line, Parts
+from own_networks import networks
+from small_runs import StopAt, assert_same, checkpoints, small, train
+
+import duetto
+from duetto.errors import CheckpointError, DuettoError, UsageError
+from duetto.networks.specs import CustomNetwork
+from duetto.training.run import Run
+from duetto.training.session import Session
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("made"), steps=150, environment=Line)
+
+
+def observations(environment: gymnasium.Env, count: int = 20) -> list[Any]:
+    """What the environment really gives, over a few episodes."""
+    environment.action_space.seed(0)
+    seen = [environment.reset(seed=0)[0]]
+    while len(seen) < count:
+        obs, *_, truncated, _ = environment.step(environment.action_space.sample())
+        seen += [environment.reset()[0]] if truncated else [obs]
+    return seen
+
+
+def test_it_acts_as_the_environment_wants_it(made: Run):
+    agent, environment = duetto.load(made.path), Line()
+    for obs in observations(environment):
+        action = agent.act(obs)
+        assert (action.shape, action.dtype) == ((2,), np.float32)
+        assert environment.action_space.contains(action)
+
+
+def test_it_acts_as_in_training(tmp_path: Path):
+    """The policy's [-1, 1] and the bounds [-1, 3] and [2, 2.5]: a = low + (a + 1) / 2 (high - low)."""
+    policies: list[np.ndarray] = []
+    obs = np.array([[0.3, 0.3]], np.float32)
+    run = train(
+        tmp_path,
+        small(normalize_observations="collected"),
+        Line,
+        steps=60,
+        callbacks=[lambda session: policies.append(session.policy(obs))],
+    )
+    low, high = np.array([-1, 2]), np.array([3, 2.5])
+    wanted = low + (policies[-1][0] + 1) / 2 * (high - low)
+    np.testing.assert_allclose(duetto.load(run.path).act([0.3, 0.3]), wanted, rtol=1e-6)
+
+
+def test_saturated_it_stays_within_bounds_that_are_not_symmetric(made: Run):
+    agent, space = duetto.load(made.path), Line().action_space
+    for value in (-1e6, 1e6):
+        action = agent.act(np.full(2, value))
+        assert space.contains(action)
+        assert ((action == space.low) | (action == space.high)).all()
+
+
+def test_last_best_and_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    kept: dict[int, Any] = {}
+    run = train(
+        tmp_path, callbacks=[lambda s: kept.update({s.step: s.learner.parameters()}) if s.step % 40 == 0 else None]
+    )
+    best = checkpoints(run).load_best().step
+    for checkpoint, step in (("last", 200), (200, 200), ("160", 160), (160, 160), ("best", best)):
+        agent = duetto.load(run.path, checkpoint)
+        assert agent.step == step
+        if step in kept:
+            assert same(agent._learner.parameters(), kept[step])
+    with pytest.raises(CheckpointError, match=r"has no checkpoint at step 40. It has those at 160, 200"):
+        duetto.load(run.path, 40)
+    with pytest.raises(UsageError, match="checkpoint is 'first'; it must be last, best or a step"):
+        duetto.load(run.path, "first")
+
+
+def test_without_evaluations_there_is_no_best(tmp_path: Path):
+    run = train(tmp_path, steps=40, evaluate_every=0)
+    with pytest.raises(CheckpointError, match=r"holds no best parameters yet. Use the latest checkpoint"):
+        duetto.load(run.path, "best")
+
+
+@pytest.mark.parametrize("trained_on", ["torch", "jax"])
+@pytest.mark.parametrize("environment", [Line, Parts])
+def test_what_one_framework_trained_acts_on_the_other(tmp_path: Path, trained_on: str, environment: Any):
+    algorithm = small(normalize_observations="sampled")
+    run = train(tmp_path, algorithm, environment, steps=60, backend=trained_on)
+    one, two = (duetto.load(run.path, backend=backend) for backend in ("torch", "jax"))
+    seen = observations(environment())
+    actions = [one.act(obs) for obs in seen]
+    np.testing.assert_allclose(actions, [two.act(obs) for obs in seen], rtol=1e-5, atol=1e-6)
+    assert np.ptp(actions, axis=0).max() > 1e-4, "actions that do not depend on what is seen"
+    assert duetto.load(run.path).config.run.backend == trained_on
+
+
+def test_where_its_framework_is_missing_the_other_acts(made: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.training.agent.installed", lambda backend: backend == "jax")
+    agent = duetto.load(made.path)
+    assert agent._learner.backend == "jax"
+    assert made.config.run.backend == "torch"
+
+
+def test_observations_in_parts_may_be_nested_or_flat(tmp_path: Path):
+    run = train(tmp_path, environment=Parts, steps=40)
+    agent = duetto.load(run.path)
+    for obs in observations(Parts(), 5):
+        flat = {f"inner/{name}": part for name, part in obs["inner"].items()} | {"twice": obs["twice"]}
+        np.testing.assert_array_equal(agent.act(obs), agent.act(flat))
+
+
+def test_observations_that_are_tuples(tmp_path: Path):
+    class Pair(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            one = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+            self.observation_space = gymnasium.spaces.Tuple((one, gymnasium.spaces.Dict({"a": one})))
+
+        def see(self) -> Any:
+            return np.array([self.position], np.float32), {"a": np.array([-self.position], np.float32)}
+
+    agent = duetto.load(train(tmp_path, environment=Pair, steps=40).path)
+    assert [agent.act(obs).shape for obs in observations(Pair(), 3)] == [(2,)] * 3
+
+
+@pytest.mark.parametrize(
+    ("space", "value"),
+    [
+        (Discrete(12, start=-3), lambda time: np.int64(time - 3)),
+        (MultiDiscrete([[12, 2], [3, 2]], start=[[5, 0], [7, 0]]), lambda time: np.array([[5 + time, 0], [8, 1]])),
+        (MultiBinary((2, 2)), lambda time: np.array([[time % 2, 0], [1, time % 3 == 0]], np.int8)),
+        (Box(0, 12, (2, 1, 2), np.int32), lambda time: np.full((2, 1, 2), time, np.int32)),
+    ],
+)
+def test_it_takes_observations_as_the_environment_gives_them(tmp_path: Path, space: gymnasium.Space, value: Any):
+    """Counted from elsewhere than 0, or in other shapes than a vector's."""
+
+    class Other(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space = space
+
+        def see(self) -> Any:
+            return value(self.time)
+
+    seen: list[tuple[int, np.ndarray]] = []
+
+    def look(session: Session) -> None:
+        seen.append((session.step % 10, session.policy(session.stepper.obs)[0]))
+
+    run = train(tmp_path, environment=Other, steps=60, evaluate_every=0, callbacks=[look])
+    agent = duetto.load(run.path)
+    low, high = np.array([-1, 2]), np.array([3, 2.5])
+    assert space.contains(value(0))
+    time, policy = seen[-1]
+    np.testing.assert_allclose(agent.act(value(time)), low + (policy + 1) / 2 * (high - low), rtol=1e-5)
+    assert np.abs(agent.act(value(time)) - agent.act(value(time + 1))).max() > 1e-4
+
+
+# ---------------------------------------------------------------------------------------------------- own networks
+def test_networks_of_the_users_own(tmp_path: Path, backend: str):
+    algorithm = small(**networks())
+    whole = train(tmp_path, algorithm, backend=backend, name="whole")
+    run = train(tmp_path, algorithm, backend=backend, name="stopped", callbacks=[StopAt(130)])
+    with pytest.raises(UsageError, match=r"a network of its own, .*networks=\{'actor_network': CustomNetwork"):
+        duetto.load(run.path)
+    with pytest.raises(UsageError, match="a network of its own"):
+        Run(run.path)
+    assert_same(Run(whole.path, networks=networks()), Run(run.path, networks=networks()).resume())
+    seen = observations(gymnasium.make("Pendulum-v1"), 5)
+    one, two = (duetto.load(run.path, backend=kind, networks=networks()) for kind in ("torch", "jax"))
+    np.testing.assert_allclose([one.act(obs) for obs in seen], [two.act(obs) for obs in seen], rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_for_the_other_framework_only(tmp_path: Path):
+    custom = networks()["actor_network"]
+    with pytest.raises(UsageError, match="no PyTorch class"):
+        train(tmp_path, small(actor_network=CustomNetwork(jax=custom.jax)), backend="torch")
+    with pytest.raises(UsageError, match="no JAX class"):
+        train(tmp_path, small(actor_network=CustomNetwork(torch=custom.torch)), backend="jax")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_networks_than_the_runs_own(tmp_path: Path):
+    run = train(tmp_path, small(**networks()), steps=40)
+    with pytest.raises(CheckpointError, match=r"actor's inside.weight has shape \(16, 3\); this network has \(8, 3\)"):
+        duetto.load(run.path, networks=networks(width=8))
+
+
+def test_the_example(tmp_path: Path, backend: str, capsys: pytest.CaptureFixture[str]):
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_network.py"))
+    run = example["main"](backend, steps=1_030, runs_dir=str(tmp_path))
+    assert run.config.run.backend == backend
+    assert run.metrics()[-1]["learn/updates"] == 0  # of step 1000; the checkpoint has 30 more
+    assert checkpoints(run).load_latest().state["learner"]["updates"] == 30
+    assert "An action: [" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------------------------------------- no code is run
+class Malicious:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_loading_runs_no_code(tmp_path: Path):
+    """Every file replaced by a pickle that makes a folder where it is loaded."""
+    run = train(tmp_path / "runs", steps=60)
+    harmful = pickle.dumps(Malicious(tmp_path / "ran"))
+    pickle.loads(harmful)
+    (tmp_path / "ran").rmdir()  # it would
+    files = [path for path in run.path.rglob("*") if path.is_file() and "tensorboard" not in str(path)]
+    assert len(files) > 10
+    for path in files:
+        if path.name == "config.yaml":
+            continue
+        original = path.read_bytes()
+        path.write_bytes(harmful)
+        for act in (lambda: duetto.load(run.path), lambda: duetto.load(run.path, "best"), lambda: run.metrics()):
+            with suppress(DuettoError):  # some do not read this file
+                act()
+        assert not (tmp_path / "ran").exists()
+        path.write_bytes(original)
+    for path in run.path.glob("checkpoints/**/*.*"):
+        path.write_bytes(harmful)
+    for checkpoint in ("last", "best", 60):
+        with pytest.raises(CheckpointError, match="damaged"):
+            duetto.load(run.path, checkpoint)
+    (run.path / "config.yaml").write_bytes(harmful)
+    with pytest.raises(DuettoError):
+        duetto.load(run.path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_source_never_unpickles():
+    source = Path(duetto.__file__).parent
+    for path in source.rglob("*.py"):
+        text = path.read_text("utf-8")
+        assert "import pickle" not in text, path
+        assert "torch.load" not in text, path
+        assert "allow_pickle=True" not in text, path
+        assert "yaml.load(" not in text, path
+
+
+def test_no_run_there(tmp_path: Path):
+    with pytest.raises(UsageError, match="is no run folder"):
+        duetto.load(tmp_path)

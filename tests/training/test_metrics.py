@@ -1,0 +1,134 @@
+"""Lines of metrics: means over the right updates, the recent episodes, nothing that is not finite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from duetto.environments import Episode
+from duetto.errors import NonFiniteError
+from duetto.learners.base import Metrics
+from duetto.training.metrics import RECENT, MetricLog
+from duetto.training.records import JsonLines
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    log = MetricLog(tmp_path)
+    yield log
+    log.close()
+
+
+def update(**values: float) -> Metrics:
+    return Metrics(tuple(values), np.array(list(values.values()), np.float32), None)
+
+
+def learned(line: dict) -> dict:
+    return {key: value for key, value in line.items() if key.startswith("learn/")}
+
+
+def test_means_over_the_updates_since_the_last_line(log: MetricLog):
+    for step, loss in enumerate([1.0, 3.0, 8.0], 1):
+        log.add(step, update(critic_loss=loss))
+    assert learned(log.write(3, {})) == {"learn/critic_loss": 4.0}
+    log.add(4, update(critic_loss=5.0))
+    assert learned(log.write(4, {"learn/updates": 4})) == {"learn/critic_loss": 5.0, "learn/updates": 4}
+    assert learned(log.write(5, {})) == {}
+
+
+def test_a_value_that_only_some_updates_have_is_a_mean_over_those(log: MetricLog):
+    """TD3's actor learns at every second update."""
+    log.add(1, update(critic_loss=1.0))
+    log.add(2, update(critic_loss=2.0, actor_loss=-6.0))
+    log.add(3, update(critic_loss=6.0))
+    assert learned(log.write(3, {})) == {"learn/actor_loss": -6.0, "learn/critic_loss": 3.0}
+
+
+def test_returns_and_lengths_of_the_last_hundred_episodes(log: MetricLog):
+    assert log.recent_return is None
+    empty = log.write(0, {})
+    assert (empty["train/episodes"], empty["train/return"], empty["train/length"]) == (0, None, None)
+    log.add_episodes([Episode(0, float(i), 2 * i) for i in range(RECENT + 20)])
+    line = log.write(1, {})
+    assert line["train/episodes"] == 120
+    assert line["train/return"] == log.recent_return == np.mean(np.arange(20, 120))
+    assert line["train/length"] == 2 * np.mean(np.arange(20, 120))
+
+
+def test_a_line_is_in_the_file_when_it_is_written(log: MetricLog, tmp_path: Path):
+    log.add(1, update(critic_loss=0.1))
+    line = log.write(7, {"time/seconds": 1.5})
+    assert JsonLines.read(tmp_path / "metrics.jsonl") == [line] == [log.last_line]
+    assert line == {
+        "step": 7,
+        "train/episodes": 0,
+        "train/return": None,
+        "train/length": None,
+        "learn/critic_loss": float(np.float32(0.1)),
+        "time/seconds": 1.5,
+    }
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_named_with_its_step(log: MetricLog, value: float):
+    log.add(11, update(critic_loss=1.0, q_mean=2.0))
+    log.add(12, update(critic_loss=1.0, q_mean=value))
+    with pytest.raises(NonFiniteError, match=r"^q_mean is not finite in an update at step 12: .*lower learning rate"):
+        log.look()
+
+
+def test_nobody_waits_for_the_device_until_a_line_is_due(log: MetricLog):
+    class Device:
+        looked = 0
+
+        def __array__(self, dtype=None, copy=None):
+            Device.looked += 1
+            return np.array([1.0], dtype)
+
+    for step in range(5):
+        log.add(step, Metrics(("critic_loss",), Device(), None))
+    assert Device.looked == 0
+    log.write(5, {})
+    assert Device.looked == 5
+
+
+def test_its_state_holds_the_window_and_the_recent_episodes(tmp_path: Path):
+    first = MetricLog(tmp_path)
+    first.add(1, update(critic_loss=1.0))
+    first.add_episodes([Episode(0, 4.0, 10)])
+    first.write(1, {})
+    first.add(2, update(critic_loss=3.0))
+    state = first.state_dict()
+    first.add(3, update(critic_loss=9.0))
+    first.write(3, {})
+    first.close()
+    second = MetricLog(tmp_path)
+    second.load_state_dict(state)
+    second.add(3, update(critic_loss=5.0))
+    second.add_episodes([Episode(0, 8.0, 20)])
+    line = second.write(3, {})
+    second.close()
+    assert line["learn/critic_loss"] == 4.0
+    assert (line["train/episodes"], line["train/return"], line["train/length"]) == (2, 6.0, 15.0)
+    assert [line["step"] for line in JsonLines.read(tmp_path / "metrics.jsonl")] == [1, 3]
+
+
+def test_tensorboard_is_asked_for_only_when_something_is_written(log: MetricLog, tmp_path: Path):
+    log.add(1, update(critic_loss=1.0))
+    assert not (tmp_path / "tensorboard").exists()
+    log.to_board(3, {"step": 3, "a": 1.5, "b": None})
+    [file] = (tmp_path / "tensorboard").iterdir()
+    log.close()
+    content = file.read_bytes()
+    assert b"a" in content
+    assert b"step" not in content
+
+
+def test_two_writers_within_a_second_do_not_share_a_file(tmp_path: Path):
+    for step in (1, 2):
+        log = MetricLog(tmp_path)
+        log.to_board(step, {"loss": 1.0})
+        log.close()
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2

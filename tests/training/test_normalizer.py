@@ -1,0 +1,131 @@
+"""Running normalisation: which numbers it takes in, which parts it scales, what is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_run import same
+from line_environment import Line
+from small_runs import small, train
+
+from duetto.algorithms.base import Batch
+from duetto.networks.spaces import Box, Dict, Discrete
+from duetto.training.normalizer import Normalizer
+from duetto.training.session import Session
+
+VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
+IMAGE = Box((3, 4, 4), "uint8", (0.0,) * 48, (255.0,) * 48)
+PARTS = Dict((("choice", Discrete(3)), ("image", IMAGE), ("where", VECTOR)))
+
+
+def batch(obs: Any) -> Batch:
+    return Batch(obs, None, None, None, obs, None)
+
+
+def moments(normalizer: Normalizer, part: str = "") -> tuple[np.ndarray, np.ndarray, float]:
+    state = normalizer.state_dict()[part]
+    return state["mean"], state["variance"], state["count"]
+
+
+@pytest.mark.parametrize("mode", ["off", "collected", "sampled"])
+def test_before_it_saw_anything_it_changes_nothing_within_the_clip(mode: str):
+    obs = np.array([[1.0, -4.5]], np.float32)
+    np.testing.assert_allclose(Normalizer(VECTOR, mode)(obs), obs, rtol=1e-6)
+
+
+def test_off_is_off():
+    normalizer = Normalizer(VECTOR, "off")
+    normalizer.observe(np.full((9, 2), 100.0, np.float32))
+    obs = np.array([[1000.0, -4.5]], np.float32)
+    assert normalizer(obs) is obs
+    assert normalizer.batch(same_batch := batch(obs)) is same_batch
+    assert normalizer.state_dict() == {}
+
+
+def test_the_mean_and_variance_of_all_that_was_seen():
+    """It begins as if it had seen one sample of mean 0 and variance 1."""
+    random = np.random.default_rng(0)
+    data = random.normal(3.0, 2.0, (500, 2))
+    normalizer = Normalizer(VECTOR, "collected")
+    for rows in np.split(data, [1, 7, 100]):
+        normalizer.observe(rows)
+    mean, variance, count = moments(normalizer)
+    assert count == 501
+    np.testing.assert_allclose(mean, data.sum(axis=0) / 501, rtol=1e-10)
+    squares = 1 + ((data - 0) ** 2).sum(axis=0)  # of the first sample too
+    np.testing.assert_allclose(variance, squares / 501 - mean**2, rtol=1e-10)
+    scaled = normalizer(data.astype(np.float32))
+    assert scaled.dtype == np.float32
+    np.testing.assert_allclose(scaled, np.clip((data - mean) / np.sqrt(variance), -5, 5), rtol=1e-4, atol=1e-5)
+
+
+def test_far_away_is_clipped():
+    np.testing.assert_array_equal(Normalizer(VECTOR, "sampled")(np.array([[1e9, -1e9]])), [[5.0, -5.0]])
+
+
+def test_only_real_numbers_are_scaled():
+    normalizer = Normalizer(PARTS, "sampled")
+    obs = {
+        "choice": np.array([1, 2]),
+        "image": np.full((2, 3, 4, 4), 200, np.uint8),
+        "where": np.array([[1.0, 5.0], [3.0, 9.0]], np.float32),
+    }
+    result = normalizer.batch(batch(obs))
+    assert list(normalizer.state_dict()) == ["where"]
+    for scaled in (result.obs, result.next_obs):
+        assert scaled["choice"] is obs["choice"]
+        assert scaled["image"] is obs["image"]
+        assert np.abs(scaled["where"] - obs["where"]).min() > 0.1
+    assert obs["where"].tolist() == [[1.0, 5.0], [3.0, 9.0]]  # the memory's own stay as they are
+
+
+@pytest.mark.parametrize(("mode", "seen"), [("collected", 1), ("sampled", 3)])
+def test_batches_count_only_where_sampled_ones_are_meant(mode: str, seen: int):
+    normalizer = Normalizer(VECTOR, mode)
+    obs = np.ones((2, 2), np.float32)
+    before = normalizer.batch(batch(obs))
+    assert moments(normalizer)[2] == seen
+    np.testing.assert_array_equal(before.obs, normalizer(obs))  # a batch is scaled by statistics that include it
+
+
+def test_acting_teaches_it_nothing():
+    normalizer = Normalizer(VECTOR, "sampled")
+    normalizer(np.full((9, 2), 100.0))
+    assert moments(normalizer)[2] == 1
+
+
+def test_its_state_is_all_of_it():
+    one, two = Normalizer(PARTS, "sampled"), Normalizer(PARTS, "sampled")
+    one.observe({"where": np.random.default_rng(0).normal(size=(20, 2))})
+    two.load_state_dict(one.state_dict())
+    assert same(one.state_dict(), two.state_dict())
+    for normalizer in (one, two):
+        normalizer.observe({"where": np.ones((3, 2))})
+    assert same(one.state_dict(), two.state_dict())
+
+
+def test_in_a_run_collected_means_every_step_also_the_random_ones(tmp_path: Path):
+    observed: list[np.ndarray] = []
+    counts: list[float] = []
+
+    def look(session: Session) -> None:
+        counts.append(moments(session.normalizer)[2])
+        observed.append(session.stepper.obs)
+
+    train(tmp_path, small(normalize_observations="collected"), Line, num_envs=3, steps=60, callbacks=[look])
+    assert counts == list(range(4, 64, 3))  # one at first, then 3 environments
+
+
+def test_in_a_run_sampled_means_every_batch(tmp_path: Path):
+    counts: dict[int, float] = {}
+    train(
+        tmp_path,
+        small(normalize_observations="sampled"),
+        Line,
+        steps=33,
+        callbacks=[lambda session: counts.update({session.step: moments(session.normalizer)[2]})],
+    )
+    assert [counts[step] for step in (29, 30, 31, 32, 33)] == [1, 1, 17, 33, 49]  # batches of 16, after step 30

@@ -1,0 +1,115 @@
+"""What a person sees: on a terminal a bar, elsewhere lines."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from line_environment import Line
+from rich.console import Console
+from small_runs import OPTIONS, StopAt, small, train
+
+from duetto.training import progress
+from duetto.training.config import RunOptions
+from duetto.training.progress import ProgressDisplay, say
+from duetto.training.run import Run, start
+from duetto.training.session import Session
+
+
+def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str:
+    """What a run prints."""
+    console = Console(record=True, force_terminal=terminal, width=140, file=io.StringIO())
+    with ProgressDisplay(console) as display:
+        start(
+            small(),
+            Line,
+            RunOptions(**OPTIONS | options),
+            runs_dir=tmp_path,
+            name=name,
+            callbacks=[display],
+            on_start=display.announce,
+        )
+    return console.export_text()
+
+
+def test_the_first_lines_say_what_runs_where(tmp_path: Path):
+    text = shown(tmp_path, terminal=False, seed=3, steps=1200)
+    assert text.startswith(
+        f"td3 on Line, torch on cpu, seed 3, preset default, 1,200 steps\n{tmp_path}/shown/\nstep         0  evaluation"
+    )
+    assert "Resuming" not in text
+
+
+def test_every_evaluation_is_a_line(tmp_path: Path):
+    text = shown(tmp_path, terminal=False, steps=150)
+    rows = Run(tmp_path / "shown", environment=Line).evaluations()
+    lines = re.findall(r"^step +(\d+)  evaluation (-?[\d.]+) ± 0.0 over 1 episodes$", text, re.MULTILINE)
+    assert lines == [(f"{row['step']:.0f}", f"{row['mean_return']:.1f}") for row in rows]
+    assert [line[0] for line in lines] == ["0", "60", "120"]
+
+
+def test_elsewhere_a_line_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
+    text = shown(tmp_path, terminal=False, steps=100)
+    pattern = r"^step +100  ([\d,]+) steps/s  evaluation -?\d+\.\d  training -?\d+\.\d  critic loss [\d.e+-]+$"
+    [rate] = re.findall(pattern, text, re.MULTILINE)
+    assert float(rate.replace(",", "")) > 1
+
+
+def test_on_a_terminal_a_bar_with_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
+    text = shown(tmp_path, terminal=True)
+    last = text.splitlines()[-1]
+    assert re.search(
+        r"td3 Line ━+ 200/200 [\d,]+ steps/s 0:00:00 evaluation -\d+\.\d +training -\d+\.\d +critic loss", last
+    )
+
+
+def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A clock that counts 1 s for every step and 1000 s for every evaluation."""
+    console = Console(record=True, force_terminal=False, width=140, file=io.StringIO())
+    display = ProgressDisplay(console)
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    evaluations: list[object] = [None]
+
+    def tick(session: Session) -> None:
+        now[0] += 1000.0 if session.last_evaluation is not evaluations[0] else 0.5
+        evaluations[0] = session.last_evaluation
+        display(session)
+
+    train(tmp_path, steps=100, callbacks=[tick])
+    rates = set(re.findall(r"  ([\d,]+) steps/s", console.export_text()))
+    assert rates == {"2"}
+
+
+def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path):
+    run = train(tmp_path, callbacks=[StopAt(130)])
+    (run.path / "checkpoints" / "step-000000000130" / "state.json").unlink()
+    console = Console(record=True, force_terminal=False, width=60, file=io.StringIO())
+    with ProgressDisplay(console) as display:
+        run.resume(callbacks=[display], on_start=display.announce)
+    text = console.export_text()
+    assert "\nResuming at step 120.\n" in text
+    damage = f"{run.path}/checkpoints/step-000000000130/state.json is missing."
+    assert text.count(damage) == 1
+    assert text.index(damage) < text.index("evaluation")
+
+
+def test_text_is_printed_as_it_is():
+    console = Console(record=True, force_terminal=True, width=20, file=io.StringIO())
+    path = "runs/[bold]a run/with a long name/that is wider than the terminal"
+    say(console, path)
+    assert console.export_text() == path + "\n"
+
+
+def test_it_may_be_used_from_python_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with ProgressDisplay(Console()) as display:
+        run = train(tmp_path, steps=60, callbacks=[display])
+    assert "evaluation" in capsys.readouterr().out
+    assert np.isfinite(run.evaluations()[0]["mean_return"])

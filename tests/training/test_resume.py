@@ -1,0 +1,269 @@
+"""The promise: N + M steps in one go, and N steps, `kill -9`, `resume`, M steps, end in the same bits."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_run import flip_bit
+from mortal import killed, spawn
+from small_runs import OPTIONS, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
+
+from duetto.errors import CheckpointError
+from duetto.training.config import RunOptions
+from duetto.training.run import Run, start
+from duetto.training.session import Session
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+
+EVERY = OPTIONS["checkpoint_every"]
+
+
+def twice(
+    folder: Path,
+    algorithm: str = "td3",
+    hyperparameters: dict | None = None,
+    environment: str = "Pendulum-v1",
+    **options,
+) -> tuple[Run, dict[str, Any]]:
+    """A run that nothing interrupts, and the call of `mortal` that makes the same one."""
+    whole = train(folder, small(algorithm, **hyperparameters or {}), environment, name="whole", **options)
+    call = {"runs_dir": str(folder), "algorithm": algorithm, "hyperparameters": hyperparameters or {}}
+    return whole, call | {"environment": environment, "options": options}
+
+
+def resumed(folder: Path) -> Run:
+    return Run(folder / "mortal").resume()
+
+
+def check_killed_anywhere(folder: Path, **run: Any) -> None:
+    whole, call = twice(folder, **run)
+    kill_at = random.randrange(whole.config.run.checkpoint_every, whole.config.run.steps)
+    killed(call | {"kill_at": kill_at})
+    assert checkpoints(Run(folder / "mortal")).steps()
+    assert_same(whole, resumed(folder), f"after kill -9 at step {kill_at}")
+
+
+ALL = list(product(["torch", "jax"], ["td3", "ddpg"], ["uniform", "prioritized"], ["Pendulum-v1", "HalfCheetah-v5"]))
+FAST = {
+    ("torch", "td3", "uniform", "HalfCheetah-v5"),
+    ("torch", "ddpg", "prioritized", "Pendulum-v1"),
+    ("jax", "td3", "prioritized", "Pendulum-v1"),
+    ("jax", "ddpg", "uniform", "HalfCheetah-v5"),
+}
+
+
+@pytest.mark.parametrize(
+    ("backend", "algorithm", "replay", "environment"),
+    [pytest.param(*case, marks=() if case in FAST else pytest.mark.slow) for case in ALL],
+)
+def test_killed_at_a_random_step(tmp_path: Path, backend: str, algorithm: str, replay: str, environment: str):
+    hyperparameters = {"prioritized": replay == "prioritized"}
+    check_killed_anywhere(
+        tmp_path, algorithm=algorithm, hyperparameters=hyperparameters, environment=environment, backend=backend
+    )
+
+
+@pytest.mark.parametrize(("backend", "scaling"), [("torch", "collected"), ("jax", "sampled")])
+def test_with_everything_that_has_a_state(tmp_path: Path, backend: str, scaling: str):
+    hyperparameters = {
+        "exploration": "ou",
+        "exploration_final_scale": 0.1,
+        "normalize_observations": scaling,
+        "n_step": 3,
+        "learning_rate_decay": "linear",
+        "prioritized": True,
+        "importance_anneal_samples": 300,
+        "policy_delay": 3,
+        "replay_capacity": 133,  # 67 rows for each environment
+    }
+    options = {"num_envs": 2, "steps": 480, "evaluate_every": 160, "checkpoint_every": 90, "log_every": 70}
+    options["environment_options"] = {"max_episode_steps": 37}  # so that many end
+    check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, backend=backend, **options)
+
+
+def test_killed_several_times(tmp_path: Path):
+    whole, call = twice(tmp_path, steps=280)
+    moments = [random.randrange(start, start + 40) for start in (50, 130, 210)]
+    killed(call | {"kill_at": moments[0]})
+    for moment in moments[1:]:
+        killed({"resume": str(tmp_path / "mortal"), "kill_at": moment})
+    assert_same(whole, resumed(tmp_path), f"after kill -9 at steps {moments}")
+
+
+def test_killed_before_the_first_checkpoint(tmp_path: Path):
+    whole, call = twice(tmp_path)
+    killed(call | {"kill_at": EVERY - 1})
+    run = Run(tmp_path / "mortal")
+    assert checkpoints(run).steps() == []
+    assert run.metrics()
+    assert run.evaluations()
+    assert_same(whole, run.resume())
+
+
+def test_what_was_logged_after_the_checkpoint_is_logged_once(tmp_path: Path):
+    """A killed run, its last checkpoint at step 40, had gone on to a line of metrics and an evaluation."""
+    with pytest.raises(CrashError):
+        train(tmp_path, name="crashed", callbacks=[CrashAt(79)])
+    run = Run(tmp_path / "crashed")
+    assert checkpoints(run).steps() == [40]
+    assert [line["step"] for line in run.metrics()] == [25, 50, 75]
+    assert [row["step"] for row in run.evaluations()] == [0, 60]
+    assert_same(train(tmp_path, name="whole"), run.resume())
+    assert [line["step"] for line in run.metrics()] == [25, 50, 75, 100, 125, 150, 175, 200]
+    assert [row["step"] for row in run.evaluations()] == [0, 60, 120, 180]
+
+
+def test_killed_while_a_checkpoint_is_written(tmp_path: Path):
+    whole, call = twice(tmp_path)
+    operation = random.randrange(25)  # there are some 30 in the checkpoint of step 120
+    killed(call | {"arm_at": 3 * EVERY - 1, "operation": operation})
+    run = Run(tmp_path / "mortal")
+    assert checkpoints(run).load_latest().step in (2 * EVERY, 3 * EVERY)
+    assert_same(whole, run.resume(), f"after kill -9 at file operation {operation}")
+
+
+def test_killed_at_a_random_moment(tmp_path: Path):
+    whole, call = twice(tmp_path, steps=600)
+    delay = random.uniform(0, 0.4)
+    with spawn(call) as process:
+        wait_for_checkpoint(tmp_path / "mortal", process)
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+    run = Run(tmp_path / "mortal")
+    step = checkpoints(run).load_latest().step
+    assert step < 600, "it was not killed in time"
+    assert_same(whole, run.resume(), f"after kill -9 {delay} s after the first checkpoint, at step {step} or later")
+
+
+def wait_for_checkpoint(folder: Path, process: subprocess.Popen[str]) -> None:
+    while not list(folder.glob("checkpoints/step-*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+# ---------------------------------------------------------------------------------------------------- damage
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip(path: Path) -> None:
+    flip_bit(path, path.stat().st_size // 2)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run, and one that was stopped at step 130."""
+    folder = tmp_path_factory.mktemp("made")
+    train(folder, name="whole")
+    train(folder, name="stopped", callbacks=[StopAt(130)])
+    return folder
+
+
+@pytest.fixture
+def interrupted(made: Path, tmp_path: Path) -> tuple[Run, Run]:
+    """Those two; the second may be harmed."""
+    return Run(made / "whole"), Run(shutil.copytree(made / "stopped", tmp_path / "stopped"))
+
+
+@pytest.mark.parametrize("harm", [truncate, flip, Path.unlink])
+@pytest.mark.parametrize("file", ["state.safetensors", "state.json", "manifest.json", "segment"])
+def test_a_damaged_newest_checkpoint_is_reported_and_passed_over(interrupted: tuple[Run, Run], harm: Any, file: str):
+    whole, run = interrupted
+    assert checkpoints(run).steps() == [120, 130]
+    folder = run.path / "checkpoints" / "step-000000000130"
+    path = folder / file if file != "segment" else max((run.path / "checkpoints" / "memory").iterdir())
+    harm(path)
+    seen: list[tuple[int, list[str]]] = []
+    run.resume(on_start=lambda session: seen.append((session.step, session.notices)))
+    [(step, notices)] = seen
+    assert step == 120
+    assert len(notices) == 1
+    assert str(path) in notices[0]
+    assert_same(whole, run)
+
+
+def test_when_all_are_damaged_nothing_is_changed(interrupted: tuple[Run, Run]):
+    _, run = interrupted
+    for path in run.path.glob("checkpoints/step-*/state.safetensors"):
+        flip(path)
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    with pytest.raises(CheckpointError, match=r"No checkpoint in .* can be used(?s:.*)step-000000000120"):
+        run.resume()
+    after = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    assert {path for path in before | after if before.get(path) != after.get(path)} == set()
+
+
+# ---------------------------------------------------------------------------------------------------- stopping
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
+    options = "--steps 100000 --hidden 32 32 --batch-size 16 --random-steps 30 --learning-starts 30 --evaluate-every 0"
+    options += " --checkpoint-every 40 --log-every 25 --backend torch --device cpu --threads 1 --replay-capacity 120"
+    program = [sys.executable, "-c", "from duetto.cli import main; main()", "train", "td3", "Pendulum-v1"]
+    command = [*program, *options.split(), "--runs-dir", str(tmp_path), "--name", "stopped"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_checkpoint(tmp_path / "stopped", process)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
+    run = Run(tmp_path / "stopped")
+    step = checkpoints(run).load_latest().step
+    assert (process.returncode, errors) == (0, "")
+    assert output.endswith(f"Stopped at step {step:,}. Go on with: duetto resume {run.path}\n")
+    run.resume(callbacks=[StopAt(step + 60)])
+    whole = train(
+        tmp_path, run.config.algorithm, name="whole", steps=100_000, evaluate_every=0, callbacks=[StopAt(step + 60)]
+    )
+    assert_same(whole, run)
+
+
+def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path):
+    def twice(session: Session) -> None:
+        if session.step == 60:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, callbacks=[twice])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    run = Run(tmp_path / "td3-Pendulum-v1-s0")
+    assert checkpoints(run).steps() == [40]
+    assert_same(train(tmp_path), run.resume())
+
+
+@pytest.mark.parametrize("stop_at", [1, 40, 199])
+def test_stopped_by_hand(tmp_path: Path, stop_at: int):
+    run = train(tmp_path, name="stopped", callbacks=[StopAt(stop_at)])
+    assert checkpoints(run).steps()[-1] == stop_at
+    assert_same(train(tmp_path, name="whole"), run.resume())
+
+
+def test_stopped_before_the_first_step(tmp_path: Path):
+    run = start(small(), "Pendulum-v1", RunOptions(**OPTIONS), runs_dir=tmp_path, name="stopped", on_start=Session.stop)
+    assert checkpoints(run).steps() == [0]
+    assert_same(train(tmp_path, name="whole"), run.resume())
+
+
+def test_more_steps_than_planned(tmp_path: Path):
+    whole = train(tmp_path, name="whole", steps=200)
+    run = train(tmp_path, name="short", steps=120)
+    run.resume(steps=200)
+    assert run.config.run.steps == Run(run.path).config.run.steps == 200
+    assert_same(whole, run)
+
+
+def test_a_finished_run_stays_as_it_is(tmp_path: Path):
+    run = train(tmp_path)
+    before = outcome(run)
+    assert run.resume().path == run.path
+    assert before.keys() == outcome(run).keys()
+    assert_same(run, train(tmp_path))

@@ -1,0 +1,353 @@
+"""`duetto.train` and `duetto.Run`: what may be handed over, what is refused, what is left behind."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+from fake_disk import CountingOS
+from line_environment import Choosing, Line, Looking, Opaque, Parts, Unbounded
+from small_runs import OPTIONS, StopAt, assert_same, checkpoints, small, train
+
+import duetto
+from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
+from duetto.learners import choice
+from duetto.training import disk
+from duetto.training.folder_lock import FolderLock
+from duetto.training.run import Run
+from duetto.training.session import Session
+
+
+def make_line(length: int = 10) -> Line:
+    return Line(length)
+
+
+# ---------------------------------------------------------------------------------------------------- environments
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ("Pendulum-v1", "td3-Pendulum-v1-s0"),
+        (Line, "td3-Line-s0"),
+        (make_line, "td3-make_line-s0"),
+        (lambda: Line(), "td3-lambda-s0"),
+        (partial(make_line, length=7), "td3-partial-s0"),
+    ],
+)
+def test_an_id_a_class_or_a_factory(tmp_path: Path, environment: Any, name: str):
+    run = train(tmp_path, environment=environment, num_envs=2, steps=60)
+    assert run.path == tmp_path / name
+    assert len(run.evaluate(2).returns) == 2
+    assert run.resume(steps=80).path == run.path
+    assert checkpoints(run).load_latest().step == 80
+    later = Run(run.path, environment=None if isinstance(environment, str) else environment)
+    assert later.evaluate(1).lengths.tolist() == run.evaluate(1).lengths.tolist()
+    assert later.resume(steps=90).config.run.steps == 90
+
+
+@pytest.mark.parametrize("make", [partial(gymnasium.make, "Line-v0"), Line], ids=["registered", "own"])
+def test_an_instance_stays_the_users(tmp_path: Path, make: Any):
+    environment = make()
+    run = train(tmp_path, environment=environment, steps=60)
+    assert len(run.evaluate(2).returns) == 2
+    run.resume(steps=80)
+    assert not environment.unwrapped.closed
+    assert not run.config.remakeable
+    assert Run(run.path, environment=make()).resume(steps=100).config.run.steps == 100
+
+
+def test_a_vector_environment(tmp_path: Path):
+    vector = gymnasium.vector.SyncVectorEnv([Line] * 3)
+    run = train(tmp_path, environment=vector, steps=60)
+    assert run.resume(steps=90).metrics()[-1]["step"] == 75
+    assert len(run.evaluate(2).returns) == 2
+    vector.close()
+
+
+def test_an_instance_is_the_same_as_its_id(tmp_path: Path):
+    given = train(tmp_path, environment=gymnasium.make("Pendulum-v1"), name="given")
+    named = train(tmp_path, environment="Pendulum-v1", name="named")
+    one, two = given.evaluations(), named.evaluations()
+    assert [row["mean_return"] for row in one] == [row["mean_return"] for row in two]
+
+
+def test_options_reach_the_environments_of_training_and_evaluation(tmp_path: Path):
+    run = train(tmp_path, environment=Line, environment_options={"length": 7}, steps=60)
+    assert {row["mean_length"] for row in run.evaluations()} == {7.0}
+    assert run.metrics()[-1]["train/length"] == 7.0
+    assert run.evaluate(2).lengths.tolist() == [7, 7]
+
+
+def test_what_cannot_be_made_again_has_to_be_handed_over(tmp_path: Path):
+    run = Run(train(tmp_path, environment=Line, steps=40).path)
+    sentence = r"was trained on Line, an object .*hand it over with duetto.Run\(path, environment=...\)"
+    for act in (run.resume, run.evaluate, run.video):
+        with pytest.raises(UsageError, match=sentence):
+            act()
+    assert run.agent().act(np.zeros(2)).shape == (2,)  # acting needs no environment
+
+
+# ---------------------------------------------------------------------------------------------------- refused
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ("CartPole-v1", r"td3 needs a continuous action space \(Box\); CartPole-v1 has Discrete\(2\)\."),
+        (Choosing, r"td3 needs a continuous action space \(Box\); Choosing has Discrete\(4\)\."),
+        (Unbounded, r"no finite bounds in dimensions \[0, 1\]. Give the environment's action_space finite"),
+        (Looking, r"td3 takes vectors; Looking observes Box\(3, 8, 8\), an image. Hand over an actor_network"),
+        ("Pendulun-v1", r"no environment Pendulun-v1. Did you mean Pendulum-v1"),
+        ("Pendulum-v7", r"no version 7 of Pendulum. Known are: Pendulum-v1"),
+        (5, r"5 is no environment. Give an id, an environment, or a factory"),
+    ],
+)
+def test_environments_that_do_not_fit_leave_nothing_behind(tmp_path: Path, environment: Any, sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        train(tmp_path / "runs", environment=environment)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"step": 5}, "train has no option 'step'. Did you mean 'steps'?"),
+        ({"zzz": 5}, "train has no option 'zzz'. It has: steps, seed, backend"),
+        ({"steps": 0}, "steps is 0; it must be at least 1."),
+        ({"backend": "tensorflow"}, "backend is 'tensorflow'; it must be one of auto, torch, jax."),
+        ({"num_envs": 0}, "num_envs is 0; it must be at least 1."),
+        ({"seed": -1}, "seed is -1; it must be at least 0."),
+        ({"environment_options": {"speed": 3}}, "Pendulum-v1 cannot be made with {'speed': 3}"),
+    ],
+)
+def test_options_that_do_not_fit_leave_nothing_behind(tmp_path: Path, options: dict[str, Any], sentence: str):
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        train(tmp_path / "runs", **options)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_shows_late_leaves_nothing_behind_either(tmp_path: Path):
+    with pytest.raises(UsageError, match="replay_capacity"):
+        train(tmp_path, small(replay_capacity=10**15))
+    with pytest.raises(UsageError, match="num_envs=2"):
+        train(tmp_path, environment=Line(), num_envs=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a/b", "../up", "..", ".hidden", "-x", "a b", "a\\b"])
+def test_names_that_are_no_folders(tmp_path: Path, name: str):
+    with pytest.raises(UsageError, match=re.escape(f"{name!r} cannot be a run's name")):
+        train(tmp_path / "runs", name=name)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_place_where_nothing_can_be_made(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"file/td3-Pendulum-v1-s0 cannot be made: .*Choose another --runs-dir"):
+        train(tmp_path / "file")
+
+
+@pytest.mark.parametrize(("backend", "package"), [("jax", "optax"), ("torch", "torch")])
+def test_a_missing_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, package: str):
+    for name in [name for name in sys.modules if name == f"duetto.learners.{backend}"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr("duetto.learners.choice.installed", lambda _: False)
+    with pytest.raises(UsageError, match=rf"{backend} backend needs {package}.*pip install 'duetto\[{backend}\]'"):
+        train(tmp_path, backend=backend)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_framework_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(choice, "installed", lambda _: False)
+    with pytest.raises(UsageError, match=r"Neither PyTorch nor JAX .*pip install 'duetto\[jax\]'"):
+        train(tmp_path, backend="auto")
+
+
+def test_a_missing_environment_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pybullet", None)
+    with pytest.raises(UsageError, match=r"AntBulletEnv-v0 needs the PyBullet .* pip install \"duetto\[pybullet\]\""):
+        train(tmp_path / "runs", environment="AntBulletEnv-v0")
+    assert not (tmp_path / "runs").exists()
+
+
+# ---------------------------------------------------------------------------------------------------- resuming
+@pytest.fixture
+def made(tmp_path: Path) -> Run:
+    return train(tmp_path, steps=100, name="made", callbacks=[StopAt(70)])
+
+
+def edit(run: Run, changes: dict[str, Any]) -> Run:
+    """The run after somebody changed keys of its config.yaml, "run.steps" for example."""
+    path = run.path / "config.yaml"
+    values = yaml.safe_load(path.read_text("utf-8"))
+    for where, value in changes.items():
+        part, _, key = where.partition(".")
+        values[part] = values[part] | {key: value} if key else value
+    path.write_text(yaml.safe_dump(values), "utf-8")
+    return Run(run.path)
+
+
+def content(run: Run) -> dict[str, bytes]:
+    files = [path for path in run.path.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(run.path)): path.read_bytes() for path in files}
+
+
+def check_refused_unharmed(run: Run, kind: type[DuettoError], sentence: str, **arguments: Any) -> None:
+    before = content(run)
+    with pytest.raises(kind, match=sentence):
+        run.resume(**arguments)
+    assert content(run) == before
+
+
+def test_resume_with_fewer_steps_than_were_made(made: Run):
+    check_refused_unharmed(made, UsageError, "has made 70 steps already, more than 60: give more --steps", steps=60)
+    assert made.resume().config.run.steps == 100
+
+
+def test_resume_of_a_run_in_use(made: Run):
+    with FolderLock(made.path), pytest.raises(RunInUseError, match=r"is in use by process \d+ on .*kill"):
+        made.resume()
+
+
+def test_two_runs_at_once_get_two_folders(tmp_path: Path):
+    inner: list[Run] = []
+
+    def another(session: Session) -> None:
+        if session.step == 5:
+            inner.append(train(tmp_path, steps=5))
+
+    assert train(tmp_path, steps=10, callbacks=[another]).path.name == "td3-Pendulum-v1-s0"
+    assert inner[0].path.name == "td3-Pendulum-v1-s0-2"
+
+
+def test_resume_with_another_environment(made: Run):
+    run = edit(made, {"environment.id": "MountainCarContinuous-v0"})
+    check_refused_unharmed(run, CheckpointError, "of the environment Pendulum-v1, but its config.yaml says Mountain")
+
+
+def test_resume_with_another_algorithm(made: Run):
+    run = edit(made, {"algorithm": {"name": "ddpg", "hidden": [32, 32], "replay_capacity": 120}})
+    check_refused_unharmed(run, CheckpointError, "of the algorithm td3, but its config.yaml says ddpg")
+
+
+def test_resume_with_other_spaces(tmp_path: Path):
+    made = train(tmp_path, environment=Line, steps=100, callbacks=[StopAt(70)])
+    run = Run(made.path, environment=lambda: Line(size=3))
+    check_refused_unharmed(run, CheckpointError, r"made with the observation space Box\(2,\); Line has Box\(3,\) now")
+    run = Run(made.path, environment=Parts)
+    check_refused_unharmed(run, CheckpointError, r"observation space Box\(2,\); Parts has Dict\(inner/still")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"algorithm.hidden": [16, 16]}, r"layers.0.weight has shape \(32, 3\); this network has \(16, 3\)"),
+        ({"algorithm.hidden": [32]}, r"parameters of actor do not fit"),
+        (
+            {"algorithm.replay_capacity": 500},
+            r"replay memory has 1 environments of 120 transitions, this run's 1 of",
+        ),
+        ({"run.num_envs": 2}, r"replay memory has 1 environments of 120"),
+    ],
+)
+def test_resume_with_other_sizes(made: Run, changes: dict[str, Any], sentence: str):
+    check_refused_unharmed(edit(made, changes), CheckpointError, sentence)
+
+
+def test_resume_with_another_learning_rate_is_the_users_choice(made: Run):
+    run = edit(made, {"algorithm.actor_learning_rate": 0.5}).resume()
+    assert run.metrics()[-1]["learn/actor_learning_rate"] == 0.5
+
+
+def test_resume_of_checkpoints_that_another_program_wrote(made: Run):
+    for path in made.path.glob("checkpoints/step-*/manifest.json"):
+        path.write_text("{}")
+    check_refused_unharmed(made, CheckpointError, r"No checkpoint in .* can be used")
+
+
+def test_resume_on_the_other_backend(made: Run):
+    run = edit(made, {"run.backend": "jax"}).resume()
+    assert checkpoints(run).load_latest().step == 100
+
+
+def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class FullOS(CountingOS):
+        def write(self, *_: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fill(session: Session) -> None:
+        if session.step == 90:
+            monkeypatch.setattr(disk, "os", FullOS())
+
+    sentence = (
+        r"checkpoint at step 120 could not .*No space left on device. It needs 0.\d MB. Free some space, then go on"
+    )
+    with pytest.raises(CheckpointError, match=sentence):
+        train(tmp_path, name="full", callbacks=[fill])
+    monkeypatch.undo()
+    run = Run(tmp_path / "full")
+    assert checkpoints(run).load_latest().step == 80
+    assert_same(train(tmp_path, name="whole"), run.resume())
+
+
+def test_no_evaluations_of_no_episodes(made: Run):
+    with pytest.raises(UsageError, match="episodes is 0; it must be at least 1"):
+        made.evaluate(0)
+
+
+# ---------------------------------------------------------------------------------------------------- the rest
+def test_what_a_run_says_about_itself(tmp_path: Path):
+    run = train(tmp_path, steps=60)
+    assert repr(run) == f"Run('{tmp_path}/td3-Pendulum-v1-s0')"
+    assert [line["step"] for line in run.metrics()] == [25, 50]
+    assert run.evaluations()[0].keys() == {
+        "step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds"
+    }  # fmt: skip
+    assert {path.name for path in run.path.iterdir()} == {
+        ".lock", "checkpoints", "config.yaml", "evaluations.csv", "metrics.jsonl", "tensorboard"
+    }  # fmt: skip
+
+
+def test_evaluate_repeats_the_runs_own_evaluation(tmp_path: Path):
+    run = train(tmp_path, steps=120, evaluation_episodes=3)
+    last = run.evaluations()[-1]
+    assert last["step"] == 120
+    assert run.evaluate(3).mean_return == pytest.approx(last["mean_return"], rel=1e-6)
+    assert run.evaluate(3, seed=5).mean_return != pytest.approx(last["mean_return"], rel=1e-3)
+
+
+def test_damage_that_was_passed_over_is_said(tmp_path: Path):
+    run = train(tmp_path, steps=100)
+    (run.path / "checkpoints" / "step-000000000100" / "state.json").unlink()
+    run.evaluate(1)
+    assert len(run.notices) == 1
+    assert "state.json is missing" in run.notices[0]
+    assert duetto.load(run.path).notices == run.notices
+
+
+def test_tensorboard_has_every_line_once(tmp_path: Path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run = train(tmp_path, callbacks=[StopAt(130)]).resume()
+    events = event_accumulator.EventAccumulator(str(run.path / "tensorboard"))
+    events.Reload()
+    losses = events.Scalars("learn/critic_loss")
+    lines = [line for line in run.metrics() if "learn/critic_loss" in line]
+    assert [event.step for event in losses] == [line["step"] for line in lines]
+    assert [event.value for event in losses] == pytest.approx([line["learn/critic_loss"] for line in lines])
+    scores = events.Scalars("evaluation/mean_return")
+    assert [event.step for event in scores] == [0, 60, 120, 180]
+
+
+def test_an_unsavable_instance_is_not_closed_and_can_go_on(tmp_path: Path):
+    run = train(tmp_path, environment=Opaque(), steps=60)
+    assert run.resume(steps=80).config.run.steps == 80
+
+
+def test_the_options_of_train_are_those_of_the_command_line():
+    assert set(OPTIONS) <= set(duetto.training.config.RunOptions.__dataclass_fields__)

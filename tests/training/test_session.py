@@ -1,0 +1,261 @@
+"""The loop: what happens at which step, and what ends it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_run import same
+from line_environment import Line, Opaque
+from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, differences, outcome, small, train
+
+from duetto.errors import NonFiniteError, UsageError
+from duetto.training import session as session_module
+from duetto.training.evaluation import Evaluation
+from duetto.training.records import JsonLines
+from duetto.training.run import Run
+from duetto.training.session import Session
+
+
+def test_the_timetable(tmp_path: Path):
+    run = train(tmp_path, steps=130, evaluate_every=50, checkpoint_every=60, log_every=40)
+    assert [row["step"] for row in run.evaluations()] == [0, 50, 100]
+    assert [line["step"] for line in run.metrics()] == [40, 80, 120]
+    assert checkpoints(run).steps() == [120, 130]  # the last two; the end always gets one
+
+
+def test_several_environments_count_all_their_steps(tmp_path: Path):
+    seen: list[int] = []
+    run = train(
+        tmp_path,
+        steps=100,
+        num_envs=3,
+        evaluate_every=50,
+        checkpoint_every=60,
+        log_every=40,
+        callbacks=[lambda session: seen.append(session.step)],
+    )
+    assert seen == list(range(3, 103, 3))  # 102 is the first multiple of 3 that is not below 100
+    assert [row["step"] for row in run.evaluations()] == [0, 51, 102]
+    assert [line["step"] for line in run.metrics()] == [42, 81]
+    assert checkpoints(run).steps() == [60, 102]
+
+
+def test_what_is_switched_off(tmp_path: Path):
+    run = train(tmp_path, steps=60, evaluate_every=0, checkpoint_every=0)
+    assert run.evaluations() == []
+    assert checkpoints(run).steps() == [60]
+    assert not (run.path / "checkpoints" / "best").exists()
+
+
+def test_updates_begin_when_the_algorithm_says(tmp_path: Path):
+    updates: dict[int, int] = {}
+    algorithm = small(learning_starts=40, train_every=2, gradient_steps=3)
+    train(tmp_path, algorithm, steps=46, callbacks=[lambda s: updates.update({s.step: s.learner.updates})])
+    assert {step: count for step, count in updates.items() if step >= 39} == {
+        39: 0,
+        40: 0,
+        41: 0,
+        42: 3,
+        43: 3,
+        44: 6,
+        45: 6,
+        46: 9,
+    }
+
+
+def test_a_callback_sees_every_step_and_may_end_the_run(tmp_path: Path):
+    steps: list[int] = []
+
+    def end(session: Session) -> None:
+        steps.append(session.step)
+        assert not session.stopped
+        if session.step == 45:
+            session.stop()
+            assert session.stopped
+
+    run = train(tmp_path, callbacks=[end])
+    assert steps == list(range(1, 46))
+    assert checkpoints(run).steps() == [40, 45]
+
+
+def test_asked_to_stop_after_the_last_step_it_is_simply_done(tmp_path: Path):
+    sessions: list[Session] = []
+    train(tmp_path, steps=45, callbacks=[StopAt(45), sessions.append])
+    assert not sessions[-1].stopped
+
+
+def test_an_error_in_a_callback_comes_through_and_keeps_what_was_saved(tmp_path: Path):
+    def fail(session: Session) -> None:
+        if session.step == 45:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path, name="failed", callbacks=[fail])
+    run = Run(tmp_path / "failed")
+    assert checkpoints(run).steps() == [40]
+    assert_same(train(tmp_path, name="whole"), run.resume())
+
+
+def test_it_runs_in_a_thread_where_no_signals_can_be_caught(tmp_path: Path):
+    runs: list[Run] = []
+    thread = threading.Thread(target=lambda: runs.append(train(tmp_path, steps=45)))
+    thread.start()
+    thread.join()
+    assert checkpoints(runs[0]).steps() == [40, 45]
+
+
+def test_seeds_differ_and_repeat(tmp_path: Path):
+    one, two, three = train(tmp_path, seed=1), train(tmp_path, seed=1), train(tmp_path, seed=2)
+    assert [run.path.name for run in (one, two, three)] == [
+        "td3-Pendulum-v1-s1",
+        "td3-Pendulum-v1-s1-2",
+        "td3-Pendulum-v1-s2",
+    ]
+    assert_same(one, two)
+    for name in ("metrics", "evaluations", "memory", "state"):
+        assert str(outcome(one)[name]) != str(outcome(three)[name])
+
+
+def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    scores = iter([1.0, 4.0, 5.0, 3.0, 5.0, 2.0])
+    monkeypatch.setattr(session_module, "evaluate", lambda *_: Evaluation(np.array([next(scores)]), np.array([10])))
+    parameters: dict[int, Any] = {}
+
+    def remember(session: Session) -> None:
+        parameters[session.step] = session.learner.parameters()
+
+    run = train(tmp_path, steps=100, evaluate_every=20, callbacks=[remember])
+    best = checkpoints(run).load_best()
+    assert (best.step, best.info) == (40, {"mean_return": 5.0})  # the first of equals
+    assert same(best.state["learner"]["parameters"], parameters[40])
+    assert not same(best.state["learner"]["parameters"], parameters[100])
+    assert run.agent("best").step == 40
+
+
+def test_subprocesses_change_nothing(tmp_path: Path):
+    options = {"num_envs": 2, "steps": 90, "environment_options": {"max_episode_steps": 20}}
+    sync = outcome(train(tmp_path, **options))
+    subprocess = outcome(train(tmp_path, vectorization="subprocess", **options))
+    del subprocess["state"]["stepper"]["environments"]["pending"]
+    assert differences(sync, subprocess) == []
+
+
+def test_the_optimisers_learning_rate_and_the_updates_are_logged(tmp_path: Path):
+    algorithm = small(learning_rate_decay="linear", learning_rate_final=0.5, actor_learning_rate=0.01)
+    lines = train(tmp_path, algorithm, steps=100).metrics()
+    assert [line["learn/actor_learning_rate"] for line in lines] == pytest.approx([0.00875, 0.0075, 0.00625, 0.005])
+    assert [line["learn/updates"] for line in lines] == [0, 20, 45, 70]
+
+
+# ---------------------------------------------------------------------------------------------------- no exact resume
+def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_so(tmp_path: Path):
+    algorithm = small(n_step=5, exploration="ou")
+    options = {"environment": Opaque, "steps": 100, "checkpoint_every": 0}
+    run = train(tmp_path, algorithm, callbacks=[StopAt(75)], **options)  # 5 steps into an episode of 10
+    notices: list[str] = []
+    noises: list[np.ndarray] = []
+    segments: list[dict] = []
+
+    def look(session: Session) -> None:
+        notices.extend(session.notices)
+        noises.append(session.collector.state_dict()["noise"])
+
+    def remember(session: Session) -> None:
+        segments.append(session.memory.segment(np.array([74])))
+
+    run.resume(callbacks=[remember], on_start=look)
+    assert notices == [
+        "Opaque cannot save its own state: the run goes on with new episodes, so from here it is not the same, number "
+        "by number, as one that was never interrupted."
+    ]
+    assert (noises[0] == 0).all()
+    cut, following = segments[0]["truncated"][0], segments[-1]["truncated"][1:]
+    assert cut  # no n-step window may run from the old episode into the new one
+    assert np.flatnonzero(following).tolist() == [9, 19]  # steps 76-85 and 86-95 are whole episodes
+    assert checkpoints(run).load_latest().step == 100
+
+
+def test_one_that_can_be_saved_says_nothing(tmp_path: Path):
+    run = train(tmp_path, environment=Line, callbacks=[StopAt(75)])
+    notices: list[str] = []
+    run.resume(on_start=lambda session: notices.extend(session.notices))
+    assert notices == []
+
+
+# ---------------------------------------------------------------------------------------------------- not finite
+@pytest.mark.parametrize(("bad", "named"), [("obs", "the observation is NaN"), ("reward", "the reward is NaN or inf")])
+def test_an_environment_that_breaks_is_named_and_costs_nothing_that_was_saved(tmp_path: Path, bad: str, named: str):
+    with pytest.raises(NonFiniteError) as failure:
+        train(tmp_path, environment=Line, name="broken", environment_options={"bad": bad, "when": 95})
+    message = str(failure.value)
+    assert f"Line, environment 0, vector step 95: {named}" in message
+    assert "The run on Line stopped at step 94; its checkpoint of step 80 is kept" in message
+    assert str(tmp_path / "broken") in message
+    run = Run(tmp_path / "broken", environment=lambda: Line())
+    assert checkpoints(run).load_latest().step == 80
+    assert run.agent().act(np.zeros(2)).shape == (2,)
+
+
+def test_an_environment_that_breaks_before_the_first_checkpoint(tmp_path: Path):
+    with pytest.raises(NonFiniteError, match="stopped at step 9, before its first checkpoint"):
+        train(tmp_path, environment=Line, environment_options={"bad": "obs", "when": 10}, evaluate_every=0)
+
+
+def test_a_wrong_observation_is_named(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"shape \(5,\), its space says \(2,\)"):
+        train(tmp_path, environment=Line, name="broken", environment_options={"bad": "shape", "when": 95})
+    assert checkpoints(Run(tmp_path / "broken")).load_latest().step == 80
+
+
+def test_a_policy_that_breaks_is_named(tmp_path: Path):
+    def poison(session: Session) -> None:
+        if session.step == 95:
+            parameters = session.learner.parameters()
+            parameters["actor"]["layers.0.bias"][:] = np.nan
+            session.learner.load_parameters(parameters)
+
+    with pytest.raises(NonFiniteError, match=r"vector step 96: the action is NaN .*diverged.*checkpoint of step 80"):
+        train(tmp_path, environment=Line, callbacks=[poison])
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_loss_that_diverges_is_named_and_no_checkpoint_has_it(tmp_path: Path, backend: str, prioritized: bool):
+    algorithm = small("ddpg", critic_learning_rate=1e30, learning_starts=85, prioritized=prioritized)
+    with pytest.raises(NonFiniteError) as failure:
+        train(tmp_path, algorithm, Line, name="diverged", steps=2000, backend=backend, checkpoint_every=20)
+    message = str(failure.value)
+    assert "diverged" in message
+    assert "The run on Line stopped at step " in message
+    assert "its checkpoint of step 80 is kept" in message
+    assert "learning rate" in message
+    run = Run(tmp_path / "diverged", environment=Line)
+    assert checkpoints(run).load_latest().step == 80
+    assert np.isfinite(run.evaluate(1).mean_return)
+
+
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path):
+    def poison(session: Session) -> None:
+        if session.step == 110:
+            parameters = session.learner.parameters()
+            parameters["target_critic"]["layers.0.weight"][0, 0, 0] = np.inf
+            session.learner.load_parameters(parameters)
+            session.stop()
+
+    with pytest.raises(NonFiniteError, match=r"target_critic's layers.0.weight is not finite.*checkpoint of step 80"):
+        train(tmp_path, name="poisoned", callbacks=[poison])
+    assert checkpoints(Run(tmp_path / "poisoned")).steps() == [40, 80]
+
+
+def test_a_last_line_that_a_killed_process_left_half_written_is_dropped(tmp_path: Path):
+    with pytest.raises(CrashError):
+        train(tmp_path, name="crashed", callbacks=[CrashAt(79)])
+    run = Run(tmp_path / "crashed")
+    for name in ("metrics.jsonl", "evaluations.csv"):
+        with (run.path / name).open("a") as file:
+            file.write('{"step": 7')
+    assert_same(train(tmp_path, name="whole"), run.resume())
+    assert JsonLines.read(run.path / "metrics.jsonl")[-1]["step"] == 200

@@ -1,0 +1,133 @@
+"""Videos: an episode as an mp4 that a player can show."""
+
+from __future__ import annotations
+
+import errno
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from line_environment import Line, Parts
+from small_runs import train
+
+from duetto import environments
+from duetto.errors import DuettoError, UsageError
+from duetto.training.run import Run
+from duetto.training.video import record
+
+pytest.importorskip("imageio")
+imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+
+
+def still(obs: np.ndarray) -> np.ndarray:
+    return np.zeros((len(obs), 2), np.float32)
+
+
+def read(path: Path) -> tuple[np.ndarray, str]:
+    """All frames (T, H, W, 3), and what ffmpeg says about the file."""
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    result = subprocess.run(command, capture_output=True, check=True)
+    about = result.stderr.decode()
+    width, height = (int(side) for side in re.findall(r"Video: .* (\d+)x(\d+)", about)[0])
+    return np.frombuffer(result.stdout, np.uint8).reshape(-1, height, width, 3), about
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("made"), environment=Line, steps=40)
+
+
+def test_every_step_is_a_frame_at_the_environments_own_rate(tmp_path: Path):
+    path = tmp_path / "new" / "line.mp4"
+    episode = record(still, environments.make(Line, render_mode="rgb_array"), 0, path)
+    frames, about = read(path)
+    assert episode.length == 10
+    assert frames.shape == (10, 4, 6, 3)  # of 5 x 7: even sides
+    assert "Video: h264" in about
+    assert " 10 fps" in about
+    assert [path.name for path in path.parent.iterdir()] == ["line.mp4"]
+
+
+def test_ffmpeg_is_started_without_a_fork_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """JAX warns of a deadlock where its threads are forked, and in these tests a warning is an error."""
+    import jax
+
+    jax.devices()
+    monkeypatch.delenv("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", raising=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        record(still, environments.make(Line, render_mode="rgb_array"), 0, tmp_path / "line.mp4")
+    assert [str(warning.message) for warning in caught if "fork" in str(warning.message)] == []
+
+
+def test_where_the_environment_names_no_rate_it_is_30():
+    class Silent(Line):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    assert environments.make(Silent).render_fps == 30
+    assert environments.make(Line).render_fps == 10
+    assert environments.make("Pendulum-v1").render_fps == 30
+    assert environments.make("HalfCheetah-v5").render_fps == 20
+
+
+def test_the_runs_own_folder_is_where_it_goes(made: Run, tmp_path: Path):
+    assert made.video() == made.path / "videos" / "step-000000000040.mp4"
+    assert len(read(made.video())[0]) == 10
+    assert made.video(tmp_path / "mine.mp4", checkpoint="best") == tmp_path / "mine.mp4"
+    assert (tmp_path / "mine.mp4").stat().st_size > 500
+
+
+@pytest.mark.parametrize("environment", ["Pendulum-v1", "HalfCheetah-v5"])
+def test_real_environments(tmp_path: Path, environment: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    options = {"max_episode_steps": 30}
+    try:
+        stepper = environments.make(environment, render_mode="rgb_array")
+        stepper.reset(0)
+        stepper.render()
+        stepper.close()
+    except Exception as error:
+        pytest.skip(f"{environment} cannot be rendered on this machine: {error!r}")
+    run = train(tmp_path, environment=environment, steps=1, evaluate_every=0, environment_options=options)
+    frames, _ = read(run.video())
+    assert len(frames) == 30
+    assert min(frames.shape[1:3]) >= 400
+    assert np.ptp(frames[0].astype(int)) > 50, "an empty picture"
+    assert np.abs(frames[0].astype(int) - frames[-1]).max() > 50, "a picture that does not move"
+
+
+def test_an_environment_without_pictures(tmp_path: Path):
+    run = train(tmp_path, environment=Parts, steps=40)
+    with pytest.raises(UsageError, match=r"Parts gives no frames"):
+        run.video()
+    assert not list(run.path.glob("videos/*"))
+
+
+def test_without_the_extra(made: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(UsageError, match=r"Videos need imageio and ffmpeg: pip install 'duetto\[video\]'"):
+        made.video(tmp_path / "no.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_where_nothing_can_be_written(made: Run, tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DuettoError, match=r"The video .*file/no.mp4 cannot be written"):
+        made.video(tmp_path / "file" / "no.mp4")
+
+
+def test_a_video_that_fails_half_way_is_not_there(tmp_path: Path):
+    class Failing(Line):
+        def render(self) -> np.ndarray:
+            if self.time == 5:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().render()
+
+    with pytest.raises(DuettoError, match="No space left"):
+        record(still, environments.make(Failing, render_mode="rgb_array"), 0, tmp_path / "half.mp4")
+    assert list(tmp_path.iterdir()) == []
