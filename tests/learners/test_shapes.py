@@ -45,10 +45,23 @@ def test_an_own_critic_that_returns_columns_is_refused(backend, kind):
 
 class JaxPromoting(toy_networks.JaxCritic):
     def __call__(self, obs, action):
-        return super().__call__(obs, action) + self.w[None, :, None].sum()[None, None]
+        return (super().__call__(obs, action)[:, None] + np.ones(1, np.float32))[:, 0]
 
 
-def test_jax_raises_where_ranks_would_be_made_equal():
-    learner = build("jax", small(critic_network=CustomNetwork(jax=JaxPromoting)))
+class Careless(TD3):
+    """Adds (B,) to (2, B), which JAX would otherwise make one rank."""
+
+    def critic_loss(self, nets, batch, noise):
+        q = nets.critic(batch.obs, batch.action) + batch.reward
+        return (q**2).mean(), {}
+
+
+def test_jax_raises_where_a_loss_would_make_ranks_equal():
+    learner = build("jax", small(Careless))
     with pytest.raises(ValueError, match="rank_promotion"):
         learner.update(batch(4))
+
+
+def test_an_own_network_may_make_ranks_equal():
+    learner = build("jax", small(critic_network=CustomNetwork(jax=JaxPromoting)))
+    assert np.isfinite(np.asarray(learner.update(batch(4)).values)).all()
