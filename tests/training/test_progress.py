@@ -101,6 +101,15 @@ def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path
     assert text.index(damage) < text.index("evaluation")
 
 
+def test_damage_is_said_also_where_nothing_is_left_to_do(tmp_path: Path):
+    run = train(tmp_path, callbacks=[StopAt(130)])
+    (run.path / "checkpoints" / "step-000000000130" / "state.json").unlink()
+    console = Console(record=True, file=io.StringIO())
+    with ProgressDisplay(console) as display:
+        run.resume(steps=120, callbacks=[display], on_start=display.announce)
+    assert console.export_text().endswith("state.json is missing.\n")
+
+
 def test_text_is_printed_as_it_is():
     console = Console(record=True, force_terminal=True, width=20, file=io.StringIO())
     path = "runs/[bold]a run/with a long name/that is wider than the terminal"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import time
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when PyTorch loads OpenMP; see `default_threads`
+# Read when PyTorch loads OpenMP: a thread that waits for the others looks for them this often before it sleeps. Without
+# (waking costs more than an operation) two threads are slower than one; with far more, a busy machine stands still.
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 import array_api_compat
 import numpy as np
@@ -20,18 +23,14 @@ from torch.optim.adam import adam
 from duetto.algorithms.base import Algorithm, Batch, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
+from duetto.learners.threads import ThreadTrial
 from duetto.networks.spaces import Space
-from duetto.networks.torch import build
+from duetto.networks.torch import USE_ONEDNN, build
 
 
 def has_cuda() -> bool:
     """Whether PyTorch can use a CUDA device here."""
     return torch.cuda.is_available()
-
-
-def default_threads() -> int:
-    """Threads for one learner on a CPU."""
-    return max(1, min(4, os.cpu_count() or 1))
 
 
 class TorchLearner(Learner):
@@ -52,8 +51,8 @@ class TorchLearner(Learner):
         super().__init__(algorithm, observation, action, seed, precision)
         if device == "cuda" and not has_cuda():
             raise UsageError("PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch.")
-        torch.set_num_threads(threads or default_threads())
         self.device = torch.device(device)
+        self._set_threads(threads)
         nets = {name: build(spec, self.initial_random(name)).to(device) for name, spec in self.specs.items()}
         nets |= {name: copy.deepcopy(nets[source]).requires_grad_(False) for name, source in self.targets.items()}
         self.nets = SimpleNamespace(**nets)
@@ -67,6 +66,7 @@ class TorchLearner(Learner):
     def update(self, batch: Batch, progress: float = 0.0) -> Metrics:
         """See `Learner.update`."""
         self.updates += 1
+        began = self._begin_trial()
         noise = _tensors(self.algorithm.draw(self.random, batch), self.device)
         self._rates = self.learning_rates(progress)
         self._names: list[str] = []
@@ -74,6 +74,8 @@ class TorchLearner(Learner):
         self._priority = None
         tensors = Batch(*(_tensors(field, self.device) for field in batch))
         self.algorithm.update(self, tensors, noise, self.updates % self.algorithm.period)
+        if self._trial is not None:
+            self._trial.note(time.perf_counter() - began)
         return Metrics(tuple(self._names), torch.stack(self._values), self._priority)
 
     def minimize(self, name: str, loss: Any, *args: Any) -> None:
@@ -94,6 +96,22 @@ class TorchLearner(Learner):
             buffers = zip(getattr(self.nets, target).buffers(), getattr(self.nets, source).buffers(), strict=True)
             for to, origin in buffers:
                 to.copy_(origin)
+
+    def _set_threads(self, threads: int) -> None:
+        """As many as asked for. Without a wish as many as there are cores, up to 4, or what `ThreadTrial` finds fastest.
+
+        oneDNN's results do not depend on the number of threads (tested by the bit), MKL's may: then it stays as it is.
+        """
+        most = threads or min(4, os.cpu_count() or 1)
+        torch.set_num_threads(most)
+        self._trial = None
+        if threads == 0 and most > 1 and self.device.type == "cpu" and USE_ONEDNN and self.precision == "float32":
+            self._trial = ThreadTrial(most)
+
+    def _begin_trial(self) -> float:
+        if self._trial is not None and self._trial.threads() != torch.get_num_threads():
+            torch.set_num_threads(self._trial.threads())
+        return time.perf_counter()
 
     def _record(self, name: str, value: Tensor, info: dict[str, Tensor]) -> None:
         info = {key: array.detach() for key, array in info.items()}

@@ -41,7 +41,7 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """PyTorch's threads on a CPU; 0 takes the measured default. Part of what makes a run repeatable."""
+    """PyTorch's threads on a CPU; 0 finds out, again and again, how many are fastest."""
     num_envs: Count = 1
     """Environments stepped side by side."""
     vectorization: Literal["sync", "subprocess"] = "sync"
