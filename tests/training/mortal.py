@@ -49,7 +49,8 @@ def live(call: dict[str, Any]) -> None:
     if "resume" in call:
         Run(call["resume"]).resume(callbacks=[die])
         return
-    algorithm = small(call["algorithm"], **call["hyperparameters"])
+    hyperparameters = {name: tuple(v) if isinstance(v, list) else v for name, v in call["hyperparameters"].items()}
+    algorithm = small(call["algorithm"], **hyperparameters)
     train(Path(call["runs_dir"]), algorithm, call["environment"], callbacks=[die], name="mortal", **call["options"])
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from fake_run import flip_bit
 from mortal import killed, spawn
-from small_runs import OPTIONS, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import OPTIONS, SMALL, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 from duetto.errors import CheckpointError
 from duetto.training.config import RunOptions
@@ -89,6 +89,12 @@ def test_with_everything_that_has_a_state(tmp_path: Path, backend: str, scaling:
     options = {"num_envs": 2, "steps": 480, "evaluate_every": 160, "checkpoint_every": 90, "log_every": 70}
     options["environment_options"] = {"max_episode_steps": 37}  # so that many end
     check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, backend=backend, **options)
+
+
+def test_with_the_number_of_threads_that_pytorch_finds_fastest(tmp_path: Path):
+    """Networks of the full size, where more than one thread takes part; which number is fastest, the clock decides."""
+    hyperparameters = {"hidden": (400, 300), "batch_size": 256, "max_grad_norm": 1.0, "replay_capacity": 1000}
+    check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, threads=0)
 
 
 def test_killed_several_times(tmp_path: Path):
@@ -205,25 +211,39 @@ def test_when_all_are_damaged_nothing_is_changed(interrupted: tuple[Run, Run]):
 
 
 # ---------------------------------------------------------------------------------------------------- stopping
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
-    options = "--steps 100000 --hidden 32 32 --batch-size 16 --random-steps 30 --learning-starts 30 --evaluate-every 0"
-    options += " --checkpoint-every 40 --log-every 25 --backend torch --device cpu --threads 1 --replay-capacity 120"
+def check_stopped_by(number: signal.Signals, folder: Path, to_all: bool = False, **options: Any) -> None:
+    """Send a signal to `duetto train` while it learns, to its environments' processes too if `to_all`; then go on."""
+    settings = small_as_arguments() | {f"--{name.replace('_', '-')}": str(value) for name, value in options.items()}
+    words = [word for option, value in settings.items() for word in (option, *value.split())]
     program = [sys.executable, "-c", "from duetto.cli import main; main()", "train", "td3", "Pendulum-v1"]
-    command = [*program, *options.split(), "--runs-dir", str(tmp_path), "--name", "stopped"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for_checkpoint(tmp_path / "stopped", process)
-        process.send_signal(number)
+    command = [*program, *words, "--runs-dir", str(folder), "--name", "stopped"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+        wait_for_checkpoint(folder / "stopped", process)
+        os.killpg(process.pid, number) if to_all else process.send_signal(number)
         output, errors = process.communicate(timeout=60)
-    run = Run(tmp_path / "stopped")
+    run = Run(folder / "stopped")
     step = checkpoints(run).load_latest().step
     assert (process.returncode, errors) == (0, "")
     assert output.endswith(f"Stopped at step {step:,}. Go on with: duetto resume {run.path}\n")
     run.resume(callbacks=[StopAt(step + 60)])
-    whole = train(
-        tmp_path, run.config.algorithm, name="whole", steps=100_000, evaluate_every=0, callbacks=[StopAt(step + 60)]
-    )
-    assert_same(whole, run)
+    later = {"steps": 100_000, "evaluate_every": 0, "callbacks": [StopAt(step + 60)]} | options
+    assert_same(train(folder, run.config.algorithm, name="whole", **later), run)
+
+
+def small_as_arguments() -> dict[str, str]:
+    hyperparameters = {name: " ".join(map(str, v)) if isinstance(v, tuple) else str(v) for name, v in SMALL.items()}
+    options = {name: str(value) for name, value in (OPTIONS | {"steps": 100_000, "evaluate_every": 0}).items()}
+    return {f"--{name.replace('_', '-')}": value for name, value in (hyperparameters | options).items()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
+    check_stopped_by(number, tmp_path)
+
+
+def test_ctrl_c_reaches_the_environments_processes_too_and_they_do_not_mind(tmp_path: Path):
+    check_stopped_by(signal.SIGINT, tmp_path, to_all=True, vectorization="subprocess", num_envs=2)
 
 
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path):

@@ -6,6 +6,8 @@ import contextlib
 import copy
 import inspect
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
@@ -143,7 +145,7 @@ def _make_subprocesses(singles: list[Callable[[], gymnasium.Env]], name: str) ->
     # AsyncVectorEnv makes one environment in this process first, so mistakes surface here and not as a dead pipe.
     try:
         vector = SavingVectorEnv(
-            [partial(_saving, single) for single in singles],
+            [partial(_saving, single, os.getpid()) for single in singles],
             context="forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn",
             autoreset_mode=AutoresetMode.DISABLED,
         )
@@ -155,7 +157,10 @@ def _make_subprocesses(singles: list[Callable[[], gymnasium.Env]], name: str) ->
     return Stepper(Vector(vector, name))
 
 
-def _saving(single: Callable[[], gymnasium.Env]) -> gymnasium.Env:
+def _saving(single: Callable[[], gymnasium.Env], trainer: int) -> gymnasium.Env:
+    if os.getpid() != trainer:
+        # Ctrl-C reaches every process of a terminal. The trainer ends then, after a checkpoint that needs this one.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return Saving(single())
 
 

@@ -29,6 +29,11 @@ class Metrics(NamedTuple):
     priority: Array | None  # (B,), the new priority of each transition, where the algorithm has one
 
 
+def on_host(array: Array) -> np.ndarray:
+    """An array of either framework as NumPy's, after waiting for its device."""
+    return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
+
+
 class Learner(ABC):
     """Parameters, targets, optimisers, counters and random state, and the update that changes them."""
 

@@ -98,7 +98,7 @@ class TorchLearner(Learner):
                 to.copy_(origin)
 
     def _set_threads(self, threads: int) -> None:
-        """As many as asked for. Without a wish as many as there are cores, up to 4, or what `ThreadTrial` finds fastest.
+        """As many as asked for; without a wish one for each core, up to 4, or what `ThreadTrial` finds fastest.
 
         oneDNN's results do not depend on the number of threads (tested by the bit), MKL's may: then it stays as it is.
         """

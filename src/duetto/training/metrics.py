@@ -15,7 +15,7 @@ import numpy as np
 
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError
-from duetto.learners.base import Metrics
+from duetto.learners.base import Metrics, on_host
 from duetto.training.records import JsonLines
 
 RECENT = 100  # finished episodes that the training return is a mean of
@@ -57,7 +57,7 @@ class MetricLog:
         """Wait for the device and take all pending metrics in. NaN or infinity raises NonFiniteError with the step."""
         pending, self._pending = self._pending, []
         for step, metrics in pending:
-            values = np.asarray(metrics.values, np.float64)
+            values = on_host(metrics.values).astype(np.float64)
             if not np.isfinite(values).all():
                 name = metrics.names[int(np.flatnonzero(~np.isfinite(values))[0])]
                 raise NonFiniteError(

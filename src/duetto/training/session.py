@@ -25,7 +25,7 @@ import numpy as np
 from duetto import environments, learners, memory
 from duetto.errors import CheckpointError, NonFiniteError
 from duetto.functional.randomness import generator
-from duetto.learners.base import Parameters
+from duetto.learners.base import Parameters, on_host
 from duetto.networks import spaces
 from duetto.training.checkpoint import CheckpointStore, Loaded
 from duetto.training.collector import Collector
@@ -157,7 +157,7 @@ class Session:
             for sample in self.memory.due():
                 metrics = self.learner.update(self.normalizer.batch(sample.batch), progress)
                 if self.memory.needs_priorities:
-                    self.memory.feedback(sample, np.asarray(metrics.priority))
+                    self.memory.feedback(sample, on_host(metrics.priority))
                 self.log.add(self.step, metrics)
             if _crossed(before, self.step, options.log_every):
                 self._write_metrics()

@@ -1,0 +1,40 @@
+"""TD3 and DDPG learn Pendulum-v1: a mean of ten evaluation episodes above -250 within 20,000 steps, from the presets."""
+
+import pytest
+
+import duetto
+from duetto.algorithms import ALGORITHMS
+from duetto.presets import choose
+
+SOLVED = -250  # DI-engine's stop value; a policy that does nothing gets about -1,200
+
+
+def options(algorithm: str):
+    _, preset = choose(algorithm, "Pendulum-v1", None)
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in preset.algorithm.items()}
+    return ALGORITHMS[algorithm](**fields), preset.run
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "ddpg"])
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_pendulum_is_learned(algorithm, backend, tmp_path):
+    agent, run = options(algorithm)
+    assert run["steps"] <= 20_000
+
+    def stop_when_solved(session):
+        if session.last_evaluation is not None and session.last_evaluation[1].mean_return > SOLVED:
+            session.stop()
+
+    trained = duetto.train(
+        agent,
+        "Pendulum-v1",
+        backend=backend,
+        callbacks=[stop_when_solved],
+        runs_dir=tmp_path,
+        checkpoint_every=0,
+        **run,
+    )
+    evaluations = trained.evaluations()
+    assert evaluations[0]["mean_return"] < -900
+    assert evaluations[-1]["mean_return"] > SOLVED
+    assert evaluations[-1]["step"] <= 20_000
