@@ -131,3 +131,17 @@ def test_a_video_that_fails_half_way_is_not_there(tmp_path: Path):
     with pytest.raises(DuettoError, match="No space left"):
         record(still, environments.make(Failing, render_mode="rgb_array"), 0, tmp_path / "half.mp4")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_camera_follows_a_mujoco_body_unless_another_was_chosen():
+    from duetto import environments
+
+    def camera(**kwargs):
+        stepper = environments.make("HalfCheetah-v5", render_mode="rgb_array", kwargs=kwargs)
+        try:
+            return stepper._engine.envs[0].unwrapped.mujoco_renderer.camera_id
+        finally:
+            stepper.close()
+
+    assert camera() == 0  # the model's only camera, "track"
+    assert camera(camera_id=-2) == -2

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from duetto.environments import bullet, families, naming, quiet
+from duetto.environments import bullet, cameras, families, naming, quiet
 from duetto.environments.engines import Loop, Vector, label_of
 from duetto.environments.state import Saving, SavingVectorEnv
 from duetto.environments.stepping import Stepper
@@ -114,6 +114,7 @@ def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str
             env = gymnasium.make(environment, disable_env_checker=True, **kwargs)
     except Exception as error:
         raise naming.explain(environment, kwargs, error) from error
+    cameras.follow(env)
     return bullet.QuietStart(env) if bullet.is_bullet(env.unwrapped) else env
 
 
