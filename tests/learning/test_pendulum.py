@@ -1,4 +1,4 @@
-"""TD3 and DDPG learn Pendulum-v1: a mean of ten evaluation episodes above -250 within 20,000 steps, from the presets."""
+"""TD3 and DDPG learn Pendulum-v1: ten evaluation episodes above -250 within 20,000 steps, from the presets."""
 
 import pytest
 
