@@ -13,6 +13,7 @@ from duetto.training.session import Session
 
 REFRESH_SECONDS = 0.5
 LINE_SECONDS = 30.0
+RATE_SECONDS = 5.0  # what steps/s is a mean over
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -89,6 +90,8 @@ class ProgressDisplay:
         if not self._console.is_terminal and now >= self._next_line and session.step > self._since[1]:
             self._next_line = now + LINE_SECONDS
             say(self._console, f"step {session.step:>9,}  {rate:,.0f} steps/s  {results}")
+        if now - self._since[0] > RATE_SECONDS:
+            self._since = (now, session.step)
 
     def _show_notices(self, session: Session) -> None:
         for notice in session.notices[self._shown_notices :]:
