@@ -37,11 +37,14 @@ def test_a_few_slow_updates_decide_nothing():
 
 
 @pytest.mark.skipif(not networks.USE_ONEDNN, reason="threads are tried only where products come from oneDNN")
-def test_results_do_not_depend_on_the_number_of_threads():
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_results_do_not_depend_on_the_number_of_threads(precision):
     """At the full size: small operations would run on one thread anyway."""
     ended = []
     for threads in (1, 2, 0):
-        learner = learners.build("torch", small(hidden=(400, 300)), VECTOR, ACTION, threads=threads)
+        learner = learners.build(
+            "torch", small(hidden=(400, 300)), VECTOR, ACTION, threads=threads, precision=precision
+        )
         assert (learner._trial is not None) == (threads == 0 and (os.cpu_count() or 1) > 1)
         for number in range(2 * TRIAL + 8):
             learner.update(batch(256, seed=number))

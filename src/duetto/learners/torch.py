@@ -105,7 +105,8 @@ class TorchLearner(Learner):
         most = threads or min(4, os.cpu_count() or 1)
         torch.set_num_threads(most)
         self._trial = None
-        if threads == 0 and most > 1 and self.device.type == "cpu" and USE_ONEDNN and self.precision == "float32":
+        by_onednn = USE_ONEDNN or self.precision == "bf16"
+        if threads == 0 and most > 1 and self.device.type == "cpu" and by_onednn:
             self._trial = ThreadTrial(most)
 
     def _begin_trial(self) -> float:
