@@ -29,10 +29,10 @@ def documented(owner: type) -> dict[str, str]:
     for kind in reversed(owner.__mro__):
         if not dataclasses.is_dataclass(kind):
             continue
-        body = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
+        body = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body[0].body
         for field, text in pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                texts[field.target.id] = str(text.value.value)  # type: ignore[union-attr]
+                texts[field.target.id] = str(text.value.value)
     return {field.name: texts.get(field.name, "") for field in dataclasses.fields(owner)}
 
 

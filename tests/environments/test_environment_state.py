@@ -22,7 +22,7 @@ def record(stepper: Stepper, random: np.random.Generator, steps: int) -> list[An
     seen = []
     for _ in range(steps):
         row, ended = stepper.step(stepper.sample_actions(random))
-        seen.append(([np.copy(part) for part in row], ended))  # type: ignore[arg-type]
+        seen.append(([np.copy(part) for part in row], ended))
     return seen
 
 
@@ -105,7 +105,7 @@ def test_a_vector_environment_of_a_user(mode: AutoresetMode) -> None:
         assert second.resumed_exactly
         other = np.random.default_rng(1)
         other.bit_generator.state = random.bit_generator.state
-        assert np.array_equal(first.obs, second.obs)  # type: ignore[arg-type]
+        assert np.array_equal(first.obs, second.obs)
         assert np.array_equal(first.starts, second.starts)
         assert_equal(record(first, random, 30), record(second, other, 30))
 

@@ -106,7 +106,7 @@ def test_missing_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"duetto\[envpool\]"):
         make("Pong-v5", engine="envpool")
     with pytest.raises(UsageError, match="by id"):
-        make(Counting, engine="envpool")  # type: ignore[arg-type]
+        make(Counting, engine="envpool")
 
 
 def test_every_known_example_is_registered_where_its_package_is() -> None:
@@ -134,14 +134,14 @@ def test_instances() -> None:
     with pytest.raises(UsageError, match="has 3 environments, num_envs says 2"):
         make(vector, num_envs=2)
     with pytest.raises(UsageError, match="is no environment"):
-        make(7)  # type: ignore[arg-type]
+        make(7)
 
 
 def test_factories() -> None:
     stepper = make(Counting, num_envs=3, kwargs={"bad": "reward"})
     assert stepper.num_envs == 3
     with pytest.raises(UsageError, match="factory <lambda> returned int"):
-        make(lambda: 3)  # type: ignore[arg-type,return-value]
+        make(lambda: 3)
     with pytest.raises(UsageError, match=r"factory Counting failed.*unexpected keyword"):
         make(Counting, kwargs={"foo": 1})
 
@@ -155,7 +155,7 @@ def test_environments_of_one_batch_are_alike() -> None:
 def test_separate_shares_nothing() -> None:
     env = gymnasium.make("CartPole-v1", max_episode_steps=7)
     other = separate(env, render_mode="rgb_array")
-    inner = other._engine.envs[0]  # type: ignore[attr-defined]
+    inner = other._engine.envs[0]
     assert inner.unwrapped is not env.unwrapped
     assert inner.render_mode == "rgb_array"
     assert inner.spec.max_episode_steps == 7
@@ -166,7 +166,7 @@ def test_separate_shares_nothing() -> None:
     assert scripted.log == []
     assert separate("CartPole-v1", num_envs=2).num_envs == 2
     assert separate(SyncVectorEnv([Counting] * 3)).num_envs == 1
-    scripted.lock = sys.stdout  # type: ignore[attr-defined]  # no copy of that exists
+    scripted.lock = sys.stdout  # no copy of that exists
     with pytest.raises(UsageError, match=r"Scripted cannot be made anew.*a factory"):
         separate(scripted)
 
@@ -205,7 +205,7 @@ def test_envpool() -> None:
     steppers = [make("CartPole-v1", engine="envpool", num_envs=2) for _ in range(2)]
     for stepper in steppers:
         stepper.reset(3)
-    assert np.array_equal(steppers[0].obs, steppers[1].obs)  # type: ignore[arg-type]
+    assert np.array_equal(steppers[0].obs, steppers[1].obs)
     rows, lengths, resets = 0, [], 0
     for _ in range(40):
         row, ended = steppers[0].step(np.array([0, 1]))
@@ -217,7 +217,7 @@ def test_envpool() -> None:
     assert all(8 <= length <= 11 for length in lengths)
     assert not steppers[0].can_save
     steppers[0].reset(3)
-    assert np.array_equal(steppers[0].obs, steppers[1].obs)  # type: ignore[arg-type]
+    assert np.array_equal(steppers[0].obs, steppers[1].obs)
     with pytest.raises(UsageError, match=r"EnvPool has no CartPole-v9\. Did you mean CartPole-v1"):
         make("CartPole-v9", engine="envpool")
     with pytest.raises(UsageError, match="unexpected keyword"):

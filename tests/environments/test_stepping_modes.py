@@ -81,7 +81,7 @@ def test_stored_transitions_are_what_happened(scripts: list[list[Ending]], steps
         if mode is None:
             numbers = iter(range(len(makers)))
             stepper = make(lambda makers=makers, numbers=numbers: makers[next(numbers)](), num_envs=len(makers))
-            envs: Any = stepper._engine.envs  # type: ignore[attr-defined]
+            envs: Any = stepper._engine.envs
         else:
             vector = SyncVectorEnv(makers, autoreset_mode=mode, copy=copy)
             stepper, envs = make(vector), vector.envs
@@ -95,13 +95,13 @@ def check_against_log(stepper: Stepper, envs: list[Any], steps: int) -> None:
     finished: list[list[tuple[float, int]]] = [[] for _ in envs]
     expect_start = np.ones(len(envs), bool)
     for _ in range(steps):
-        acting_on = np.copy(stepper.obs)  # type: ignore[call-overload]
+        acting_on = np.copy(stepper.obs)
         assert (stepper.starts == expect_start).all()
         row, ended = stepper.step(stepper.sample_actions(random))
         assert isinstance(row.obs, np.ndarray)
         assert isinstance(row.next_obs, np.ndarray)
         for k, i in enumerate(row.env):
-            assert (row.obs[k] == acting_on[i]).all()  # type: ignore[call-overload]
+            assert (row.obs[k] == acting_on[i]).all()
             own_action = np.float32(-2.0 + (np.float64(row.action[k, 0]) + 1) / 2 * 8)
             acted = envs[i].log[len(stored[i])].action
             assert abs(own_action - acted) < 1e-5
@@ -110,9 +110,9 @@ def check_against_log(stepper: Stepper, envs: list[Any], steps: int) -> None:
         for episode in ended:
             finished[episode.env].append((episode.total_reward, episode.length))
         # The first observation of an episode is the one whose time is 0.
-        expect_start = stepper.obs[:, 2] == 0  # type: ignore[call-overload]
+        expect_start = stepper.obs[:, 2] == 0
         for array in (row.obs, row.next_obs, row.reward, row.terminated, row.env, acting_on):
-            array[...] = 0  # type: ignore[index]  # rule C4: what we were given is ours
+            array[...] = 0  # rule C4: what we were given is ours
     for i, env in enumerate(envs):
         assert stored[i] == env.log
         assert finished[i] == env.finished
@@ -127,7 +127,7 @@ def test_nothing_returned_shares_memory(mode: AutoresetMode | None) -> None:
     stepper.reset(0)
     kept: list[tuple[Transition, Any]] = []
     for _ in range(10):
-        stepper.obs[...] = -7.0  # type: ignore[index,call-overload]  # a policy that normalises in place
+        stepper.obs[...] = -7.0  # a policy that normalises in place
         action = np.zeros((1, 1), np.float32)
         row, _ = stepper.step(action)
         action[...] = 9
@@ -220,7 +220,7 @@ def test_seeds_count_up_and_resets_go_on() -> None:
     for i in range(2):
         one = make("CartPole-v1")
         one.reset(7 + i)
-        assert np.array_equal(one.obs[0], two.obs[i])  # type: ignore[index,call-overload]
+        assert np.array_equal(one.obs[0], two.obs[i])
 
 
 @pytest.mark.parametrize("vectorized", [False, True])
@@ -230,13 +230,13 @@ def test_reset_env_resets_one(vectorized: bool) -> None:
     stepper = make(vector) if vectorized else make("CartPole-v1", num_envs=2)
     stepper.reset(0)
     stepper.step(np.array([0, 1]))
-    before = np.copy(stepper.obs[0])  # type: ignore[call-overload]
+    before = np.copy(stepper.obs[0])
     stepper.reset_env(1, 42)
     alone = make("CartPole-v1")
     alone.reset(42)
-    assert np.array_equal(stepper.obs, [before, alone.obs[0]])  # type: ignore[call-overload]
+    assert np.array_equal(stepper.obs, [before, alone.obs[0]])
     row, _ = stepper.step(np.array([0, 1]))
-    assert np.array_equal(row.obs[1], alone.obs[0])  # type: ignore[call-overload]
+    assert np.array_equal(row.obs[1], alone.obs[0])
     assert stepper._lengths.tolist() == [2, 1]
 
 

@@ -45,7 +45,7 @@ def live(call: dict[str, Any]) -> None:
         if session.step >= call.get("arm_at", sys.maxsize):  # at the step before a checkpoint is due
             lethal.armed = True
 
-    disk.os = lethal  # type: ignore[assignment]
+    disk.os = lethal
     if "resume" in call:
         Run(call["resume"]).resume(callbacks=[die])
         return
