@@ -5,6 +5,7 @@ To add an algorithm, write its file and name its class here.
 
 from duetto.algorithms.base import Algorithm
 from duetto.algorithms.ddpg import DDPG
+from duetto.algorithms.ppo import PPO
 from duetto.algorithms.td3 import TD3
 
-ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.name(): algorithm for algorithm in (DDPG, TD3)}
+ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.name(): algorithm for algorithm in (DDPG, PPO, TD3)}

@@ -34,6 +34,18 @@ class Batch(NamedTuple):
     weight: Array  # (B,), importance weights; 1 where the memory samples uniformly
 
 
+class RolloutBatch(NamedTuple):
+    """B steps of a rollout."""
+
+    obs: Tree  # (B, ...)
+    action: Array  # (B, A) before it is clipped to the environment's bounds; Discrete (B,)
+    log_prob: Array  # (B,), log π_old(a|s)
+    value: Array  # (B,), V_old(s)
+    advantage: Array  # (B,)
+    returns: Array  # (B,), advantage + V_old(s)
+    weight: Array  # (B,), 1; 0 for rows that are no steps
+
+
 @dataclass(frozen=True)
 class Prioritization:
     """Proportional prioritised replay (Schaul et al., 2016, arXiv:1511.05952, section 3.3)."""
@@ -62,6 +74,22 @@ class ReplaySpec:
 
 
 @dataclass(frozen=True)
+class RolloutSpec:
+    """Learn from the last `steps` steps of every environment, several times, then forget them."""
+
+    steps: int  # of each environment
+    epochs: int
+    minibatches: int  # of each epoch; the number of steps over all environments is a multiple of it
+    discount: float  # γ
+    trace: float  # λ of the generalised advantages
+    recompute_advantages: bool  # before each epoch but the first
+    target_kl: float  # no further epoch after one whose mean KL divergence exceeds this; 0 for no limit
+
+
+MemorySpec = ReplaySpec | RolloutSpec
+
+
+@dataclass(frozen=True)
 class OptimizerSpec:
     """Adam (Kingma & Ba, 2015) as PyTorch and Optax define it, and what is done to the gradient before it."""
 
@@ -72,6 +100,7 @@ class OptimizerSpec:
     weight_decay: float
     decoupled: bool  # AdamW's decoupled decay (Loshchilov & Hutter, 2019) instead of L2 added to the gradient
     epsilon: float = 1e-8
+    kl: float = 0.0  # where above 0, the rate also follows the updates' "approx_kl" (`schedules.kl_adaptive`)
 
 
 class Updater(Protocol):
@@ -153,12 +182,18 @@ class Algorithm:
         """An optimiser for each network that learns."""
         raise NotImplementedError
 
-    def memory(self) -> ReplaySpec:
+    def memory(self) -> MemorySpec:
         """The memory that feeds `update`."""
         raise NotImplementedError
 
-    def draw(self, random: np.random.Generator, batch: Batch) -> Any:
-        """The random numbers of one update, NumPy float32; they are handed to `update` as `noise`."""
+    def split(self, random: np.random.Generator, size: int) -> np.ndarray | None:
+        """Rows (M, B) of M smaller batches to learn from one after the other; None: the batch of `size` rows whole."""
+        return None
+
+    def draw(self, random: np.random.Generator, batch: Any, progress: float) -> Any:
+        """What an update needs besides the batch, handed to `update` as `noise`: random numbers, NumPy float32; and
+        numbers that change over the run, of which `progress` in [0, 1] is behind.
+        """
         return ()
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
@@ -166,22 +201,38 @@ class Algorithm:
         raise NotImplementedError
 
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """Actions (N, ...) for a batch of observations; without noise the policy that is evaluated."""
+        """Actions (N, ...) for a batch of observations; without noise the policy's best guess."""
+        raise NotImplementedError
+
+    def collect(self, nets: Any, obs: Tree, noise: Array | None) -> tuple[Array, dict[str, Array]]:
+        """Actions to learn from, and what the memory keeps with them by name, (N,) each."""
+        return self.act(nets, obs, noise), {}
+
+    def value(self, nets: Any, obs: Tree) -> Array:
+        """State values (N,), for algorithms that learn from rollouts."""
         raise NotImplementedError
 
     def observation_scaling(self) -> str:
-        """Which statistics observations are scaled by: "off", "collected" or "sampled"; see `training.normalizer`."""
+        """Which statistics observations are scaled by: "off", "collected", "sampled", "rollouts"; see `training.normalizer`."""
         return "off"
 
     def first_random_steps(self) -> int:
         """Steps of uniformly random actions at the start of a run."""
         return 0
 
+    def reward_scaling(self) -> bool:
+        """Whether rewards are divided by the running std of their discounted sums; see `training.normalizer`."""
+        return False
+
     def explore(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int
+        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noise for one action of each environment and the noise process's next state, both (N, A)."""
+        """Noise for one action of each environment and the noise process's next state, both (N, action.size)."""
         raise NotImplementedError
+
+    def evaluation_noise(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
+        """Noise for the actions of an evaluation, (N, action.size); None for the policy's best guess."""
+        return None
 
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
         """The noise process's state (N, A) once the episodes of the environments in `done` (N,) bool are over."""

@@ -160,7 +160,7 @@ class DDPG(OffPolicy):
         return array_namespace(action).clip(action + noise, -1.0, 1.0)
 
     def explore(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int
+        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scaled noise for each environment and each action dimension, (N, A)."""
         steps = self.exploration_scale_steps or total_steps

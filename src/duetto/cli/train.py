@@ -7,6 +7,7 @@ import difflib
 from typing import Annotated, Any
 
 import tyro
+import yaml
 from rich.console import Console
 from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFixed, arg
 
@@ -15,6 +16,7 @@ from duetto.errors import UsageError
 from duetto.presets import Preset, choose
 from duetto.training.config import RunOptions
 
+_OPTIONS = "Options of the environment itself, on top of the preset's; --environment-options sticky_actions=0."
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
 
@@ -26,7 +28,7 @@ def main(arguments: list[str]) -> None:
     algorithm = _algorithm(arguments[0])
     options = arguments[1:]
     name, preset = choose(algorithm.name(), _environment(algorithm, options), _option(options, "--preset"))
-    train(_parsed(algorithm, options, name, preset), name)
+    train(_parsed(algorithm, options, name, preset), name, preset)
 
 
 def _environment(algorithm: type[Algorithm], options: list[str]) -> str:
@@ -50,7 +52,7 @@ def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: P
     )
 
 
-def train(call: Any, preset: str) -> None:
+def train(call: Any, name: str, preset: Preset) -> None:
     """Start the run that the command line describes, and say where it is and how to go on."""
     from duetto.cli.showing import finish, shown
     from duetto.training.run import start
@@ -63,7 +65,8 @@ def train(call: Any, preset: str) -> None:
             call.run,
             runs_dir=call.runs_dir,
             name=call.name,
-            preset=preset,
+            preset=name,
+            environment_options=preset.environment | _environment_options(call.environment_options),
             callbacks=[display],
             on_start=display.announce,
         )
@@ -80,11 +83,23 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
             OmitArgPrefixes[Annotated[algorithm, arg(name="")]],
             dataclasses.field(default=hyperparameters),
         ),
+        ("environment_options", Annotated[tuple[str, ...], arg(help=_OPTIONS, metavar="KEY=VALUE ...")], ()),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
         ("runs_dir", Annotated[str, arg(help="Where the run's folder is made.")], "runs"),
         ("name", Annotated[str | None, arg(help="The folder's name.")], None),
     ]
     return dataclasses.make_dataclass("Train", fields)
+
+
+def _environment_options(given: tuple[str, ...]) -> dict[str, Any]:
+    """KEY=VALUE texts as a dict, values as YAML reads them."""
+    options: dict[str, Any] = {}
+    for text in given:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise UsageError(f"--environment-options takes KEY=VALUE, not {text!r}: --environment-options stack=4.")
+        options[key] = yaml.safe_load(value)
+    return options
 
 
 def _algorithm(name: str) -> type[Algorithm]:

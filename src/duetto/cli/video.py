@@ -1,4 +1,4 @@
-"""`duetto video RUN [--output FILE.mp4]`."""
+"""`duetto video RUN [--output FILE.mp4] [--frames DIR]`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def video(
     output: Annotated[str | None, arg(help="The mp4; by default in the run's folder videos/.")] = None,
     checkpoint: Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")] = "last",
     seed: Annotated[int | None, arg(help="Seed of the initial state; by default the run's own.")] = None,
+    frames: Annotated[str | None, arg(help="A folder for the same pictures as numbered PNG files.")] = None,
 ) -> None:
     """Record an episode without exploration as an mp4."""
     folder = Run(run)
-    path = folder.video(output, checkpoint, seed)
+    path = folder.video(output, checkpoint, seed, frames)
     warn(folder)
     print(path)

@@ -5,6 +5,7 @@ here and nowhere else.
 """
 
 from duetto.environments.actions import ActionMap
+from duetto.environments.atari import AtariOptions
 from duetto.environments.families import FAMILIES, Family
 from duetto.environments.making import make, separate
 from duetto.environments.spaces import flatten_observation, from_gymnasium, to_gymnasium
@@ -14,6 +15,7 @@ from duetto.environments.trees import Tree
 __all__ = [
     "FAMILIES",
     "ActionMap",
+    "AtariOptions",
     "Episode",
     "Family",
     "Stepper",

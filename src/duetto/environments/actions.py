@@ -41,7 +41,7 @@ class ActionMap:
         return self.space.size if isinstance(self.space, Box) else len(self.space.nvec)  # type: ignore[union-attr]
 
     def _set_bounds(self, space: Box) -> None:
-        self._low, self._high = np.array(space.low), np.array(space.high)
+        self._low, self._high = (np.broadcast_to(bound, space.size) for bound in (space.low, space.high))
         unbounded = np.flatnonzero(~np.isfinite(self._low) | ~np.isfinite(self._high))
         if unbounded.size:
             raise UsageError(

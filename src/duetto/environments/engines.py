@@ -30,6 +30,9 @@ class Outcome(NamedTuple):
     obs: Tree  # what to act on next
     starts: np.ndarray  # True where `obs` is an episode's first observation
     bogus: np.ndarray | None  # True where the environment only reset itself; None: nowhere
+    score: np.ndarray | None = None  # float64, what counts for the episode; None: the reward
+    ended: np.ndarray | None = None  # True where the episode is over; None: where it is terminated or truncated
+    lives: np.ndarray | None = None  # left after this step; None: the environment does not say
 
 
 class Engine(ABC):
@@ -94,16 +97,18 @@ class Loop(Engine):
         """See Engine."""
         n, write = self.num_envs, self.layout.write
         next_obs = self.layout.empty(n)
-        reward, terminated, truncated = np.empty(n), np.empty(n, bool), np.empty(n, bool)
+        reward, terminated, truncated, infos = np.empty(n), np.empty(n, bool), np.empty(n, bool), []
         for i, env in enumerate(self.envs):
-            one_obs, reward[i], terminated[i], truncated[i], _ = env.step(actions[i])
+            one_obs, reward[i], terminated[i], truncated[i], info = env.step(actions[i])
             write(next_obs, i, one_obs)
+            infos.append(info)
         done = terminated | truncated
         obs = trees.copy(next_obs)
         if np.count_nonzero(done):
             for i in np.flatnonzero(done).tolist():
                 write(obs, i, self.envs[i].reset()[0])
-        return Outcome(next_obs, reward, terminated, truncated, obs, done, None)
+        lives = np.array([info["lives"] for info in infos]) if "lives" in infos[0] else None
+        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
 
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
@@ -172,7 +177,7 @@ class Vector(Engine):
             else:
                 first = self.vector.reset(options={"reset_mask": done.copy()})[0]
                 trees.assign(obs, self.layout.batch(first), done)
-        return Outcome(next_obs, reward, terminated, truncated, obs, done, None)
+        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=infos.get("lives"))
 
     def _write_final(self, next_obs: Tree, infos: dict[str, Any], done: np.ndarray) -> None:
         """Put the final observations where SAME_STEP returned the next episode's first ones."""

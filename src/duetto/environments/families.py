@@ -35,6 +35,15 @@ MUJOCO = Family(
     "gymnasium.envs.mujoco",
 )
 
+ATARI = Family(
+    "Atari",
+    ("ALE/Breakout-v5", "ALE/Pong-v5", "BreakoutNoFrameskip-v4"),
+    "atari",
+    "ale_py",
+    r"ALE/.*|\w+(-ram)?(NoFrameskip|Deterministic)-v\d+|\w+-ram-v\d+",
+    ("ale_py",),
+)
+
 FAMILIES = (
     MUJOCO,
     Family(
@@ -57,7 +66,7 @@ FAMILIES = (
         r".*BulletEnv-v\d+",
         ("pybullet", "pybullet_envs_gymnasium"),
     ),
-    Family("Atari", ("ALE/Breakout-v5", "ALE/Pong-v5"), "atari", "ale_py", r"ALE/.*", ("ale_py",)),
+    ATARI,
     Family(
         "MiniGrid",
         ("MiniGrid-Empty-5x5-v0", "MiniGrid-DoorKey-8x8-v0", "BabyAI-KeyCorridorS3R3-v0"),

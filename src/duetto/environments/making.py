@@ -5,25 +5,24 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
 import gymnasium
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 
-from duetto.environments import bullet, cameras, families, naming, quiet
-from duetto.environments.engines import Loop, Vector, label_of
-from duetto.environments.state import Saving, SavingVectorEnv
+from duetto.environments import atari, atari_reference, bullet, cameras, families, naming, quiet, subprocesses
+from duetto.environments.atari import AtariOptions
+from duetto.environments.atari_native import NativeAtari
+from duetto.environments.engines import Engine, Loop, Vector, label_of
+from duetto.environments.practice import Practice
 from duetto.environments.stepping import Stepper
 from duetto.errors import UsageError
 
 Environment = str | gymnasium.Env | VectorEnv | Callable[..., gymnasium.Env]
 Vectorization = Literal["sync", "subprocess"]
-EngineName = Literal["gymnasium", "envpool"]
+EngineName = Literal["auto", "native", "gymnasium", "envpool"]
 
 
 def make(
@@ -31,7 +30,7 @@ def make(
     *,
     num_envs: int = 1,
     vectorization: Vectorization = "sync",
-    engine: EngineName = "gymnasium",
+    engine: EngineName = "auto",
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Stepper:
@@ -44,33 +43,15 @@ def make(
         num_envs: How many environments.
         vectorization: "sync", one after the other in this process, or "subprocess", a process for each environment.
             Processes are not forked (PyTorch and JAX have threads), so a script needs `if __name__ == "__main__":`.
-        engine: "envpool" steps in EnvPool's C++ threads; only for ids that EnvPool has.
+        engine: "auto" takes "native" for Atari without rendering, and otherwise "gymnasium". "native" steps Atari games
+            in ale-py's C++ threads, "envpool" in EnvPool's; that one only for ids that EnvPool has.
         render_mode: Gymnasium's, "rgb_array" for videos.
-        kwargs: Arguments for the environment's own constructor, or for the factory.
+        kwargs: Arguments for the environment's own constructor, or for the factory; for Atari, `AtariOptions`.
 
     Raises:
         UsageError: The environment is unknown, its package is missing, or the arguments do not fit.
     """
-    options = dict(kwargs or {})
-    if num_envs < 1:
-        raise UsageError(f"num_envs is {num_envs}. Give a number of at least 1.")
-    for value, known, option in ((vectorization, Vectorization, "vectorization"), (engine, EngineName, "engine")):
-        naming.check_choice(option, value, known)
-    if engine == "envpool":
-        return _make_envpool(environment, num_envs, options)
-    if isinstance(environment, VectorEnv | gymnasium.Env):
-        return _wrap_instance(environment, num_envs, vectorization, render_mode, options)
-    if isinstance(environment, str):
-        families.register(environment)
-        naming.check_known(environment)
-        name, single = environment, partial(_make_registered, environment, render_mode, options)
-    elif callable(environment):
-        name, single = _name(environment), partial(_make_by_factory, environment, render_mode, options)
-    else:
-        raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
-    if vectorization == "sync":
-        return Stepper(Loop([single() for _ in range(num_envs)]))
-    return _make_subprocesses([single] * num_envs, name)
+    return _make(environment, num_envs, vectorization, engine, render_mode, dict(kwargs or {}), to_learn=True)
 
 
 def separate(
@@ -78,28 +59,98 @@ def separate(
     *,
     num_envs: int = 1,
     vectorization: Vectorization = "sync",
-    engine: EngineName = "gymnasium",
+    engine: EngineName = "auto",
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Stepper:
     """A new Stepper that shares nothing with `environment`, for evaluation: see `make` for the arguments.
 
     Ids and factories are made anew. An instance is remade from its `spec`, or else copied; from a vector environment,
-    its first environment is remade `num_envs` times.
+    its first environment is remade `num_envs` times. Atari plays whole games and gives their real rewards: the options
+    `episodic_life` and `clip_rewards` are taken, but have no effect.
 
     Raises:
         UsageError: An instance can be neither remade nor copied; pass a factory instead.
     """
     if isinstance(environment, VectorEnv | gymnasium.Env):
         environment, kwargs = partial(_another, environment), None
-    return make(
-        environment,
-        num_envs=num_envs,
-        vectorization=vectorization,
-        engine=engine,
-        render_mode=render_mode,
-        kwargs=kwargs,
-    )
+    return _make(environment, num_envs, vectorization, engine, render_mode, dict(kwargs or {}), to_learn=False)
+
+
+def _make(
+    environment: Environment,
+    num_envs: int,
+    vectorization: Vectorization,
+    engine: EngineName,
+    render_mode: str | None,
+    options: dict[str, Any],
+    to_learn: bool,
+) -> Stepper:
+    if num_envs < 1:
+        raise UsageError(f"num_envs is {num_envs}. Give a number of at least 1.")
+    for value, known, option in ((vectorization, Vectorization, "vectorization"), (engine, EngineName, "engine")):
+        naming.check_choice(option, value, known)
+    if engine == "envpool":
+        return _make_envpool(environment, num_envs, options)
+    game = atari.find(environment) if isinstance(environment, str) else None
+    if game:
+        played = _make_atari(game, AtariOptions.of(options), num_envs, vectorization, engine, render_mode, to_learn)
+        return Stepper(played, game.id)
+    if engine == "native":
+        raise UsageError(
+            f'engine="native" is for Atari ids, such as ALE/Breakout-v5. Use engine="auto" for {environment}.'
+        )
+    if isinstance(environment, VectorEnv | gymnasium.Env):
+        return _wrap_instance(environment, num_envs, vectorization, render_mode, options)
+    if isinstance(environment, str):
+        naming.check_known(environment)
+        name, single = environment, partial(_make_registered, environment, render_mode, options)
+    elif callable(environment):
+        name, single = _name(environment), partial(_make_by_factory, environment, render_mode, options)
+    else:
+        raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
+    return Stepper(_several(single, num_envs, vectorization, name))
+
+
+def _several(single: Callable[[], gymnasium.Env], num_envs: int, vectorization: str, name: str) -> Engine:
+    if vectorization == "sync":
+        return Loop([single() for _ in range(num_envs)])
+    return subprocesses.start([single] * num_envs, name)
+
+
+def _make_atari(
+    game: atari.Game,
+    options: AtariOptions,
+    num_envs: int,
+    vectorization: str,
+    engine: str,
+    render_mode: str | None,
+    to_learn: bool,
+) -> Engine:
+    native = engine == "native" or (engine == "auto" and not render_mode)
+    if native and (render_mode or vectorization != "sync"):
+        raise UsageError(
+            f'engine="native" has threads of its own and shows no full frames. Make {game.id} without vectorization '
+            'and render_mode, or with engine="gymnasium".'
+        )
+    try:
+        if native:
+            played: Engine = NativeAtari(game, options, num_envs)
+        else:
+            single = partial(atari_reference.make, game, options, render_mode)
+            played = _several(single, num_envs, vectorization, game.id)
+    except UsageError:
+        raise
+    except OSError as error:
+        raise UsageError(
+            f"The ROM of {game.id} cannot be loaded: {error}. ROMs come with ale-py: unset ALE_ROMS_DIR, or install "
+            "ale-py again."
+        ) from error
+    except Exception as error:
+        raise naming.explain(game.id, {}, error) from error
+    if to_learn and (options.episodic_life or options.clip_rewards):
+        return Practice(played, episodic_life=options.episodic_life, clip_rewards=options.clip_rewards)
+    return played
 
 
 def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
@@ -140,29 +191,6 @@ def _name(factory: Callable[..., Any]) -> str:
 def _accepts(factory: Callable[..., Any], parameter: str) -> bool:
     parameters = inspect.signature(factory).parameters
     return parameter in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-
-
-def _make_subprocesses(singles: list[Callable[[], gymnasium.Env]], name: str) -> Stepper:
-    # AsyncVectorEnv makes one environment in this process first, so mistakes surface here and not as a dead pipe.
-    try:
-        vector = SavingVectorEnv(
-            [partial(_saving, single, os.getpid()) for single in singles],
-            context="forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn",
-            autoreset_mode=AutoresetMode.DISABLED,
-        )
-    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-        raise UsageError(
-            "The environments' processes could not start. Put the script's calls under `if __name__ == \"__main__\":`, "
-            'or use vectorization="sync".'
-        ) from error
-    return Stepper(Vector(vector, name))
-
-
-def _saving(single: Callable[[], gymnasium.Env], trainer: int) -> gymnasium.Env:
-    if os.getpid() != trainer:
-        # Ctrl-C reaches every process of a terminal. The trainer ends then, after a checkpoint that needs this one.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return Saving(single())
 
 
 def _wrap_instance(

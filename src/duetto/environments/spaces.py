@@ -130,7 +130,7 @@ def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
                 yield from _leaves(part, (*path, position))
         case gymnasium.spaces.Box():
             dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
-            low, high = (tuple(float(x) for x in bound.ravel()) for bound in (space.low, space.high))
+            low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (space.low, space.high))
             yield Leaf(name, path, Box(space.shape, dtype.name, low, high), space.shape, dtype, None)
         case gymnasium.spaces.Discrete():
             start = int(space.start)
@@ -155,7 +155,8 @@ def to_gymnasium(space: Space) -> gymnasium.Space:
     """A Gymnasium space that takes the same values, and that `from_gymnasium` makes into the same plain one."""
     match space:
         case Box():
-            low, high = (np.reshape(bound, space.shape).astype(space.dtype) for bound in (space.low, space.high))
+            bounds = (np.broadcast_to(np.array(bound, space.dtype), space.size) for bound in (space.low, space.high))
+            low, high = (bound.reshape(space.shape) for bound in bounds)
             return gymnasium.spaces.Box(low, high, space.shape, np.dtype(space.dtype).type)
         case Discrete():
             return gymnasium.spaces.Discrete(space.n, start=space.start)

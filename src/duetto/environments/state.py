@@ -8,7 +8,8 @@ Every layer (each wrapper, and the environment inside) is saved as its attribute
 
 An environment with other state defines `state_dict()` and `load_state_dict(state)` itself, with nested dicts of arrays
 and JSON values; they are used instead of its attributes (its `np_random` is saved in any case). Do the same when
-attributes are not all: a MuJoCo environment that edits its MjModel, or one that draws from global generators.
+attributes are not all: a MuJoCo environment that edits its MjModel, or one that draws from global generators. A wrapper
+with the class attribute `saves_what_is_inside = True` answers for the environment in it, too.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
     while True:
         if not isinstance(env, PassiveEnvChecker):  # remembers the last observation, and nothing that matters
             yield env
-        if not isinstance(env, gymnasium.Wrapper):
+        if not isinstance(env, gymnasium.Wrapper) or getattr(type(env), "saves_what_is_inside", False):
             return
         env = env.env
 

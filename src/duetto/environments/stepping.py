@@ -24,14 +24,17 @@ class Transition(NamedTuple):
     env: np.ndarray  # (K,) int64, which environment the row came from
     obs: Tree  # (K, ...)
     action: np.ndarray  # (K, A) float32 in [-1, 1], or integers: as given to `step`
-    reward: np.ndarray  # (K,) float32
+    reward: np.ndarray  # (K,) float32, to learn from
     next_obs: Tree  # (K, ...), the final observation where the episode ended
-    terminated: np.ndarray  # (K,) bool
+    terminated: np.ndarray  # (K,) bool, with Atari's `episodic_life` also where the game goes on with a life less
     truncated: np.ndarray  # (K,) bool
 
 
 class Episode(NamedTuple):
-    """A finished episode: the undiscounted sum of the environment's own rewards, and the number of steps."""
+    """A finished episode: the undiscounted sum of the environment's own rewards, and the number of steps.
+
+    In games these are of the whole game, and its real score, whatever is learned from.
+    """
 
     env: int
     total_reward: float
@@ -45,7 +48,8 @@ class Stepper:
         observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
         obs: What to act on next, (N, ...). In a vector environment with autoreset mode NEXT_STEP, a row whose episode
             has ended is still its final observation; the action for it is ignored and gives no transition.
-        starts: (N,) bool, True where `obs` is an episode's first observation: forget recurrent state there.
+        starts: (N,) bool, True where `obs` is an episode's first observation: forget recurrent state there. A lost life
+            begins no episode.
         steps: Vector steps since the Stepper was made or, if later, since the run that it resumes began.
         resumed_exactly: False after `load_state_dict` had to begin new episodes.
     """
@@ -101,7 +105,7 @@ class Stepper:
         self._check("action", action, self._rows)
         outcome = self._engine.step(self._actions.to_environment(action))
         rows = self._rows if outcome.bogus is None else np.flatnonzero(~outcome.bogus)
-        self._check("reward", outcome.reward, self._rows)
+        self._check("reward", outcome.reward if outcome.score is None else outcome.score, self._rows)
         self._check_obs(outcome.next_obs, self._rows)
         if np.count_nonzero(outcome.starts):
             self._check_obs(outcome.obs, self._rows)
@@ -162,9 +166,12 @@ class Stepper:
                 "Resume with the same number."
             )
         self._seed, self.steps = state["seed"], state["steps"]
-        self._begin(self._engine.reset(_resume_seed(self._seed, self.steps)))
+        resume_seed = _resume_seed(self._seed, self.steps)
+        self._begin(self._engine.reset(resume_seed))
         saved = state["environments"]
         self.resumed_exactly = saved is not None and self._engine.load(saved)
+        if saved is not None and not self.resumed_exactly:
+            self._begin(self._engine.reset(resume_seed))  # loading has left the environments somewhere
         if self.resumed_exactly:
             self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
             self.starts, self._lengths = np.array(state["starts"]), np.array(state["lengths"])
@@ -186,13 +193,14 @@ class Stepper:
         return Transition(rows, *(trees.take(part, rows) for part in whole))  # type: ignore[arg-type]
 
     def _count(self, outcome: Any, rows: np.ndarray) -> list[Episode]:
+        score = outcome.reward if outcome.score is None else outcome.score
         if outcome.bogus is None:
-            self._returns += outcome.reward
+            self._returns += score
             self._lengths += 1
         else:
-            self._returns[rows] += outcome.reward[rows]
+            self._returns[rows] += score[rows]
             self._lengths[rows] += 1
-        done = outcome.terminated | outcome.truncated
+        done = outcome.terminated | outcome.truncated if outcome.ended is None else outcome.ended
         if not np.count_nonzero(done):
             return []
         ended = np.flatnonzero(done).tolist()

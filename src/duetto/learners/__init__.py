@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
-from duetto.learners.base import Learner, Precision
+from duetto.learners.base import Learner, Metrics, Precision
 from duetto.learners.choice import EXTRA, Backend, choose
 from duetto.networks.spaces import Space
 
-__all__ = ["Backend", "Learner", "Precision", "build", "choose"]
+__all__ = ["Backend", "Learner", "Metrics", "Precision", "build", "choose"]
 
 
 def build(

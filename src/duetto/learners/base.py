@@ -7,14 +7,16 @@ in both frameworks, so that what one wrote the other loads: parameters, optimise
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from duetto.algorithms.base import Algorithm, Array, Batch, Tree
+from duetto.algorithms.base import Algorithm, Array, RolloutSpec, Tree
 from duetto.errors import CheckpointError
 from duetto.functional.randomness import generator, restore, state_of
-from duetto.functional.schedules import decayed
+from duetto.functional.schedules import decayed, kl_adaptive
+from duetto.networks import numpy as host
 from duetto.networks.spaces import Space
 
 Precision = Literal["float32", "bf16"]
@@ -27,6 +29,10 @@ class Metrics(NamedTuple):
     names: tuple[str, ...]
     values: Array  # (len(names),) float32
     priority: Array | None  # (B,), the new priority of each transition, where the algorithm has one
+
+    def value(self, name: str) -> float:
+        """One of the values, after waiting for its device."""
+        return float(on_host(self.values)[self.names.index(name)])
 
 
 def on_host(array: Array) -> np.ndarray:
@@ -47,15 +53,58 @@ class Learner(ABC):
         self.precision = precision
         self.random = generator(seed, "learner")
         self.updates = 0
+        self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
         self._seed = seed
+        # Parameters that change with every step are better left where they are.
+        on_policy = isinstance(algorithm.memory(), RolloutSpec)
+        self._acts_on_host = on_policy and all(host.worth_it(self.specs[name]) for name in algorithm.acting_networks)
+        self._host: SimpleNamespace | None = None
+
+    def update(self, batch: Any, progress: float = 0.0) -> Metrics:
+        """Learn from one batch of NumPy arrays. `progress` in [0, 1] is how far the run is, for schedules.
+
+        Where the algorithm splits it (`Algorithm.split`), one update is made for each part, and the metrics are means.
+        """
+        self.updates += 1
+        rows = self.algorithm.split(self.random, len(batch.weight))
+        noise = self.algorithm.draw(self.random, batch, progress)
+        metrics = self._update(batch, rows, noise, self.learning_rates(progress))
+        self._host = None
+        if self._adapted:
+            divergence = metrics.value("approx_kl")
+            for name, rate in self._adapted.items():
+                self._adapted[name] = kl_adaptive(rate, divergence, self.optimizer_specs[name].kl)
+        return metrics
 
     @abstractmethod
-    def update(self, batch: Batch, progress: float = 0.0) -> Metrics:
-        """Learn from one batch of NumPy arrays. `progress` in [0, 1] is how far the run is, for schedules."""
+    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: dict[str, float]) -> Metrics:
+        """The update on the framework. `rows` (M, B) are the parts of the batch; None takes it whole."""
 
-    @abstractmethod
     def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions (N, ...) for observations (N, ...), NumPy to NumPy."""
+        return self._acting("act", obs, noise)
+
+    def collect(self, obs: Tree, noise: np.ndarray | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Actions (N, ...) to learn from and what the memory keeps with them; see `Algorithm.collect`."""
+        return self._acting("collect", obs, noise)
+
+    def value(self, obs: Tree) -> np.ndarray:
+        """State values (N,); see `Algorithm.value`."""
+        return self._acting("value", obs)
+
+    def _acting(self, method: Literal["act", "collect", "value"], obs: Tree, *noise: np.ndarray | None) -> Any:
+        """That method of the algorithm with the networks as they are now, in NumPy where that is faster."""
+        if not self._acts_on_host:
+            return self._act(method, obs, *noise)
+        if self._host is None:
+            parameters = self.parameters()
+            names = self.algorithm.acting_networks
+            self._host = SimpleNamespace(**{name: host.build(self.specs[name], parameters[name]) for name in names})
+        return getattr(self.algorithm, method)(self._host, obs, *noise)
+
+    @abstractmethod
+    def _act(self, method: Literal["act", "collect", "value"], obs: Tree, *noise: np.ndarray | None) -> Any:
+        """`_acting` on the framework, NumPy to NumPy."""
 
     @abstractmethod
     def parameters(self) -> Parameters:
@@ -80,6 +129,7 @@ class Learner(ABC):
             "optimizers": self.optimizer_state(),
             "random": state_of(self.random),
             "updates": self.updates,
+            "adapted_rates": dict(self._adapted),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -88,11 +138,12 @@ class Learner(ABC):
         self.load_optimizer_state(state["optimizers"])
         restore(self.random, state["random"])
         self.updates = state["updates"]
+        self._adapted = dict(state["adapted_rates"])
 
     def learning_rates(self, progress: float) -> dict[str, float]:
         """Each optimiser's current step size."""
         return {
-            name: spec.learning_rate * decayed(spec.decay, progress, spec.final_rate)
+            name: self._adapted.get(name, spec.learning_rate) * decayed(spec.decay, progress, spec.final_rate)
             for name, spec in self.optimizer_specs.items()
         }
 
@@ -119,10 +170,14 @@ def matched(found: dict[str, np.ndarray], expected: dict[str, tuple[int, ...]], 
 
 
 def summarize(info: dict[str, Array], xp: Any) -> tuple[list[str], list[Array]]:
-    """Mean, least and greatest of every array that a loss reports, as names and scalars."""
+    """Mean, least and greatest of every array that a loss reports, and its scalars, as names and scalars."""
     names: list[str] = []
     values: list[Array] = []
-    for name, array in info.items():
+    for name, array in sorted(info.items()):  # JAX sorts what passes through its transformations
+        if array.ndim == 0:
+            names.append(name)
+            values.append(array)
+            continue
         names += [f"{name}_mean", f"{name}_min", f"{name}_max"]
         values += [xp.mean(array), xp.min(array), xp.max(array)]
     return names, values

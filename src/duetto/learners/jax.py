@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from duetto.algorithms.base import Algorithm, Batch, OptimizerSpec, Tree
+from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
 from duetto.networks.jax import build
@@ -54,33 +54,39 @@ class JaxLearner(Learner):
             state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"])
         self._state = jax.device_put(state, self.device)
         self._phases: dict[int, _Phase] = {}
-        self._act = jax.jit(self._traced_act)
+        self._programs: dict[str, Any] = {}
 
     # ------------------------------------------------------------------------------------------------ learning
-    def update(self, batch: Batch, progress: float = 0.0) -> Metrics:
-        """See `Learner.update`."""
-        self.updates += 1
+    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: dict[str, float]) -> Metrics:
+        """See `Learner._update`."""
         number = self.updates % self.algorithm.period
-        noise = self.algorithm.draw(self.random, batch)
-        rates = {name: np.float32(rate) for name, rate in self.learning_rates(progress).items()}
+        inputs = (batch, rows, noise, {name: np.float32(rate) for name, rate in rates.items()})
         if number not in self._phases:
-            self._phases[number] = _Phase(self, number, (self._state, batch, noise, rates))
+            self._phases[number] = _Phase(self, number, (self._state, *inputs))
         phase = self._phases[number]
         changing = {name: self._state[name] for name in phase.changes}
         fixed = {name: self._state[name] for name in phase.reads}
-        changed, values, priority = phase.program(changing, fixed, batch, noise, rates)
+        changed, values, priority = phase.program(changing, fixed, *inputs)
         self._state.update(changed)
         return Metrics(phase.names, values, priority)
 
     # ------------------------------------------------------------------------------------------------ acting
-    def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
-        """See `Learner.act`."""
+    def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """See `Learner._act`."""
+        if method not in self._programs:
+            self._programs[method] = jax.jit(self._program(getattr(self.algorithm, method)))
         state = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
-        return np.asarray(self._act(state, obs, noise))
+        return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
 
-    def _traced_act(self, state: State, obs: Tree, noise: Array | None) -> Array:
-        nets = {name: self._modules[name].with_arrays(arrays) for name, arrays in state.items()}
-        return self.algorithm.act(SimpleNamespace(**nets), obs, noise)
+    def _program(self, method: Any) -> Any:
+        rollouts = isinstance(self.algorithm.memory(), RolloutSpec)  # then what was collected is compared while learning
+        precision = self.precision if rollouts else "float32"
+
+        def run(state: State, *inputs: Any) -> Any:
+            nets = {name: _in(precision, self._modules[name], arrays) for name, arrays in state.items()}
+            return method(SimpleNamespace(**nets), *inputs)
+
+        return run
 
     # ------------------------------------------------------------------------------------------------ state
     def parameters(self) -> Parameters:
@@ -89,6 +95,7 @@ class JaxLearner(Learner):
 
     def load_parameters(self, parameters: Parameters) -> None:
         """See `Learner.load_parameters`."""
+        self._host = None
         for name in self._modules:
             self._state[f"net/{name}"] = self._arrays(name, parameters.get(name, {}), name)
 
@@ -146,17 +153,31 @@ class _Module:
 class _Phase:
     """The compiled program of one phase, and which parts of the state it changes and reads."""
 
-    def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Batch, Any, dict[str, Any]]):
+    def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, dict[str, Any]]):
         names: tuple[str, ...] = ()
         changes: tuple[str, ...] = tuple(example[0])
 
-        def run(changing: State, fixed: State, batch: Batch, noise: Any, rates: dict[str, Array]) -> Any:
+        def learn(state: State, batch: Any, noise: Any, rates: dict[str, Array]) -> _Trace:
             nonlocal names, changes
-            trace = _Trace(learner, {**changing, **fixed}, rates)
+            trace = _Trace(learner, state, rates)
             with jax.numpy_rank_promotion("raise"):
                 learner.algorithm.update(trace, batch, noise, number)
             names, changes = tuple(trace.names), tuple(sorted(trace.changed))
-            return {name: trace.state[name] for name in changes}, jnp.stack(trace.values), trace.priority
+            return trace
+
+        def run(
+            changing: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: dict[str, Array]
+        ) -> tuple[State, Array, Array | None]:
+            if rows is None:
+                trace = learn({**changing, **fixed}, batch, noise, rates)
+                return {name: trace.state[name] for name in changes}, jnp.stack(trace.values), trace.priority
+
+            def part(state: State, some: Array) -> tuple[State, Array]:
+                trace = learn({**state, **fixed}, jax.tree.map(lambda x: x[some], batch), noise, rates)
+                return {name: trace.state[name] for name in state}, jnp.stack(trace.values)
+
+            changed, values = jax.lax.scan(part, changing, rows)
+            return {name: changed[name] for name in changes}, jnp.mean(values, 0), None
 
         state, *rest = example
         jax.eval_shape(run, state, {}, *rest)  # an abstract run, to see what this phase changes
@@ -184,6 +205,8 @@ class _Trace:
 
         (value, info), gradient = jax.value_and_grad(of_parameters, has_aux=True)(self.state[key])
         optimizer = self.learner._optimizers[name]
+        if self.learner.optimizer_specs[name].max_grad_norm > 0:
+            info = info | {f"{name}_gradient_norm": optax.global_norm(gradient)}
         step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], self.state[key])
         rate = self.rates[name]
         self._set(key, jax.tree.map(lambda w, s: w - rate * s, self.state[key], step))
@@ -203,10 +226,7 @@ class _Trace:
         nets = {}
         for name, module in self.learner._modules.items():
             arrays = replaced.get(name, self.state[f"net/{name}"])
-            if self.learner.precision == "bf16":
-                nets[name] = _InBfloat16(module.with_arrays([array.astype(jnp.bfloat16) for array in arrays]))
-            else:
-                nets[name] = module.with_arrays(arrays)
+            nets[name] = _in(self.learner.precision, module, arrays)
         return SimpleNamespace(**nets)
 
     def _set(self, key: str, value: Any) -> None:
@@ -226,7 +246,7 @@ class _Broadcasting:
     def __init__(self, net: Any):
         self._net = net
 
-    def __call__(self, *inputs: Any) -> Array:
+    def __call__(self, *inputs: Any) -> Any:
         with jax.numpy_rank_promotion("allow"):
             return self._net(*inputs)
 
@@ -235,14 +255,21 @@ class _Broadcasting:
             return self._net.first(*inputs)
 
 
+def _in(precision: Precision, module: _Module, arrays: list[Array]) -> Any:
+    """The network, computing in that precision."""
+    if precision == "float32":
+        return module.with_arrays(arrays)
+    return _InBfloat16(module.with_arrays([array.astype(jnp.bfloat16) for array in arrays]))
+
+
 class _InBfloat16:
     """A network with parameters cast to bfloat16, which gives float32."""
 
     def __init__(self, net: Any):
         self._net = net
 
-    def __call__(self, *inputs: Any) -> Array:
-        return self._net(*inputs).astype(jnp.float32)
+    def __call__(self, *inputs: Any) -> Any:
+        return jax.tree.map(lambda x: x.astype(jnp.float32), self._net(*inputs))
 
     def first(self, *inputs: Any) -> Array:
         return self._net.first(*inputs).astype(jnp.float32)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from duetto.algorithms.base import Algorithm, Batch, OptimizerSpec, Tree
+from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
 from duetto.learners.threads import ThreadTrial
@@ -63,20 +63,22 @@ class TorchLearner(Learner):
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     # ------------------------------------------------------------------------------------------------ learning
-    def update(self, batch: Batch, progress: float = 0.0) -> Metrics:
-        """See `Learner.update`."""
-        self.updates += 1
+    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: dict[str, float]) -> Metrics:
+        """See `Learner._update`."""
+        self._rates, self._noise = rates, _tensors(noise, self.device)
+        values = [self._learn(batch if part is None else _rows(batch, part)) for part in (rows if rows is not None else [None])]
+        return Metrics(tuple(self._names), values[0] if len(values) == 1 else torch.stack(values).mean(0), self._priority)
+
+    def _learn(self, batch: Any) -> Tensor:
         began = self._begin_trial()
-        noise = _tensors(self.algorithm.draw(self.random, batch), self.device)
-        self._rates = self.learning_rates(progress)
         self._names: list[str] = []
         self._values: list[Tensor] = []
         self._priority = None
-        tensors = Batch(*(_tensors(field, self.device) for field in batch))
-        self.algorithm.update(self, tensors, noise, self.updates % self.algorithm.period)
+        tensors = type(batch)(*(_tensors(field, self.device) for field in batch))
+        self.algorithm.update(self, tensors, self._noise, self.updates % self.algorithm.period)
         if self._trial is not None:
             self._trial.note(time.perf_counter() - began)
-        return Metrics(tuple(self._names), torch.stack(self._values), self._priority)
+        return torch.stack(self._values)
 
     def minimize(self, name: str, loss: Any, *args: Any) -> None:
         """See `Updater.minimize`."""
@@ -84,8 +86,8 @@ class TorchLearner(Learner):
         with self._autocast:
             value, info = loss(self.nets, *args)
         gradients = list(torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True))
-        self._optimizers[name].step(gradients, self._rates[name])
-        self._record(name, value, info)
+        norm = self._optimizers[name].step(gradients, self._rates[name])
+        self._record(name, value, info if norm is None else info | {f"{name}_gradient_norm": norm})
 
     def track(self, target: str, source: str, tau: float) -> None:
         """See `Updater.track`. Buffers (running statistics of a user's network) are copied."""
@@ -122,11 +124,12 @@ class TorchLearner(Learner):
         self._values += [value.detach().float(), *(value.float() for value in values)]
 
     # ------------------------------------------------------------------------------------------------ acting
-    def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
-        """See `Learner.act`."""
-        with torch.no_grad():
-            action = self.algorithm.act(self.nets, _tensors(obs, self.device), _tensors(noise, self.device))
-        return action.cpu().numpy()
+    def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """See `Learner._act`."""
+        rollouts = isinstance(self.algorithm.memory(), RolloutSpec)  # then what was collected is compared while learning
+        with torch.no_grad(), self._autocast if rollouts else contextlib.nullcontext():
+            inputs = (_tensors(part, self.device) for part in (obs, *noise))
+            return _arrays(getattr(self.algorithm, method)(self.nets, *inputs))
 
     # ------------------------------------------------------------------------------------------------ state
     def parameters(self) -> Parameters:
@@ -138,6 +141,7 @@ class TorchLearner(Learner):
 
     def load_parameters(self, parameters: Parameters) -> None:
         """See `Learner.load_parameters`."""
+        self._host = None
         for name, net in vars(self.nets).items():
             expected = {key: tuple(value.shape) for key, value in net.state_dict().items()}
             values = matched(parameters.get(name, {}), expected, name)
@@ -164,15 +168,16 @@ class Adam:
         self._steps = [torch.zeros((), device=weight.device) for weight in self.weights]
 
     @torch.no_grad()
-    def step(self, gradients: list[Tensor], rate: float) -> None:
-        """Clip the gradients' global norm, if the spec says so, and take a step of size `rate`."""
-        spec = self._spec
+    def step(self, gradients: list[Tensor], rate: float) -> Tensor | None:
+        """Take a step of size `rate`; if the spec says so, clip the gradients' global norm first, and return it."""
+        spec, norm = self._spec, None
         if spec.max_grad_norm > 0:
-            factor = spec.max_grad_norm / torch.clamp(torch.nn.utils.get_total_norm(gradients), min=spec.max_grad_norm)
-            gradients = [gradient * factor for gradient in gradients]
+            norm = torch.nn.utils.get_total_norm(gradients)
+            factor = spec.max_grad_norm / torch.clamp(norm, min=spec.max_grad_norm)
+            gradients = torch._foreach_mul(gradients, factor)  # pyright: ignore[reportAssignmentType, reportPrivateImportUsage]
         adam(
             self.weights,
-            [gradient.contiguous() for gradient in gradients],  # fused kernels read raw memory
+            [_laid_out(gradient, weight) for gradient, weight in zip(gradients, self.weights, strict=True)],
             self._first,
             self._second,
             [],
@@ -187,6 +192,7 @@ class Adam:
             eps=spec.epsilon,
             maximize=False,
         )
+        return norm
 
     def state(self) -> dict[str, Any]:
         """Steps and moments as NumPy arrays by the parameters' names."""
@@ -205,6 +211,29 @@ class Adam:
                 moment.copy_(torch.from_numpy(np.array(value)))
         for steps in self._steps:
             steps.fill_(state["steps"])
+
+
+def _laid_out(gradient: Tensor, weight: Tensor) -> Tensor:
+    """The gradient in the order of its weight in memory, which fused kernels read without looking."""
+    if gradient.stride() == weight.stride():
+        return gradient
+    return torch.empty_like(weight).copy_(gradient)
+
+
+def _rows(tree: Any, rows: np.ndarray) -> Any:
+    if isinstance(tree, dict):
+        return {name: _rows(value, rows) for name, value in tree.items()}
+    if isinstance(tree, tuple):
+        return type(tree)(*(_rows(value, rows) for value in tree))
+    return tree.take(rows, axis=0)
+
+
+def _arrays(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {name: _arrays(value) for name, value in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_arrays(value) for value in tree)
+    return tree.cpu().numpy()
 
 
 def _tensors(tree: Any, device: torch.device) -> Any:

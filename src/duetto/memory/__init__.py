@@ -1,30 +1,42 @@
-"""Where experience waits to be learned from: replay memories, uniform and prioritised."""
+"""Where experience waits to be learned from: rollouts, and replay memories, uniform and prioritised."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from duetto.algorithms.base import ReplaySpec
+from duetto.algorithms.base import MemorySpec, ReplaySpec, RolloutSpec, Tree
 from duetto.errors import UsageError
 from duetto.memory.base import Experience, Sample
-from duetto.memory.fields import transition_fields
+from duetto.memory.fields import Field, step_fields, transition_fields
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.replay import Replay
+from duetto.memory.rollout import Rollout
 from duetto.networks.spaces import Space
 
-__all__ = ["Experience", "PrioritizedReplay", "Replay", "Sample", "build"]
+__all__ = ["Experience", "PrioritizedReplay", "Replay", "Rollout", "Sample", "build"]
 
 
 def build(
-    spec: ReplaySpec, observation_space: Space, action_space: Space, num_envs: int, random: np.random.Generator
-) -> Replay:
-    """The replay memory that `spec` describes; it draws from `random`, which nothing else should use.
+    spec: MemorySpec,
+    observation_space: Space,
+    action_space: Space,
+    num_envs: int,
+    random: np.random.Generator,
+    value: Callable[[Tree], np.ndarray] | None = None,
+) -> Replay | Rollout:
+    """The memory that `spec` describes; it draws from `random`, which nothing else should use.
 
-    The capacity is shared out among the environments evenly, rounded up.
+    A replay memory's capacity is shared out among the environments evenly, rounded up. `value` gives V(s) (N,) of N
+    observations, for rollouts.
 
     Raises:
         UsageError: numbers that make no memory, or a capacity that does not fit into this machine's memory.
     """
+    if isinstance(spec, RolloutSpec):
+        assert value is not None
+        return _rollout(spec, observation_space, action_space, num_envs, value)
     _check(spec)
     fields = transition_fields(observation_space, action_space)
     rows = -(-spec.capacity // num_envs)
@@ -33,11 +45,30 @@ def build(
             return Replay(spec, fields, num_envs, rows, random)
         return PrioritizedReplay(spec, spec.prioritization, fields, num_envs, rows, random)
     except MemoryError as error:
-        needed = rows * num_envs * sum(field.nbytes for field in fields.values()) / 2**30
+        raise _too_large(f"replay_capacity {spec.capacity}", "Lower replay_capacity.", fields, rows * num_envs) from error
+
+
+def _rollout(
+    spec: RolloutSpec, observation: Space, action: Space, num_envs: int, value: Callable[[Tree], np.ndarray]
+) -> Rollout:
+    steps = spec.steps * num_envs
+    if steps % spec.minibatches:
         raise UsageError(
-            f"replay_capacity {spec.capacity} needs {needed:.1f} GiB of memory, which this machine does not have free. "
-            "Lower replay_capacity."
-        ) from error
+            f"A rollout of {spec.steps} steps in {num_envs} environment(s) has {steps} steps, which cannot be cut into "
+            f"{spec.minibatches} equal minibatches. Change rollout_steps, num_envs or minibatches."
+        )
+    if steps // spec.minibatches < 2:
+        raise UsageError(f"{spec.minibatches} minibatches of {steps} steps have one step each. Choose fewer minibatches.")
+    fields = step_fields(observation, action)
+    try:
+        return Rollout(spec, fields, num_envs, value)
+    except MemoryError as error:
+        raise _too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
+
+
+def _too_large(what: str, hint: str, fields: dict[str, Field], count: int) -> UsageError:
+    needed = count * sum(field.nbytes for field in fields.values()) / 2**30
+    return UsageError(f"{what} needs {needed:.1f} GiB of memory, which this machine does not have free. {hint}")
 
 
 def _check(spec: ReplaySpec) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duetto.algorithms.base import Batch, Tree
+from duetto.algorithms.base import Batch, RolloutBatch, Tree
 
 
 class Experience(NamedTuple):
@@ -23,11 +23,17 @@ class Experience(NamedTuple):
     next_obs: Tree  # (K, ...)
     terminated: np.ndarray  # (K,) bool, the task ended: no future counts
     truncated: np.ndarray  # (K,) bool, the episode was cut from outside: the future counts
+    extras: dict[str, np.ndarray] = {}  # (K, ...), what the algorithm gave with its actions
+
+
+_NOWHERE = np.zeros(0, np.int64)
 
 
 class Sample(NamedTuple):
-    """A batch, and where its items lie in the memory, for writing their priorities back."""
+    """A batch and, in a replay memory, where its items lie, for writing their priorities back."""
 
-    batch: Batch
-    index: np.ndarray  # (B,) int64, environment * rows + slot  # pyright: ignore[reportIncompatibleMethodOverride]
-    stamp: np.ndarray  # (B,) int64, the number of the transition in its environment: tells whether it was overwritten
+    batch: Batch | RolloutBatch
+    index: np.ndarray = _NOWHERE  # (B,) environment * rows + slot  # pyright: ignore[reportIncompatibleMethodOverride]
+    stamp: np.ndarray = _NOWHERE  # (B,) the number of the transition in its environment: tells if it was overwritten
+    age: int = 0  # steps taken since its policy began to collect: schedules stand where they stood then
+    info: dict[str, float] = {}  # numbers about the batch, for the log

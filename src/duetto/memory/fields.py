@@ -39,6 +39,13 @@ class Field:
             raise TypeError(f"{name} has dtype {value.dtype}, the memory stores {self.dtype}")
 
 
+def step_fields(observation_space: Space, action_space: Space) -> dict[str, Field]:
+    """Every field of a step in a rollout by its name; see `transition_fields`."""
+    kept = transition_fields(observation_space, action_space)
+    fields = {name: field for name, field in kept.items() if not name.startswith("next_obs")}
+    return fields | {name: fields["reward"] for name in ("log_prob", "value")}
+
+
 def transition_fields(observation_space: Space, action_space: Space) -> dict[str, Field]:
     """Every field of a transition by its name; a Dict observation becomes "obs/<key>" and "next_obs/<key>"."""
     flag, number = Field((), np.dtype(np.bool_)), Field((), np.dtype(np.float32))
@@ -59,6 +66,13 @@ def named(name: str, value: Tree) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{name}/{key}", part
     else:
         yield name, value
+
+
+def unnamed(name: str, values: dict[str, np.ndarray]) -> Tree:
+    """Undo `named`: the observation whose arrays are among `values`."""
+    if name in values:
+        return values[name]
+    return {key.removeprefix(f"{name}/"): part for key, part in values.items() if key.startswith(f"{name}/")}
 
 
 def _observation_fields(name: str, space: Space) -> dict[str, Field]:

@@ -24,6 +24,7 @@ class Replay:
     """
 
     needs_priorities = False
+    needs_divergence = False
 
     def __init__(
         self, spec: ReplaySpec, fields: dict[str, Field], num_envs: int, rows: int, random: np.random.Generator

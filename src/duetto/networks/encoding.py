@@ -33,6 +33,39 @@ def _one_hot(index: Any, n: int) -> Any:
 
 def is_image(space: Space) -> bool:
     """Whether the space is, or has as a part, an image (a uint8 Box of three dimensions)."""
+    return any(isinstance(part, Box) and part.is_image for _, part in named_parts(space))
+
+
+def named_parts(space: Space) -> list[tuple[str, Box | Discrete | MultiDiscrete]]:
+    """The parts of a Dict by name, in order; anything else is one part, called "image" or "vector"."""
     if isinstance(space, Dict):
-        return any(is_image(part) for _, part in space.parts)
-    return isinstance(space, Box) and space.is_image
+        return list(space.parts)
+    return [("image" if isinstance(space, Box) and space.is_image else "vector", space)]
+
+
+def split(space: Space, obs: Any) -> tuple[dict[str, Any], list[Any]]:
+    """The images by name as they are, (B, ...) uint8, and the other parts encoded, each (B, size) float32."""
+    images: dict[str, Any] = {}
+    vectors: list[Any] = []
+    for name, part in named_parts(space):
+        value = obs[name] if isinstance(space, Dict) else obs
+        if is_image(part):
+            images[name] = value
+        else:
+            vectors.append(encode(part, value))
+    return images, vectors
+
+
+def chw(image: Box) -> tuple[int, int, int]:
+    """Channels, height and width, whichever way round the image is stored."""
+    first, second, third = image.shape
+    return (first, second, third) if image.channels_first else (third, first, second)
+
+
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel and stride of each layer (Mnih et al., 2015)
+SMALL = ((16, 2, 1), (32, 2, 1), (64, 2, 1))  # where NATURE's kernels do not fit
+
+
+def convolutions(image: Box) -> tuple[tuple[int, int, int], ...]:
+    """The layers that fit this image: NATURE from 36 pixels on, SMALL below."""
+    return NATURE if min(chw(image)[1:]) >= 36 else SMALL

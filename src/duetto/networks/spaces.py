@@ -10,15 +10,33 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from duetto.errors import UsageError
+
+MANY = 64  # elements, above which one bound that all share is kept once
+MOST_CHANNELS = 16
+
 
 @dataclass(frozen=True)
 class Box:
-    """Arrays of one shape; `low` and `high` are bounds per element, flattened in C order."""
+    """Arrays of one shape.
+
+    `low` and `high` are bounds per element, flattened in C order. Where a Box of more than 64 elements has one and the
+    same bound for all, as images have, that bound stands there once. Either way of writing it makes the same Box.
+    """
 
     shape: tuple[int, ...]
     dtype: str  # NumPy's name, "float32" or "uint8" for example
     low: tuple[float, ...]
     high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", self._shortest(self.low))
+        object.__setattr__(self, "high", self._shortest(self.high))
+
+    def _shortest(self, bound: tuple[float, ...]) -> tuple[float, ...]:
+        if self.size <= MANY:
+            return bound * self.size if len(bound) == 1 else bound
+        return bound[:1] if bound.count(bound[0]) == len(bound) else bound
 
     @property
     def size(self) -> int:
@@ -29,6 +47,24 @@ class Box:
     def is_image(self) -> bool:
         """Whether it is a uint8 array of three dimensions."""
         return len(self.shape) == 3 and self.dtype == "uint8"
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether an image lies as (channels, height, width), and not as (height, width, channels).
+
+        The channels are the first or the last axis: the one that is strictly smaller, and at most 16.
+
+        Raises:
+            UsageError: Neither axis can be told to be the channels.
+        """
+        first, _, last = self.shape
+        if first == last or min(first, last) > MOST_CHANNELS:
+            raise UsageError(
+                f"The observation space {self} has image observations of an unexpected layout. Give them as (channels, "
+                f"height, width) or (height, width, channels) with at most {MOST_CHANNELS} channels, fewer than the "
+                "other side: gymnasium.wrappers.TransformObservation, ReshapeObservation and ResizeObservation help."
+            )
+        return first < last
 
     def __str__(self) -> str:
         return f"Box{self.shape}"

@@ -6,14 +6,13 @@ leading axis for the members of an ensemble. Names, layouts and initial values a
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-import numpy as np
-
-from duetto.networks.spaces import Space
+from duetto.networks.encoding import chw, convolutions, is_image, named_parts
+from duetto.networks.policies import outputs
+from duetto.networks.spaces import Box, Space
 
 Activation = Literal["relu", "tanh", "elu", "silu"]
 
@@ -32,7 +31,8 @@ class CustomNetwork:
     """A user's own network: one class per framework, either may be missing.
 
     An actor is called with a batch of observations (B, ...) and returns actions (B, A) in [-1, 1]; a critic is called
-    with observations and actions and returns (B,). Constructed as `torch(observation_space, action_size, **arguments)`
+    with observations and actions and returns (B,); a policy with its value function returns the policy's outputs
+    (B, action_size), see `policies.distribution`, and values (B,). Constructed as `torch(observation_space, action_size, **arguments)`
     and `jax(observation_space, action_size, key=key, **arguments)`, an `nn.Module` and an `equinox.Module`. Use the
     same attribute names in both and a checkpoint moves between them.
     """
@@ -84,26 +84,87 @@ class Critic:
         return pairs
 
 
-NetworkSpec = Actor | Critic
+@dataclass(frozen=True)
+class Torso:
+    """Observations (B, ...) to features (B, width), what comes before a head.
+
+    Every image part goes through convolutions and a layer of `image_features` units, with ReLU; what comes out and the
+    vector parts, side by side, go through the `hidden` layers.
+    """
+
+    observation: Space
+    image_features: int
+    hidden: tuple[int, ...]
+    activation: Activation
+
+    @property
+    def images(self) -> dict[str, Box]:
+        """The image parts by name; "image" where the observation is a single one."""
+        return {name: part for name, part in named_parts(self.observation) if is_image(part)}
+
+    @property
+    def layers(self) -> list[tuple[int, int]]:
+        """(inputs, outputs) of each hidden layer."""
+        return list(pairwise([self._encoded, *self.hidden]))
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return self.hidden[-1] if self.hidden else self._encoded
+
+    @property
+    def _encoded(self) -> int:
+        vector = sum(part.size for _, part in named_parts(self.observation) if not is_image(part))
+        return vector + self.image_features * len(self.images)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Every weight's shape by its layer's name: (out, in), or (out, in, height, width) of a convolution."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name, image in self.images.items():
+            channels, height, width = chw(image)
+            for i, (filters, kernel, stride) in enumerate(convolutions(image)):
+                found[f"convolutions.{name}.{i}"] = (filters, channels, kernel, kernel)
+                channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            found[f"features.{name}"] = (self.image_features, channels * height * width)
+        return found | {f"layers.{i}": (outputs, inputs) for i, (inputs, outputs) in enumerate(self.layers)}
 
 
-def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Fresh values for every parameter of a network that is not a user's own."""
-    values: dict[str, np.ndarray] = {}
-    lead = (spec.members,) if spec.members else ()
-    for i, (inputs, outputs) in enumerate(spec.layers):
-        last = i == len(spec.layers) - 1
-        for kind, shape in (("weight", (*lead, outputs, inputs)), ("bias", (*lead, outputs))):
-            values[f"layers.{i}.{kind}"] = _draw(spec.initializer, random, shape, inputs, last).astype(np.float32)
-    return values
+@dataclass(frozen=True)
+class ActorCritic:
+    """A policy and a value function: observation (B, ...) to a distribution over actions and to values (B,).
+
+    With `shared` both heads sit on one torso, without each has its own. The logarithm of a Gaussian's std is a
+    parameter that does not depend on the observation (Schulman et al., 2015).
+    """
+
+    torso: Torso
+    action: Space
+    shared: bool
+    policy_gain: float  # of the policy head's orthogonal initial weights
+    zero_biases: bool  # or PyTorch's default, U(±1/√inputs)
+    initial_log_std: float
+    custom: CustomNetwork | None = None
+    members = 0  # not an ensemble
+
+    @property
+    def observation(self) -> Space:
+        """What it takes."""
+        return self.torso.observation
+
+    @property
+    def action_size(self) -> int:
+        """How many numbers the policy head gives; also what a user's own network is constructed with."""
+        return outputs(self.action)
+
+    @property
+    def head(self) -> int:
+        """Outputs of the policy head's layer: all, but a Gaussian's std."""
+        return self.action.size
+
+    @property
+    def torsos(self) -> tuple[str, ...]:
+        """The names under which the torsos' parameters are found."""
+        return ("torso",) if self.shared else ("policy_torso", "value_torso")
 
 
-def _draw(
-    init: Initializer, random: np.random.Generator, shape: tuple[int, ...], inputs: int, last: bool
-) -> np.ndarray:
-    if last and init.final_bound > 0:
-        return random.uniform(-init.final_bound, init.final_bound, shape)
-    if init.kind == "normal":
-        return random.normal(0.0, init.gain, shape)
-    bound = init.gain / math.sqrt(inputs)
-    return random.uniform(-bound, bound, shape)
+NetworkSpec = Actor | Critic | ActorCritic

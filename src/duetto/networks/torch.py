@@ -13,8 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
 from duetto.errors import UsageError
-from duetto.networks.encoding import encode
-from duetto.networks.specs import Actor, Critic, NetworkSpec, initial_parameters
+from duetto.functional.distributions import Distribution
+from duetto.networks.encoding import convolutions, encode, split
+from duetto.networks.initial import initial_parameters
+from duetto.networks.policies import distribution
+from duetto.networks.spaces import Box
+from duetto.networks.specs import Actor, ActorCritic, Critic, NetworkSpec, Torso
 
 Map = Callable[[Tensor], Tensor]
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": F.elu, "silu": F.silu}
@@ -24,7 +28,12 @@ def build(spec: NetworkSpec, random: np.random.Generator) -> nn.Module:
     """The network that the spec describes, with fresh parameters from `random`."""
     if spec.custom is not None:
         return _custom(spec, random)
-    module = ActorNetwork(spec) if isinstance(spec, Actor) else CriticNetwork(spec)
+    kinds: dict[type, Callable[[Any], nn.Module]] = {
+        Actor: ActorNetwork,
+        Critic: CriticNetwork,
+        ActorCritic: ActorCriticNetwork,
+    }
+    module = kinds[type(spec)](spec)
     values = initial_parameters(spec, random)
     module.load_state_dict({name: torch.from_numpy(value) for name, value in values.items()})
     return module
@@ -150,6 +159,93 @@ class CriticNetwork(nn.Module):
         return x[..., 0]
 
 
+class Convolution(nn.Module):
+    """A convolution without padding and ReLU, (B, in, H, W) to (B, out, H', W'), channels last in memory."""
+
+    def __init__(self, shape: tuple[int, ...], stride: int, scale: float):
+        super().__init__()
+        self.stride, self.scale = stride, scale
+        self.weight = nn.Parameter(torch.empty(shape).contiguous(memory_format=torch.channels_last))
+        self.bias = nn.Parameter(torch.empty(shape[0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class. `scale` multiplies the weights, which are fewer numbers than the input."""
+        weight = self.weight if self.scale == 1 else self.weight * self.scale
+        return torch.relu(F.conv2d(x, weight, self.bias, stride=self.stride))
+
+
+class TorsoNetwork(nn.Module):
+    """See `specs.Torso`."""
+
+    def __init__(self, spec: Torso):
+        super().__init__()
+        self.spec, shapes = spec, spec.shapes()
+        stacks = {name: convolutions(image) for name, image in spec.images.items()}
+        self.convolutions = nn.ModuleDict(
+            {
+                name: nn.ModuleList(
+                    Convolution(shapes[f"convolutions.{name}.{i}"], stride, 1.0 if i else 1 / 255)
+                    for i, (_, _, stride) in enumerate(stack)
+                )
+                for name, stack in stacks.items()
+            }
+        )
+        features = {name: shapes[f"features.{name}"] for name in stacks}
+        self.features = nn.ModuleDict({name: Linear(inputs, outs, 0) for name, (outs, inputs) in features.items()})
+        self.layers = nn.ModuleList(Linear(i, o, 0) for i, o in spec.layers)
+
+    def forward(self, obs: Tensor | dict[str, Tensor]) -> Tensor:
+        """Features (B, width)."""
+        images, vectors = split(self.spec.observation, obs)
+        encoded = [self._features(name, image) for name, image in images.items()] + vectors
+        x = encoded[0] if len(encoded) == 1 else torch.cat(encoded, -1)
+        for layer in self.layers:
+            x = ACTIVATIONS[self.spec.activation](layer(x))
+        return x
+
+    def _features(self, name: str, image: Tensor) -> Tensor:
+        x = image if self.spec.images[name].channels_first else image.movedim(-1, -3)
+        x = x.to(torch.float32, memory_format=torch.channels_last)
+        for convolution in self.convolutions[name]:  # pyright: ignore[reportGeneralTypeIssues]
+            x = convolution(x)
+        return torch.relu(self.features[name](x.flatten(1)))
+
+
+class ActorCriticNetwork(nn.Module):
+    """See `specs.ActorCritic`."""
+
+    def __init__(self, spec: ActorCritic):
+        super().__init__()
+        self.spec = spec
+        if isinstance(spec.action, Box):
+            self.log_std = nn.Parameter(torch.empty(spec.action.size))
+        for name in spec.torsos:
+            self.add_module(name, TorsoNetwork(spec.torso))
+        self.policy_head = Linear(spec.torso.width, spec.head, 0)
+        self.value_head = Linear(spec.torso.width, 1, 0)
+
+    def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
+        """The policy, and values (B,)."""
+        features = [self.get_submodule(name)(obs) for name in self.spec.torsos]
+        parameters = self.policy_head(features[0]).float()
+        if isinstance(self.spec.action, Box):
+            parameters = torch.cat([parameters, self.log_std.expand_as(parameters)], -1)
+        return distribution(self.spec.action, parameters), self.value_head(features[-1])[..., 0].float()
+
+
+class CustomActorCritic(nn.Module):
+    """A user's own policy and value function."""
+
+    def __init__(self, spec: ActorCritic, network: nn.Module):
+        super().__init__()
+        self.spec, self.network = spec, network
+
+    def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
+        """See the class."""
+        parameters, value = self.network(obs)
+        return distribution(self.spec.action, parameters), value
+
+
 class CustomCritics(nn.Module):
     """An ensemble of a user's own critics."""
 
@@ -176,4 +272,6 @@ def _custom(spec: NetworkSpec, random: np.random.Generator) -> nn.Module:
     ):  # a user's module draws from the global generator: seed it, then put it back
         torch.manual_seed(zlib.crc32(random.bytes(16)))
         made = [network(spec.observation, spec.action_size, **arguments) for _ in range(spec.members or 1)]
+    if isinstance(spec, ActorCritic):
+        return CustomActorCritic(spec, made[0])
     return CustomCritics(made) if isinstance(spec, Critic) else made[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -20,6 +21,8 @@ class Preset:
     about: str = "The defaults of every field."
     algorithm: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    environments: tuple[str, ...] = ()  # ids, or patterns of ids, that it is taken for without being asked for
 
 
 @cache
@@ -31,10 +34,10 @@ def presets(algorithm: str) -> dict[str, Preset]:
 
 
 def choose(algorithm: str, environment: str, name: str | None) -> tuple[str, Preset]:
-    """The preset of that name; without a name, the environment's own or else "default", which changes nothing."""
+    """The preset of that name; without a name, the environment's own or its family's, or else "default"."""
     known = presets(algorithm)
     if name is None:
-        name = environment if environment in known else "default"
+        name = next((own for own, preset in known.items() if _is_for(environment, own, preset)), "default")
     if name == "default":
         return name, Preset()
     if name not in known:
@@ -42,3 +45,7 @@ def choose(algorithm: str, environment: str, name: str | None) -> tuple[str, Pre
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise UsageError(f"{algorithm} has no preset {name!r}. {hint}It has: default, {', '.join(known)}.")
     return name, known[name]
+
+
+def _is_for(environment: str, name: str, preset: Preset) -> bool:
+    return environment == name or any(fnmatchcase(environment, pattern) for pattern in preset.environments)

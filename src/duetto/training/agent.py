@@ -16,6 +16,7 @@ from duetto.networks.specs import CustomNetwork
 from duetto.training.checkpoint import Best, CheckpointStore, Loaded
 from duetto.training.config import Config
 from duetto.training.normalizer import Normalizer
+from duetto.training.policy import Policy
 
 
 class Agent:
@@ -34,7 +35,9 @@ class Agent:
         state = loaded.state
         self._learner, self._normalizer = learner, normalizer
         self._observation = environments.to_gymnasium(spaces.from_json(state["spaces"]["observation"]))
-        self._actions = environments.ActionMap(environments.to_gymnasium(spaces.from_json(state["spaces"]["action"])))
+        self._action_space = spaces.from_json(state["spaces"]["action"])
+        self._actions = environments.ActionMap(environments.to_gymnasium(self._action_space))
+        self._acting = self.policy
 
     @classmethod
     def load(
@@ -69,11 +72,12 @@ class Agent:
         """
         batched = _batched(observation)
         flat = environments.flatten_observation(self._observation, _flat(batched) if _is_nested(batched) else batched)
-        return self._actions.to_environment(self.policy(flat))[0]
+        return self._actions.to_environment(self._acting(flat))[0]
 
-    def policy(self, obs: Any) -> np.ndarray:
-        """Actions (N, ...) in [-1, 1] for N observations as a `Stepper` gives them."""
-        return self._learner.act(self._normalizer(obs))
+    @property
+    def policy(self) -> Policy:
+        """Actions (N, ...) in [-1, 1] or integers for N observations as a `Stepper` gives them; each access is new."""
+        return Policy(self._learner, self._normalizer, self._action_space, self.config.run.seed)
 
 
 def _step(checkpoint: str | int) -> int:

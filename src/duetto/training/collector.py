@@ -11,7 +11,7 @@ from duetto.environments import Episode, Stepper
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.learners import Learner
 from duetto.memory import Experience
-from duetto.training.normalizer import Normalizer
+from duetto.training.normalizer import Normalizer, RewardScaler
 
 
 class Collector:
@@ -26,33 +26,47 @@ class Collector:
         self._normalizer = normalizer
         self._random = generator(seed, "exploration")
         self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
+        spec = algorithm.memory()
+        self._rewards = RewardScaler(stepper.num_envs, spec.discount) if algorithm.reward_scaling() else None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
         """One step of every environment: the real transitions, and the episodes that ended. `step` were made before."""
         obs = self._stepper.obs
         if self._normalizer.mode == "collected":
             self._normalizer.observe(obs)
+        extras: dict[str, np.ndarray] = {}
         if step < self._algorithm.first_random_steps():
             action = self._stepper.sample_actions(self._random)
         else:
-            noise, self._noise = self._algorithm.explore(self._random, self._noise, step, total_steps)
-            action = self._learner.act(self._normalizer(obs), noise)
+            space = self._stepper.action_space
+            noise, self._noise = self._algorithm.explore(self._random, self._noise, step, total_steps, space)
+            action, extras = self._learner.collect(self._normalizer(obs), noise)
         transition, episodes = self._stepper.step(action)
+        if len(transition.env) < self._stepper.num_envs:
+            extras = {name: values[transition.env] for name, values in extras.items()}
+        if self._rewards is not None:
+            done = transition.terminated | transition.truncated
+            transition = transition._replace(reward=self._rewards(transition.reward, transition.env, done))
         if episodes:
             done = np.zeros(self._stepper.num_envs, bool)
             done[[episode.env for episode in episodes]] = True
             self._noise = self._algorithm.after_episode(self._noise, done)
-        return Experience(*transition), episodes
+        return Experience(*transition, extras), episodes
 
     def interrupt(self) -> None:
         """Every environment begins a new episode though the last one did not end."""
         self._noise = self._algorithm.after_episode(self._noise, np.ones(self._stepper.num_envs, bool))
+        if self._rewards is not None:
+            self._rewards.interrupt()
 
     def state_dict(self) -> dict[str, Any]:
-        """The noise process and the generator."""
-        return {"noise": self._noise.copy(), "random": state_of(self._random)}
+        """The noise process, the generator and the rewards' scale."""
+        scaling = {} if self._rewards is None else self._rewards.state_dict()
+        return {"noise": self._noise.copy(), "random": state_of(self._random), "rewards": scaling}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
         self._noise = np.array(state["noise"], np.float32)
         restore(self._random, state["random"])
+        if self._rewards is not None:
+            self._rewards.load_state_dict(state["rewards"])

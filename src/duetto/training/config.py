@@ -23,7 +23,7 @@ from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.training import disk
 
-RECORDED = ("duetto", "numpy", "gymnasium", "torch", "jax", "equinox", "optax", "mujoco", "pybullet", "safetensors")
+RECORDED = ("duetto", "numpy", "gymnasium", "torch", "jax", "equinox", "optax", "mujoco", "ale-py", "pybullet", "safetensors")
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class RunOptions:
     """Environments stepped side by side."""
     vectorization: Literal["sync", "subprocess"] = "sync"
     """Step them one after another, or each in a process of its own."""
-    engine: Literal["gymnasium", "envpool"] = "gymnasium"
-    """Who makes the environments."""
+    engine: Literal["auto", "native", "gymnasium", "envpool"] = "auto"
+    """Who makes the environments; auto takes ale-py's own vector environment for Atari, Gymnasium for all others."""
     evaluate_every: CountOrZero = 5_000
     """Steps between evaluations; 0 turns them off."""
     evaluation_episodes: Count = 10

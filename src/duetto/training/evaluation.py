@@ -59,12 +59,14 @@ def evaluate(act: Callable[[Tree], np.ndarray], stepper: Stepper, episodes: int,
 
 
 def watch(
-    act: Callable[[Tree], np.ndarray], stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray], None]
+    act: Callable[[Tree], np.ndarray], stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None]
 ) -> Episode:
-    """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`."""
+    """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
+    observation (1, ...) that the policy acts on.
+    """
     stepper.reset(seed + SEED_OFFSET)
     while True:
-        on_frame(stepper.render())
+        on_frame(stepper.render(), stepper.obs)
         _, ended = stepper.step(act(stepper.obs))
         if ended:
             return ended[0]

@@ -42,9 +42,11 @@ class MetricLog:
         """Mean training return of the recent episodes, exploration included."""
         return float(np.mean(self._returns)) if self._returns else None
 
-    def add(self, step: int, metrics: Metrics) -> None:
-        """Keep an update's metrics, on the device."""
+    def add(self, step: int, metrics: Metrics, numbers: dict[str, float] | None = None) -> None:
+        """Keep an update's metrics, on the device, and numbers that are known already."""
         self._pending.append((step, metrics))
+        for name, value in (numbers or {}).items():
+            self._count(name, value)
 
     def add_episodes(self, episodes: list[Episode]) -> None:
         """Count finished training episodes."""
@@ -64,8 +66,11 @@ class MetricLog:
                     f"{name} is not finite in an update at step {step}: learning has diverged. {ADVICE}"
                 )
             for name, value in zip(metrics.names, values.tolist(), strict=True):
-                self._sums[name] = self._sums.get(name, 0.0) + value
-                self._counts[name] = self._counts.get(name, 0) + 1
+                self._count(name, value)
+
+    def _count(self, name: str, value: float) -> None:
+        self._sums[name] = self._sums.get(name, 0.0) + value
+        self._counts[name] = self._counts.get(name, 0) + 1
 
     def write(self, step: int, extra: dict[str, float | int | None]) -> dict[str, Any]:
         """Write one line and begin a new window."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from duetto.algorithms.base import Batch, Tree
+from duetto.algorithms.base import Batch, RolloutBatch, Tree
 from duetto.functional.scaling import Moments, fresh_moments, merged, scaled
 from duetto.networks.spaces import Box, Dict, Space
 
@@ -18,7 +18,10 @@ class Normalizer:
     """
 
     def __init__(self, space: Space, mode: str) -> None:
-        """`mode` is "off", "collected" (statistics of the steps taken) or "sampled" (of the batches learned from)."""
+        """`mode` says which observations make the statistics: "off", none; "collected", those acted on, step by step;
+        "sampled", those of every batch learned from; "rollouts", those of each rollout, once it has been learned from,
+        so that it was learned from as it was collected.
+        """
         self.mode = mode
         parts = dict(space.parts) if isinstance(space, Dict) else {"": space}
         self._moments = {
@@ -40,13 +43,22 @@ class Normalizer:
             return scaled(obs, self._moments[""])
         return obs | {name: scaled(obs[name], moments) for name, moments in self._moments.items()}
 
-    def batch(self, batch: Batch) -> Batch:
-        """The batch with both its observations scaled."""
+    def batch(self, batch: Batch | RolloutBatch) -> Batch | RolloutBatch:
+        """The batch with its observations scaled."""
         if not self._moments:
             return batch
+        if isinstance(batch, RolloutBatch):
+            return batch._replace(obs=self(batch.obs))
         if self.mode == "sampled":
             self.observe(batch.obs)
         return batch._replace(obs=self(batch.obs), next_obs=self(batch.next_obs))
+
+    def after_learning(self, batch: Batch | RolloutBatch) -> None:
+        """Take a rollout's (raw) batch into the statistics."""
+        if self.mode == "rollouts":
+            real = batch.weight > 0
+            obs = batch.obs
+            self.observe({name: part[real] for name, part in obs.items()} if isinstance(obs, dict) else obs[real])
 
     def state_dict(self) -> dict[str, Any]:
         """Mean, variance and count of each part."""
@@ -58,3 +70,36 @@ class Normalizer:
             name: Moments(np.array(part["mean"]), np.array(part["variance"]), part["count"])
             for name, part in state.items()
         }
+
+
+class RewardScaler:
+    """Divides rewards by the running std of their discounted sums, and clips them to ±10 (OpenAI Baselines).
+
+    Rewards are not centred: that would change what is best.
+    """
+
+    def __init__(self, num_envs: int, discount: float) -> None:
+        self._discount = discount
+        self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
+        self._moments = fresh_moments(())
+
+    def __call__(self, reward: np.ndarray, env: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """Scaled rewards (K,) float32 of the environments `env` (K,), which enter the statistics first."""
+        self._sums[env] = self._sums[env] * self._discount + reward
+        self._moments = merged(self._moments, self._sums[env])
+        self._sums[env[done]] = 0.0
+        return np.clip(reward / np.sqrt(self._moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
+
+    def interrupt(self) -> None:
+        """Every environment begins a new episode."""
+        self._sums[:] = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums and their statistics."""
+        return {"sums": self._sums.copy(), "moments": {name: np.asarray(x) for name, x in self._moments._asdict().items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`."""
+        self._sums = np.array(state["sums"])
+        mean, variance, count = (np.float64(state["moments"][name]) for name in Moments._fields)
+        self._moments = Moments(mean, variance, float(count))

@@ -102,13 +102,20 @@ class Run:
         finally:
             stepper.close()
 
-    def video(self, output: str | Path | None = None, checkpoint: str | int = "last", seed: int | None = None) -> Path:
-        """An mp4 of one episode, by default in the run's folder `videos/`."""
+    def video(
+        self,
+        output: str | Path | None = None,
+        checkpoint: str | int = "last",
+        seed: int | None = None,
+        frames: str | Path | None = None,
+    ) -> Path:
+        """An mp4 of one episode, by default in the run's folder `videos/`; with `frames`, its pictures there as PNG."""
         agent = self.agent(checkpoint)
         path = Path(output) if output else self.path / "videos" / f"step-{agent.step:012}.mp4"
         stepper = self._stepper(1, render_mode="rgb_array")
         try:
-            record(agent.policy, stepper, self.config.run.seed if seed is None else seed, path)
+            chosen = self.config.run.seed if seed is None else seed
+            record(agent.policy, stepper, chosen, path, Path(frames) if frames else None)
         finally:
             stepper.close()
         return path

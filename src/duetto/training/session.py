@@ -33,6 +33,7 @@ from duetto.training.config import Config
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.metrics import ADVICE, MetricLog
 from duetto.training.normalizer import Normalizer
+from duetto.training.policy import Policy
 from duetto.training.records import Csv
 
 EVALUATION_FIELDS = (
@@ -100,7 +101,12 @@ class Session:
             threads=options.threads,
         )
         self.memory = memory.build(
-            algorithm.memory(), observation, action, self.stepper.num_envs, generator(options.seed, "memory")
+            algorithm.memory(),
+            observation,
+            action,
+            self.stepper.num_envs,
+            generator(options.seed, "memory"),
+            lambda obs: self.learner.value(self.normalizer(obs)),
         )
         self.normalizer = Normalizer(observation, algorithm.observation_scaling())
         self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
@@ -153,12 +159,14 @@ class Session:
             self.memory.add(experience)
             before, self.step = self.step, self.step + len(experience.reward)
             self.log.add_episodes(episodes)
-            progress = self.step / options.steps
+            sample = None
             for sample in self.memory.due():
+                progress = (self.step - sample.age) / options.steps
                 metrics = self.learner.update(self.normalizer.batch(sample.batch), progress)
-                if self.memory.needs_priorities:
-                    self.memory.feedback(sample, on_host(metrics.priority))
-                self.log.add(self.step, metrics)
+                self._report_back(sample, metrics)
+                self.log.add(self.step, metrics, sample.info)
+            if sample is not None:
+                self.normalizer.after_learning(sample.batch)
             if _crossed(before, self.step, options.log_every):
                 self._write_metrics()
             if _crossed(before, self.step, options.evaluate_every):
@@ -166,6 +174,12 @@ class Session:
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
             yield
+
+    def _report_back(self, sample: memory.Sample, metrics: learners.Metrics) -> None:
+        if self.memory.needs_priorities:
+            self.memory.feedback(sample, on_host(metrics.priority))
+        if self.memory.needs_divergence:
+            self.memory.note_divergence(metrics.value("approx_kl"))
 
     def _write_metrics(self) -> None:
         rates = self.learner.learning_rates(self.step / self.config.run.steps)
@@ -225,9 +239,10 @@ class Session:
             self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
         return result
 
-    def policy(self, obs: Any) -> np.ndarray:
-        """The policy without exploration, on raw observations (N, ...)."""
-        return self.learner.act(self.normalizer(obs))
+    @property
+    def policy(self) -> Policy:
+        """The policy as it is evaluated, from here on: on raw observations (N, ...)."""
+        return Policy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:

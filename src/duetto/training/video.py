@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,34 @@ import numpy as np
 from duetto.algorithms.base import Tree
 from duetto.environments import Episode, Stepper
 from duetto.errors import DuettoError, UsageError
+from duetto.networks.encoding import is_image, named_parts
+from duetto.networks.spaces import Box, Space
 from duetto.training.evaluation import watch
 
 
-def record(act: Callable[[Tree], np.ndarray], stepper: Stepper, seed: int, path: Path) -> Episode:
-    """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete."""
+def record(
+    act: Callable[[Tree], np.ndarray], stepper: Stepper, seed: int, path: Path, frames: Path | None = None
+) -> Episode:
+    """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete.
+
+    Where the agent observes an image, the newest one is shown beside the picture. `frames` is a folder for the same
+    pictures as PNG files, image0k0000.png, image0k0001.png ... (worker 0, as the walkthrough names them).
+    """
     partial = path.with_name(f".{path.stem}.partial.mp4")
     writer: Any = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
             opened.callback(partial.unlink, missing_ok=True)
+            if frames is not None:
+                frames.mkdir(parents=True, exist_ok=True)
+            number = count()
 
-            def write(frame: np.ndarray) -> None:
+            def write(frame: np.ndarray, obs: Tree) -> None:
                 nonlocal writer
+                frame = beside(frame, stepper.observation_space, obs)
+                if frames is not None:
+                    _write_png(frames / f"image0k{next(number):04}.png", frame)
                 if writer is None:  # now, because some environments know their picture only once they show it
                     writer = _writer(partial, stepper.render_fps)
                     opened.callback(writer.close)
@@ -40,16 +55,39 @@ def record(act: Callable[[Tree], np.ndarray], stepper: Stepper, seed: int, path:
         raise DuettoError(f"The video {path} cannot be written: {error}.") from error
 
 
+def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
+    """The frame (H, W, 3) with the agent's own newest image to its right, enlarged to the same height, if it has one."""
+    image = next(((name, part) for name, part in named_parts(space) if is_image(part)), None)
+    if image is None:
+        return frame
+    name, part = image
+    view = (obs[name] if isinstance(obs, dict) else obs)[0]
+    view = view if isinstance(part, Box) and not part.channels_first else np.moveaxis(view, 0, -1)
+    view = view[..., -3:] if view.shape[-1] % 3 == 0 else np.repeat(view[..., -1:], 3, axis=-1)  # colour, or greys
+    height, width = len(frame), len(frame) * view.shape[1] // view.shape[0]
+    rows, columns = (np.arange(size) * side // size for size, side in zip((height, width), view.shape, strict=False))
+    return np.concatenate([frame, view[rows][:, columns]], axis=1)
+
+
+def _write_png(path: Path, frame: np.ndarray) -> None:
+    _imageio().imwrite(path, frame)
+
+
 def _writer(path: Path, fps: float) -> Any:
+    imageio = _imageio()
+    # Otherwise ffmpeg is started by a fork of this process, with JAX's threads in it: a warning, and sometimes a hang.
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
+    return imageio.get_writer(path, fps=fps, macro_block_size=1, codec="libx264", quality=8)
+
+
+def _imageio() -> Any:
     try:
         import imageio.v2 as imageio
         import imageio_ffmpeg
     except ModuleNotFoundError as error:
         raise UsageError("Videos need imageio and ffmpeg: pip install 'duetto[video]'.") from error
     del imageio_ffmpeg  # imported to see that it is there: imageio would name another way to install it
-    # Otherwise ffmpeg is started by a fork of this process, with JAX's threads in it: a warning, and sometimes a hang.
-    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
-    return imageio.get_writer(path, fps=fps, macro_block_size=1, codec="libx264", quality=8)
+    return imageio
 
 
 def _even(frame: np.ndarray) -> np.ndarray:

@@ -1,0 +1,234 @@
+"""Proximal Policy Optimisation.
+
+    collect      N environments for T steps with π: a ~ π(s), and remember log π(a|s) and V(s)
+    advantages   A_t by generalised advantage estimation, R_t = A_t + V(s_t)            (functional.advantages)
+    each epoch   shuffle the N·T steps, cut them into minibatches; for each one step down
+                     -mean min(ρ A, clip(ρ, 1-ε, 1+ε) A) + c_V ½ mean (V(s) - R)² - c_H mean H(π(s))
+                 with ρ = π(a|s) / π_old(a|s), A normalised over the minibatch, the gradient's norm clipped
+
+The facts that make it PPO: what a rollout was collected with (log-probabilities, values, advantages) stays fixed while
+it is learned from; a truncated episode counts on the value of its final observation, a terminated one on nothing; every
+step is seen once in each epoch; policy and value are updated together, by one optimiser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from duetto.algorithms.base import (
+    Algorithm,
+    Array,
+    Count,
+    Fraction,
+    NonNegative,
+    OptimizerSpec,
+    Positive,
+    RolloutBatch,
+    RolloutSpec,
+    Tree,
+    Updater,
+    Within,
+)
+from duetto.errors import UsageError
+from duetto.functional.checks import same_shape
+from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
+from duetto.functional.schedules import Decay, decayed
+from duetto.networks import policies
+from duetto.networks.spaces import Box, Dict, Space
+from duetto.networks.specs import Activation, ActorCritic, CustomNetwork, NetworkSpec, Torso
+
+
+@dataclass(frozen=True)
+class PPO(Algorithm):
+    """Proximal Policy Optimisation (Schulman et al., 2017, arXiv:1707.06347)."""
+
+    discount: Fraction = 0.99
+    """γ: how much a reward one step later counts."""
+    gae_lambda: Fraction = 0.95
+    """λ: 0 trusts the value function after one step, 1 sums all rewards."""
+    rollout_steps: Count = 2048
+    """Steps of each environment between two phases of learning."""
+    epochs: Count = 10
+    """Times that each rollout is learned from."""
+    minibatches: Count = 32
+    """Parts that a rollout is cut into; each makes one update."""
+    learning_rate: Positive = 3e-4
+    """Step size of Adam."""
+    learning_rate_decay: Decay = "constant"
+    """How it changes over the run."""
+    learning_rate_final: Fraction = 0.0
+    """Its factor at the end of the run, unless constant."""
+    adam_epsilon: Positive = 1e-5
+    """Adam's ε."""
+    max_grad_norm: NonNegative = 0.5
+    """Global L2 norm that the gradient is clipped to; 0 turns clipping off."""
+    clip_range: Positive = 0.2
+    """ε: how far the probability ratio counts."""
+    clip_range_decay: Decay = "constant"
+    """How it changes over the run, to 0."""
+    clip_value: bool = False
+    """Clip the value's change to the same range (OpenAI Baselines), which expects rewards of about 1."""
+    normalize_advantages: bool = True
+    """Standardise the advantages of each minibatch."""
+    recompute_advantages: bool = False
+    """Compute them anew before each epoch (as Tianshou can)."""
+    value_coefficient: NonNegative = 0.5
+    """Weight of the value loss, ½ (V - R)²."""
+    entropy_coefficient: NonNegative = 0.0
+    """Weight of the policy's entropy, which is kept high."""
+    target_kl: NonNegative = 0.0
+    """Leave out a rollout's further epochs after one whose mean KL divergence exceeds this; 0 for no limit."""
+    learning_rate_kl: NonNegative = 0.0
+    """Adapt the learning rate to keep each epoch's KL divergence near this; 0 leaves it."""
+
+    normalize_observations: bool = False
+    """Scale observations (but images) by their running mean and std."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running std of their discounted sums."""
+    stochastic_evaluation: bool = False
+    """Sample the actions of evaluations too, instead of taking the likeliest."""
+
+    hidden: Annotated[tuple[int, ...], Within(1)] = (64, 64)
+    """Units of the hidden layers."""
+    activation: Activation = "tanh"
+    """Activation of the hidden layers; convolutions have ReLU."""
+    image_features: Count = 512
+    """Units of the layer behind an image's convolutions."""
+    shared_torso: bool = False
+    """One torso for policy and value instead of one each."""
+    policy_gain: Positive = 0.01
+    """Gain of the policy head's orthogonal initial weights; the other layers have √2, the value head 1."""
+    zero_biases: bool = True
+    """Start biases at 0, or as PyTorch does."""
+    initial_log_std: float = 0.0
+    """Logarithm of a continuous policy's std at the start."""
+    network: CustomNetwork | None = None
+    """A policy with value function of your own (Python only)."""
+
+    acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
+    observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
+    actions: ClassVar[str] = "Discrete, MultiDiscrete, Box"
+
+    # ------------------------------------------------------------------------------------------------ the equations
+    def loss(self, nets: Any, batch: RolloutBatch, clip: Array) -> tuple[Array, dict[str, Array]]:
+        """Clipped surrogate, value and entropy terms (Schulman et al., 2017, equations 7 and 9)."""
+        xp = array_namespace(batch.advantage)
+        policy, value = nets.agent(batch.obs)
+        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+        same_shape(log_ratio=log_ratio, value=value, advantage=batch.advantage, returns=batch.returns)
+        ratio = xp.exp(log_ratio)
+
+        def mean(x: Array) -> Array:
+            return weighted_mean(x, batch.weight)
+
+        advantage = normalized(batch.advantage, batch.weight) if self.normalize_advantages else batch.advantage
+        policy_loss = -mean(clipped_surrogate(ratio, advantage, clip))
+        error = (value - batch.returns) ** 2
+        if self.clip_value:
+            error = clipped_value_error(value, batch.value, batch.returns, clip)
+        value_loss, entropy = 0.5 * mean(error), mean(policy.entropy())
+        total = policy_loss + self.value_coefficient * value_loss - self.entropy_coefficient * entropy
+        return total, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approx_kl": mean(ratio - 1.0 - log_ratio),  # k3 of Schulman, 2020, "Approximating KL divergence"
+            "approx_kl_k2": 0.5 * mean(log_ratio**2),  # k2 of the same, what OpenAI Baselines logs
+            "clip_fraction": mean(xp.astype(xp.abs(ratio - 1.0) > clip, ratio.dtype)),
+        }
+
+    def update(self, learner: Updater, batch: RolloutBatch, noise: Array, phase: int) -> None:
+        """One minibatch."""
+        learner.minimize("agent", self.loss, batch, noise)
+
+    def split(self, random: np.random.Generator, size: int) -> np.ndarray:
+        """A fresh shuffle of all rows, cut into equal parts: (minibatches, B)."""
+        return random.permutation(size).astype(np.int32).reshape(self.minibatches, -1)
+
+    def draw(self, random: np.random.Generator, batch: RolloutBatch, progress: float) -> np.ndarray:
+        """The clip range ε of this update."""
+        return np.asarray(self.clip_range * decayed(self.clip_range_decay, progress, 0.0), np.float32)
+
+    # ------------------------------------------------------------------------------------------------ acting
+    def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
+        """Sampled actions, or without noise the likeliest."""
+        policy, _ = nets.agent(obs)
+        return policy.mode() if noise is None else policy.sample(noise)
+
+    def collect(self, nets: Any, obs: Tree, noise: Array) -> tuple[Array, dict[str, Array]]:
+        """Sampled actions with their log-probabilities, and the values of the observations."""
+        policy, value = nets.agent(obs)
+        action = policy.sample(noise)
+        return action, {"log_prob": policy.log_prob(action), "value": value}
+
+    def value(self, nets: Any, obs: Tree) -> Array:
+        """V(s), (N,)."""
+        return nets.agent(obs)[1]
+
+    def explore(
+        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers to sample the actions with; they have no state."""
+        return policies.noise(action, random, state.shape[:1]), state
+
+    def evaluation_noise(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
+        """See `stochastic_evaluation`."""
+        return policies.noise(action, random, (num_envs,)) if self.stochastic_evaluation else None
+
+    def observation_scaling(self) -> str:
+        """See `normalize_observations`."""
+        return "rollouts" if self.normalize_observations else "off"
+
+    def reward_scaling(self) -> bool:
+        """See `normalize_rewards`."""
+        return self.normalize_rewards
+
+    # ------------------------------------------------------------------------------------------------ what it needs
+    def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
+        """Any action space but Dict."""
+        if isinstance(action, Dict):
+            raise UsageError(f"ppo takes actions that are {self.actions}; {environment} has {action}.")
+
+    def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
+        """One network with two heads."""
+        torso = Torso(observation, self.image_features, self.hidden, self.activation)
+        agent = ActorCritic(
+            torso,
+            action,
+            self.shared_torso,
+            self.policy_gain,
+            self.zero_biases,
+            self.initial_log_std,
+            self.network,
+        )
+        return {"agent": agent}
+
+    def optimizers(self) -> dict[str, OptimizerSpec]:
+        """Adam over policy and value together."""
+        spec = OptimizerSpec(
+            self.learning_rate,
+            self.learning_rate_decay,
+            self.learning_rate_final,
+            self.max_grad_norm,
+            weight_decay=0.0,
+            decoupled=False,
+            epsilon=self.adam_epsilon,
+            kl=self.learning_rate_kl,
+        )
+        return {"agent": spec}
+
+    def memory(self) -> RolloutSpec:
+        """A rollout."""
+        return RolloutSpec(
+            self.rollout_steps,
+            self.epochs,
+            self.minibatches,
+            self.discount,
+            self.gae_lambda,
+            self.recompute_advantages,
+            self.target_kl,
+        )

@@ -1,0 +1,135 @@
+"""Atari in ale-py's own vector environment: emulators, preprocessing and stacking in C++ threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from duetto.environments import families
+from duetto.environments.atari import FRAMES_PER_SECOND, AtariOptions, Game, sticky_actions
+from duetto.environments.engines import Engine, Outcome
+from duetto.environments.spaces import Layout
+from duetto.environments.tapes import LEAVE, SEED, Tape, timetable
+
+UNLIMITED = 2**30  # frames; games are truncated here, after a whole step: ale-py would leave out its last frames
+
+
+class NativeAtari(Engine):
+    """`ale_py.AtariVectorEnv`, whose games begin where we say.
+
+    In its mode NEXT_STEP an environment that is reset at once, by a mask, begins its next game without a lost step.
+    """
+
+    def __init__(self, game: Game, options: AtariOptions, num_envs: int) -> None:
+        ale: Any = families.import_family(families.ATARI, "ale_py", game.id)
+        self._vector = ale.AtariVectorEnv(
+            game.rom,
+            num_envs,
+            num_threads=min(num_envs, _cores()),
+            max_num_frames_per_episode=UNLIMITED,
+            repeat_action_probability=sticky_actions(game, options),
+            full_action_space=options.full_action_space,
+            autoreset_mode=AutoresetMode.NEXT_STEP,
+            img_height=options.size,
+            img_width=options.size,
+            grayscale=options.grayscale,
+            stack_num=options.stack,
+            frameskip=options.frame_skip,
+            maxpool=options.max_pool,
+            noop_max=options.noop_max,
+            use_fire_reset=options.fire_reset,
+            reward_clipping=False,
+        )
+        self.num_envs, self.label = num_envs, game.id
+        self.single_action_space = self._vector.single_action_space
+        self.metadata = {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
+        shape = (options.channels, options.size, options.size)
+        self.layout = Layout(gymnasium.spaces.Box(0, 255, shape, np.uint8))
+        self._max_steps = options.max_steps
+        self._steps = np.zeros(num_envs, np.int64)  # since each game's first observation
+        self._tapes = [Tape(0)] * num_envs
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        """See Engine."""
+        first = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        self._tapes = [Tape(first + env) for env in range(self.num_envs)]
+        self._steps[:] = 0
+        return self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        """See Engine."""
+        raw, reward, terminated, _, infos = self._vector.step(actions)
+        for tape, action in zip(self._tapes, actions.tolist(), strict=True):
+            tape.told.append(action)
+        self._steps += 1
+        truncated = (self._steps >= self._max_steps) & ~terminated
+        done = terminated | truncated
+        next_obs = self._image(raw)
+        obs = next_obs.copy()
+        if done.any():
+            seeds = [self._tapes[env].next_game() for env in np.flatnonzero(done)]
+            self._steps[done] = 0
+            obs[done] = self._begin(done, seeds)[done]
+        return Outcome(
+            next_obs, reward.astype(np.float64), terminated, truncated, obs, done, None, lives=infos["lives"]
+        )
+
+    def reset_env(self, env: int, seed: int) -> np.ndarray:
+        """See Engine."""
+        self._tapes[env], self._steps[env] = Tape(seed), 0
+        return self._begin(np.arange(self.num_envs) == env, [self._tapes[env].seed])
+
+    def render(self) -> None:
+        """See Engine."""
+
+    def save(self) -> dict[str, Any]:
+        """See Engine."""
+        tapes = {str(env): tape.state_dict() for env, tape in enumerate(self._tapes)}
+        return tapes | {"digest": self._digest()}
+
+    def load(self, saved: dict[str, Any]) -> bool:
+        """See Engine. False where the observations come out otherwise, with another ale-py for example."""
+        self._tapes = [Tape.of(saved[str(env)]) for env in range(self.num_envs)]
+        self._steps[:] = [tape.steps for tape in self._tapes]
+        actions, begin = timetable(self._tapes)
+        for now, action in zip(begin, actions.astype(np.int64), strict=False):
+            self._begin_again(now)
+            self._vector.step(action)
+        self._begin_again(begin[-1])
+        return self._digest() == saved["digest"]
+
+    def close(self) -> None:
+        """See Engine."""
+        self._vector.close()
+
+    def _begin(self, mask: np.ndarray, seeds: list[int | None]) -> np.ndarray:
+        """Begin a game in the environments of `mask` (N,), each with its seed; observations of all N."""
+        given = np.array([-1 if seed is None else seed for seed in seeds], np.int64)
+        options = None if mask.all() else {"reset_mask": mask.copy()}
+        return self._image(self._vector.reset(seed=given, options=options)[0])
+
+    def _begin_again(self, what: np.ndarray) -> None:
+        envs = np.flatnonzero(what != LEAVE)
+        if envs.size:
+            self._begin(what != LEAVE, [self._tapes[env].seed if what[env] == SEED else None for env in envs])
+
+    def _digest(self) -> str:
+        nowhere = np.zeros(self.num_envs, bool)  # a reset of none of them only shows what is seen now
+        return hashlib.sha256(self._begin(nowhere, []).tobytes()).hexdigest()
+
+    def _image(self, raw: np.ndarray) -> np.ndarray:
+        """(N, stack, H, W), or (N, stack, H, W, 3) in colour, as (N, channels, H, W); arrays of ale-py are new ones."""
+        if raw.ndim == 4:
+            return raw
+        n, _, height, width, _ = raw.shape
+        return np.moveaxis(raw, -1, 2).reshape(n, -1, height, width)
+
+
+def _cores() -> int:
+    """That this process may use: more threads would only wait for each other."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,50 @@
+"""How much better an action was than expected."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def generalized_advantages(
+    reward: np.ndarray,
+    value: np.ndarray,
+    next_value: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    discount: float,
+    trace: float,
+) -> np.ndarray:
+    """Generalised advantage estimation (Schulman et al., 2016, arXiv:1506.02438, equation 16).
+
+        δ_t = r_t + γ (1 - terminated_t) V(s'_t) - V(s_t),     A_t = δ_t + γ λ (1 - done_t) A_{t+1}
+
+    A truncated episode counts on the value of its *final* observation; the trace is cut wherever an episode ends.
+
+        t              0     1     2     3            terminated at 1, truncated at 2
+        next_value   V(s1)   .   V(end) V(s4)         not V of the observation that the reset gave
+        A_t            <-----|-----|     <---- the rollout's end
+
+    Args:
+        reward, value, next_value: (T, ...), V(s'_t) of the observation that the action really produced.
+        terminated, truncated: (T, ...) bool.
+        discount, trace: γ and λ.
+
+    Returns:
+        A (T, ...) float64.
+    """
+    discounts = discount * ~terminated
+    advantage = reward + discounts * next_value - value.astype(np.float64)
+    decay = discount * trace * ~(terminated | truncated)
+    # The recurrence by doubling: after k rounds A_t holds the terms up to t + 2^k - 1, and `decay` the product over them.
+    reach, steps = 1, len(reward)
+    while reach < steps:
+        advantage[:-reach] += decay[: steps - reach] * advantage[reach:]
+        decay = decay[:-reach] * decay[reach:]
+        reach *= 2
+    return advantage
+
+
+def explained_variance(value: np.ndarray, returns: np.ndarray) -> float:
+    """1 - Var(R - V) / Var(R): 1 is a perfect prediction, 0 as good as a constant; 0 where R does not vary."""
+    spread = float(np.var(returns))
+    return 1.0 - float(np.var(returns - value)) / spread if spread > 0 else 0.0

@@ -1,0 +1,41 @@
+"""Pieces of policy-gradient losses, as pure functions of arrays (B,) of either framework or NumPy.
+
+`weight` is 1 for what counts and 0 for what does not, so that a batch can hold padding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from duetto.functional.checks import same_shape
+
+
+def weighted_mean(x: Any, weight: Any) -> Any:
+    """Σ w x / Σ w over all axes; at least one weight must be above 0."""
+    same_shape(x=x, weight=weight)
+    xp = array_namespace(x)
+    return xp.sum(weight * x) / xp.sum(weight)
+
+
+def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
+    """(A - mean) / (std + ε), with the sample's unbiased standard deviation as in PyTorch."""
+    xp = array_namespace(advantage)
+    centred = advantage - weighted_mean(advantage, weight)
+    return centred / (xp.sqrt(xp.sum(weight * centred**2) / (xp.sum(weight) - 1.0)) + epsilon)
+
+
+def clipped_surrogate(ratio: Any, advantage: Any, clip: Any) -> Any:
+    """min(ρ A, clip(ρ, 1-ε, 1+ε) A) of each sample (Schulman et al., 2017, arXiv:1707.06347, equation 7)."""
+    same_shape(ratio=ratio, advantage=advantage)
+    xp = array_namespace(ratio)
+    return xp.minimum(ratio * advantage, xp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+def clipped_value_error(value: Any, old_value: Any, returns: Any, clip: Any) -> Any:
+    """The larger of (V - R)² and (V_old + clip(V - V_old, ±ε) - R)² of each sample, as in OpenAI Baselines' PPO2."""
+    same_shape(value=value, old_value=old_value, returns=returns)
+    xp = array_namespace(value)
+    near = old_value + xp.clip(value - old_value, -clip, clip)
+    return xp.maximum((value - returns) ** 2, (near - returns) ** 2)

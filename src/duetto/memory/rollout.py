@@ -1,0 +1,211 @@
+"""Rollouts: the last steps of every environment, learned from several times, then forgotten.
+
+    time 0 .. T-1    environment 0   s s s s E s s s |      E: the episode ended, the next step begins another
+                     environment 1   s s s s s s s s |      |: learn, forget, go on where the environments stand
+
+Observations keep their dtype (images stay uint8) until a minibatch goes to the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import RolloutBatch, RolloutSpec, Tree
+from duetto.errors import CheckpointError
+from duetto.functional.advantages import explained_variance, generalized_advantages
+from duetto.memory.base import Experience, Sample
+from duetto.memory.fields import Field, named, unnamed
+
+KEPT = ("log_prob", "value")  # what the algorithm gave with each action
+
+
+class Rollout:
+    """T steps of N environments; the batches are the same N·T rows once for each epoch.
+
+    A vector step may lack some environments (Gymnasium's NEXT_STEP resets); such rows are zeros of weight 0.
+    """
+
+    needs_priorities = False
+
+    def __init__(
+        self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]
+    ) -> None:
+        """Use `memory.build`. `value` gives V(s) (N,) of N observations, with the parameters of the moment."""
+        self._spec, self._value = spec, value
+        self._arrays = {name: field.allocate(spec.steps * num_envs) for name, field in fields.items()}
+        self._arrays = {name: array.reshape(spec.steps, num_envs, *array.shape[1:]) for name, array in self._arrays.items()}
+        self._real = np.zeros((spec.steps, num_envs), bool)
+        self._next_obs: Tree = None  # (N, ...), what the newest step led to
+        self._ends: list[tuple[int, int, Tree]] = []  # time, environment and final observation of truncated episodes
+        self._filled = 0
+        self._diverged = False
+
+    def __len__(self) -> int:
+        return int(self._real[: self._filled].sum())
+
+    @property
+    def needs_divergence(self) -> bool:
+        """Whether `note_divergence` has to be told each epoch's."""
+        return self._spec.target_kl > 0
+
+    def add(self, experience: Experience) -> None:
+        """Store a copy of one vector step."""
+        time, env = self._filled, experience.env
+        values = {
+            **dict(named("obs", experience.obs)),
+            "action": experience.action,
+            "reward": experience.reward,
+            "terminated": experience.terminated,
+            "truncated": experience.truncated,
+            **{name: experience.extras[name] for name in KEPT},
+        }
+        whole = len(env) == self._real.shape[1]
+        for name, array in self._arrays.items():
+            if not whole:
+                array[time] = 0
+            array[time, env] = values[name]
+        self._real[time] = False
+        self._real[time, env] = True
+        self._note_next(time, experience)
+        self._filled += 1
+
+    def due(self) -> Iterator[Sample]:
+        """Once the rollout is complete, one batch for each epoch; then it is forgotten.
+
+        The log-probabilities are those it was collected with; so are values and advantages, unless recomputed.
+        """
+        if self._filled < self._spec.steps:
+            return
+        self._diverged = False
+        batch = self._batch(self._arrays["value"])
+        info = {"explained_variance": explained_variance(batch.value, batch.returns)}
+        for epoch in range(self._spec.epochs):
+            if epoch and self._spec.recompute_advantages:
+                batch = self._batch(self._value(unnamed("obs", self._flat())).reshape(self._real.shape))
+            yield Sample(batch, age=len(self), info=info if epoch == 0 else {})
+            if self._diverged:
+                break
+        self._filled, self._ends = 0, []
+
+    def note_divergence(self, divergence: float) -> None:
+        """The mean KL divergence of the epoch just learned from: beyond the limit, the next ones are left out."""
+        self._diverged = divergence > self._spec.target_kl
+
+    def interrupt(self) -> None:
+        """Every environment begins a new episode though the last one did not end: cut the trace behind the last step."""
+        if not self._filled:
+            return
+        last = self._filled - 1
+        done = self._arrays["terminated"][last] | self._arrays["truncated"][last]
+        for env in np.flatnonzero(~done & self._real[last]).tolist():
+            self._arrays["truncated"][last, env] = True
+            self._ends.append((last, env, _row(self._next_obs, env)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps collected so far; between two rollouts there are none."""
+        filled = self._filled
+        return {
+            "shape": list(self._real.shape),
+            "filled": filled,
+            "real": self._real[:filled].copy(),
+            "arrays": {name: array[:filled].copy() for name, array in self._arrays.items()},
+            "next_obs": dict(named("obs", self._next_obs)) if filled else {},
+            "ends": {
+                str(i): {"time": time, "env": env, "obs": dict(named("obs", obs))}
+                for i, (time, env, obs) in enumerate(self._ends)
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`. CheckpointError for another number of steps or environments."""
+        if tuple(state["shape"]) != self._real.shape:
+            raise CheckpointError(
+                f"The checkpoint's rollout has {state['shape'][0]} steps of {state['shape'][1]} environments, this "
+                f"run's {self._real.shape[0]} of {self._real.shape[1]}. Set rollout_steps and num_envs back."
+            )
+        filled = self._filled = int(state["filled"])
+        self._real[:filled] = state["real"]
+        for name, array in self._arrays.items():
+            array[:filled] = state["arrays"][name]
+        if filled:
+            self._next_obs = unnamed("obs", {name: np.array(array) for name, array in state["next_obs"].items()})
+        ends = (state["ends"][str(i)] for i in range(len(state["ends"])))
+        self._ends = [(int(end["time"]), int(end["env"]), unnamed("obs", end["obs"])) for end in ends]
+
+    # A rollout is short: it goes into the checkpoint's state whole, not into the segments of replay memories.
+    @property
+    def written(self) -> np.ndarray:
+        """(num_envs,) int64 zeros: nothing is kept in segments."""
+        return np.zeros(self._real.shape[1], np.int64)
+
+    @property
+    def rows(self) -> int:
+        """0, see `written`."""
+        return 0
+
+    def segment(self, since: np.ndarray) -> None:
+        """None, see `written`."""
+
+    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
+        """There are none."""
+        raise CheckpointError("The checkpoint holds a replay memory, but this run learns from rollouts.")
+
+    def _note_next(self, time: int, experience: Experience) -> None:
+        if len(experience.env) == self._real.shape[1]:
+            self._next_obs = experience.next_obs
+        else:
+            for (_, array), (_, rows) in zip(named("", self._next_obs), named("", experience.next_obs), strict=True):
+                array[experience.env] = rows
+        for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
+            self._ends.append((time, int(experience.env[row]), _row(experience.next_obs, row)))
+
+    def _flat(self) -> dict[str, np.ndarray]:
+        """All arrays (T·N, ...), views."""
+        return {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
+
+    def _batch(self, value: np.ndarray) -> RolloutBatch:
+        arrays = self._arrays
+        advantage = generalized_advantages(
+            arrays["reward"],
+            value,
+            self._next_values(value),
+            arrays["terminated"],
+            arrays["truncated"],
+            self._spec.discount,
+            self._spec.trace,
+        )
+        flat = self._flat()
+        return RolloutBatch(
+            obs=unnamed("obs", flat),
+            action=flat["action"],
+            log_prob=flat["log_prob"],
+            value=value.reshape(-1),
+            advantage=advantage.reshape(-1).astype(np.float32),
+            returns=(advantage + value).reshape(-1).astype(np.float32),
+            weight=self._real.reshape(-1).astype(np.float32),
+        )
+
+    def _next_values(self, value: np.ndarray) -> np.ndarray:
+        """(T, N), the value of what each step led to: the next step's own, but where a rollout or an episode ends."""
+        following = np.empty_like(value)
+        following[:-1], following[-1] = value[1:], self._value(self._next_obs)
+        num_envs = value.shape[1]
+        for start in range(0, len(self._ends), num_envs):  # always N rows: another number would be compiled anew
+            some = self._ends[start : start + num_envs]
+            obs = _stack([obs for _, _, obs in some] + [some[0][2]] * (num_envs - len(some)))
+            for (time, env, _), end in zip(some, self._value(obs), strict=False):
+                following[time, env] = end
+        return following
+
+
+def _row(obs: Tree, row: int) -> Tree:
+    return {name: part[row].copy() for name, part in obs.items()} if isinstance(obs, dict) else obs[row].copy()
+
+
+def _stack(rows: list[Tree]) -> Tree:
+    if isinstance(rows[0], dict):
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    return np.stack(rows)

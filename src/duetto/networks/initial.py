@@ -1,0 +1,65 @@
+"""The first parameters of every network, drawn by NumPy: the same numbers in both frameworks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from duetto.networks.specs import Actor, ActorCritic, Critic, Initializer, NetworkSpec
+from duetto.networks.spaces import Box
+
+
+def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Fresh values for every parameter of a network that is not a user's own."""
+    values = _actor_critic(spec, random) if isinstance(spec, ActorCritic) else _perceptron(spec, random)
+    return {name: value.astype(np.float32) for name, value in values.items()}
+
+
+def _perceptron(spec: Actor | Critic, random: np.random.Generator) -> dict[str, np.ndarray]:
+    values: dict[str, np.ndarray] = {}
+    lead = (spec.members,) if spec.members else ()
+    for i, (inputs, outputs) in enumerate(spec.layers):
+        last = i == len(spec.layers) - 1
+        for kind, shape in (("weight", (*lead, outputs, inputs)), ("bias", (*lead, outputs))):
+            values[f"layers.{i}.{kind}"] = _draw(spec.initializer, random, shape, inputs, last)
+    return values
+
+
+def _actor_critic(spec: ActorCritic, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Orthogonal weights with gain √2 below the heads, 1 for the value, as in OpenAI Baselines."""
+    layers: dict[str, tuple[tuple[int, ...], float]] = {}
+    for torso in spec.torsos:
+        layers |= {f"{torso}.{name}": (shape, math.sqrt(2)) for name, shape in spec.torso.shapes().items()}
+    layers["policy_head"] = ((spec.head, spec.torso.width), spec.policy_gain)
+    layers["value_head"] = ((1, spec.torso.width), 1.0)
+    values: dict[str, np.ndarray] = {}
+    for name, (shape, gain) in layers.items():
+        values[f"{name}.weight"] = orthogonal(random, shape, gain)
+        bound = 0.0 if spec.zero_biases else 1 / math.sqrt(math.prod(shape[1:]))
+        values[f"{name}.bias"] = random.uniform(-bound, bound, shape[:1])
+    if isinstance(spec.action, Box):
+        values["log_std"] = np.full(spec.action.size, spec.initial_log_std)
+    return values
+
+
+def orthogonal(random: np.random.Generator, shape: tuple[int, ...], gain: float) -> np.ndarray:
+    """Rows, or where there are more of them columns, at right angles, of length `gain` (Saxe et al., 2014).
+
+    All axes but the first are taken as one.
+    """
+    rows, columns = shape[0], math.prod(shape[1:])
+    q, r = np.linalg.qr(random.standard_normal((max(rows, columns), min(rows, columns))))
+    q *= np.sign(np.diag(r))  # makes the distribution uniform
+    return gain * (q if rows >= columns else q.T).reshape(shape)
+
+
+def _draw(
+    init: Initializer, random: np.random.Generator, shape: tuple[int, ...], inputs: int, last: bool
+) -> np.ndarray:
+    if last and init.final_bound > 0:
+        return random.uniform(-init.final_bound, init.final_bound, shape)
+    if init.kind == "normal":
+        return random.normal(0.0, init.gain, shape)
+    bound = init.gain / math.sqrt(inputs)
+    return random.uniform(-bound, bound, shape)
