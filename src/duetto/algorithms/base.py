@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, get_args, get_type_hints
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from duetto.errors import UsageError
+from duetto.functional.checks import same_shape
+from duetto.functional.policy_gradient import weighted_mean
 from duetto.functional.schedules import Decay
 from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork, NetworkSpec
+from duetto.networks.windows import Window
 
 Array = Any  # an array of NumPy, PyTorch or JAX
 Tree = Any  # an Array, or for Dict observations a dict of them
@@ -33,6 +37,15 @@ class Batch(NamedTuple):
     next_obs: Tree  # (B, ...), the observation that `discount` looks ahead from
     weight: Array  # (B,), importance weights; 1 where the memory samples uniformly
 
+    def mean(self, x: Array) -> Array:
+        """Mean of x (B,)."""
+        return array_namespace(x).mean(x)
+
+    def weighted_mean(self, x: Array) -> Array:
+        """Mean of w x, of x (B,)."""
+        same_shape(x=x, weight=self.weight)
+        return array_namespace(x).mean(self.weight * x)
+
 
 class RolloutBatch(NamedTuple):
     """B steps of a rollout."""
@@ -44,6 +57,28 @@ class RolloutBatch(NamedTuple):
     advantage: Array  # (B,)
     returns: Array  # (B,), advantage + V_old(s)
     weight: Array  # (B,), 1; 0 for rows that are no steps
+
+
+class SequenceBatch(NamedTuple):
+    """B sequences to learn from, L = burn_in + unroll steps each; shorter ones are padded, with mask 0."""
+
+    obs: Window  # `at` is 0 .. L-1
+    action: Array  # (B, L, A) or (B, L)
+    reward: Array  # (B, L), the sum of up to n discounted rewards
+    discount: Array  # (B, L), γ^n' where the future counts, 0 where the episode terminated
+    next_obs: Window  # the same stretch; `at` is where `discount` looks ahead to, t + n'
+    weight: Array  # (B,), importance weights
+    mask: Array  # (B, L) float, 1 for steps that are learned from
+
+    def mean(self, x: Array) -> Array:
+        """Mean of x (B, L) over the steps that are learned from."""
+        return weighted_mean(x, self.mask)
+
+    def weighted_mean(self, x: Array) -> Array:
+        """Mean over the sequences of w times the mean of x (B, L) over a sequence's steps."""
+        same_shape(x=x, mask=self.mask)
+        xp = array_namespace(x)
+        return xp.mean(self.weight * xp.sum(self.mask * x, axis=1) / xp.sum(self.mask, axis=1))
 
 
 @dataclass(frozen=True)
@@ -74,6 +109,32 @@ class ReplaySpec:
 
 
 @dataclass(frozen=True)
+class SequenceSpec:
+    """Learn from stretches of `burn_in` + `unroll` steps of one episode (Kapturowski et al., 2019, R2D2).
+
+        steps of an episode     0 1 2 3 4 5 6 7 8 9 ...      burn_in 2, unroll 4, overlap 2: a sequence every 4 steps
+        first sequence          b b L L L L                  b: only warms the state up; L: is learned from
+        second                          b b L L L L
+    """
+
+    capacity: int  # steps, over all environments
+    batch_size: int  # sequences
+    burn_in: int
+    unroll: int
+    overlap: int  # steps that a sequence shares with the next
+    discount: float  # γ
+    n_step: int
+    ignore_termination: bool
+    learning_starts: int  # no batch before this many steps
+    train_every: int  # steps between two phases of learning
+    gradient_steps: int  # batches in each phase
+    stored_carry: bool  # start from the state that the step was taken with, instead of from zeros
+    learn_from_start: bool  # an episode's first sequence needs no burn-in: learn from its first step on
+    prioritization: Prioritization | None
+    priority_mix: float  # η: a sequence's priority is η max |δ| + (1 - η) mean |δ|
+
+
+@dataclass(frozen=True)
 class RolloutSpec:
     """Learn from the last `steps` steps of every environment, several times, then forget them."""
 
@@ -86,7 +147,7 @@ class RolloutSpec:
     target_kl: float  # no further epoch after one whose mean KL divergence exceeds this; 0 for no limit
 
 
-MemorySpec = ReplaySpec | RolloutSpec
+MemorySpec = ReplaySpec | SequenceSpec | RolloutSpec
 
 
 @dataclass(frozen=True)
@@ -134,7 +195,6 @@ CountOrZero = Annotated[int, Within(0)]
 class Algorithm:
     """Base of all algorithms: what the training loop and the learners ask of one."""
 
-    period: ClassVar[int] = 1  # `update` is compiled once for each phase, update count mod period
     acting_networks: ClassVar[tuple[str, ...]]  # the networks that `act` calls
     observations: ClassVar[str]  # the spaces it supports, in words
     actions: ClassVar[str]
@@ -196,8 +256,12 @@ class Algorithm:
         """
         return ()
 
-    def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
-        """One update. `phase` is the number of this update, counted from 1, modulo `period`."""
+    def phase(self, update: int) -> int:
+        """What kind of update the `update`-th is, counted from 1 over the whole run; each kind is compiled once."""
+        return 0
+
+    def update(self, learner: Updater, batch: Any, noise: Any, phase: int) -> None:
+        """One update of the kind `phase`."""
         raise NotImplementedError
 
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:

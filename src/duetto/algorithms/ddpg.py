@@ -126,14 +126,13 @@ class DDPG(OffPolicy):
         next_q = nets.target_critic(batch.next_obs, nets.target_actor(batch.next_obs))[0]  # (B,)
         target = bootstrap(self.reward(batch), batch.discount, next_q)
         q = nets.critic(batch.obs, batch.action)[0]
-        same_shape(q=q, target=target, weight=batch.weight)
+        same_shape(q=q, target=target)
         error = q - target
-        return xp.mean(batch.weight * error**2), {"q": q, "target": target, "priority": xp.abs(error)}
+        return batch.weighted_mean(error**2), {"q": q, "target": target, "priority": xp.abs(error)}
 
     def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
         """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""
-        xp = array_namespace(batch.reward)
-        return -xp.mean(nets.critic.first(batch.obs, nets.actor(batch.obs))), {}
+        return -batch.mean(nets.critic.first(batch.obs, nets.actor(batch.obs))), {}
 
     def reward(self, batch: Batch) -> Array:
         """The batch's rewards (B,), standardised if asked for."""

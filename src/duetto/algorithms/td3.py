@@ -47,10 +47,9 @@ class TD3(DDPG):
         if low > high:
             raise UsageError(f"target_noise_clip is {low} {high}; give the lower end first.")
 
-    @property
-    def period(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The actor's turn comes every `policy_delay` updates, counted over the whole run."""
-        return self.policy_delay
+    def phase(self, update: int) -> int:
+        """0 where it is the actor's turn, every `policy_delay` updates, counted over the whole run."""
+        return 0 if update % self.policy_delay == 0 else 1
 
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """Clipped double-Q learning with target policy smoothing (Fujimoto et al., 2018, algorithm 1)."""
@@ -61,13 +60,12 @@ class TD3(DDPG):
         next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
         target = bootstrap(self.reward(batch), batch.discount, next_q)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
-        same_shape(q=q[0], target=target, weight=batch.weight)
+        same_shape(q=q[0], target=target)
         error = q - target[None]
-        loss = xp.mean(batch.weight * xp.sum(error**2, axis=0))
-        return loss, {"q": q, "target": target, "priority": xp.mean(xp.abs(error), axis=0)}
+        return batch.weighted_mean(xp.sum(error**2, axis=0)), {"q": q, "target": target, "priority": xp.mean(xp.abs(error), axis=0)}
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
-        """Critics at every update, actor and targets at every `policy_delay`-th."""
+        """Critics at every update, actor and targets in phase 0."""
         learner.minimize("critic", self.critic_loss, batch, noise)
         if phase == 0:
             learner.minimize("actor", self.actor_loss, batch)

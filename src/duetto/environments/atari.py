@@ -126,8 +126,8 @@ def find(environment: str) -> Game | None:
         return Game(wanted, spec.kwargs["game"], float(spec.kwargs["repeat_action_probability"]))
     if named and f"{named[1]}NoFrameskip-v4" in registry:
         raise UsageError(
-            f"{environment} is an Atari id of an older kind, most of them with their own frame-skip. Use "
-            f"ALE/{named[1]}-v5 (with sticky actions) or {named[1]}NoFrameskip-v4 (without)."
+            f"{environment} is an Atari id with its own frame-skip, observations or sticky actions, which are options "
+            f"here. Use ALE/{named[1]}-v5 (sticky_actions 0.25) or {named[1]}NoFrameskip-v4 (0)."
         )
     return None
 

@@ -12,19 +12,20 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit, TransformObservation
 
-from duetto.environments import quiet
+from duetto.environments import families, quiet
 from duetto.environments.atari import FRAMES_PER_SECOND, AtariOptions, Game, sticky_actions
 from duetto.environments.tapes import RESET, Tape
 from duetto.errors import UsageError
 
 
 def make(game: Game, options: AtariOptions, render_mode: str | None) -> gymnasium.Env:
-    """One environment. Raises UsageError for what Gymnasium's wrappers cannot do."""
+    """One environment, in a subprocess too. Raises UsageError for what Gymnasium's wrappers cannot do."""
     if options.frame_skip > 1 and not options.max_pool:
         raise UsageError(
             'max_pool=False is not possible with engine="gymnasium", nor in a video. '
             'Use engine="native", or frame_skip=1.'
         )
+    families.register(game.id)
     with quiet.output():  # ALE introduces itself
         env = gymnasium.make(
             game.id,

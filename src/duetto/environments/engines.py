@@ -166,18 +166,19 @@ class Vector(Engine):
         next_obs = self.layout.batch(raw_obs)
         reward = np.array(reward, np.float64)
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
-        done = terminated | truncated
+        done, lives = terminated | truncated, infos.get("lives")
         obs = trees.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
             bogus, self.pending = self.pending, done
-            return Outcome(next_obs, reward, terminated, truncated, obs, bogus, bogus if bogus.any() else None)
+            only_reset = bogus if bogus.any() else None
+            return Outcome(next_obs, reward, terminated, truncated, obs, bogus, only_reset, lives=lives)
         if done.any():
             if self.mode is AutoresetMode.SAME_STEP:
                 self._write_final(next_obs, infos, done)
             else:
                 first = self.vector.reset(options={"reset_mask": done.copy()})[0]
                 trees.assign(obs, self.layout.batch(first), done)
-        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=infos.get("lives"))
+        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
 
     def _write_final(self, next_obs: Tree, infos: dict[str, Any], done: np.ndarray) -> None:
         """Put the final observations where SAME_STEP returned the next episode's first ones."""

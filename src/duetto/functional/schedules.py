@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import numpy as np
+
 Decay = Literal["constant", "linear", "cosine"]
 
 
@@ -22,6 +24,20 @@ def decayed(kind: Decay, progress: float, final: float) -> float:
         return 1.0
     falling = 1.0 - progress if kind == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))
     return final + (1.0 - final) * falling
+
+
+def falling(kind: Literal["linear", "exponential"], step: int, steps: int, initial: float, final: float) -> float:
+    """Linear, see there; or (initial - final) exp(-step / steps) + final (DI-engine's ε schedules)."""
+    if kind == "linear":
+        return linear(step, steps, initial, final)
+    return (initial - final) * math.exp(-step / steps) + final
+
+
+def exploration_ladder(count: int, base: float, exponent: float) -> np.ndarray:
+    """ε_i = base^(1 + α i / (N-1)) of N actors (Horgan et al., 2018, Ape-X, arXiv:1803.00933): some explore much, some
+    hardly; one alone has `base`.
+    """
+    return base ** (1.0 + exponent * np.arange(count) / max(count - 1, 1))
 
 
 def kl_adaptive(

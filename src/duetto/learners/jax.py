@@ -59,7 +59,7 @@ class JaxLearner(Learner):
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: dict[str, float]) -> Metrics:
         """See `Learner._update`."""
-        number = self.updates % self.algorithm.period
+        number = self.algorithm.phase(self.updates)
         inputs = (batch, rows, noise, {name: np.float32(rate) for name, rate in rates.items()})
         if number not in self._phases:
             self._phases[number] = _Phase(self, number, (self._state, *inputs))
@@ -206,7 +206,8 @@ class _Trace:
         (value, info), gradient = jax.value_and_grad(of_parameters, has_aux=True)(self.state[key])
         optimizer = self.learner._optimizers[name]
         if self.learner.optimizer_specs[name].max_grad_norm > 0:
-            info = info | {f"{name}_gradient_norm": optax.global_norm(gradient)}
+            norm = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
+            info = info | {f"{name}_gradient_norm": norm}
         step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], self.state[key])
         rate = self.rates[name]
         self._set(key, jax.tree.map(lambda w, s: w - rate * s, self.state[key], step))

@@ -75,7 +75,7 @@ class TorchLearner(Learner):
         self._values: list[Tensor] = []
         self._priority = None
         tensors = type(batch)(*(_tensors(field, self.device) for field in batch))
-        self.algorithm.update(self, tensors, self._noise, self.updates % self.algorithm.period)
+        self.algorithm.update(self, tensors, self._noise, self.algorithm.phase(self.updates))
         if self._trial is not None:
             self._trial.note(time.perf_counter() - began)
         return torch.stack(self._values)

@@ -77,16 +77,23 @@ def _mkl_is_slow() -> bool:
 
 
 USE_ONEDNN = _mkl_is_slow()
-WORTH_ONEDNN = 32  # rows: fewer are faster by MKL, whose calls cost less
+# Products of fewer rows, or smaller ones of less than enough rows, are faster by MKL, whose calls cost less.
+LEAST_ROWS, ENOUGH_ROWS, LEAST_PRODUCTS = 32, 128, 2**20
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """y = x Wᵀ + b by the fastest way there is here."""
-    if not USE_ONEDNN or len(x) < WORTH_ONEDNN or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+    if not USE_ONEDNN or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not _is_large(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         return OneDnnLinear.apply(x, weight, bias)  # pyright: ignore[reportReturnType]
     return _product(x, weight, bias)
+
+
+def _is_large(x: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN's product is worth its call."""
+    rows = len(x)
+    return rows >= ENOUGH_ROWS or (rows >= LEAST_ROWS and rows * weight.numel() >= LEAST_PRODUCTS)
 
 
 class Linear(nn.Module):
@@ -174,6 +181,12 @@ class Convolution(nn.Module):
         return torch.relu(F.conv2d(x, weight, self.bias, stride=self.stride))
 
 
+def _precision(x: Tensor) -> torch.dtype:
+    """What a product with x is computed in; bfloat16 holds the whole numbers to 256 exactly."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+
+
 class TorsoNetwork(nn.Module):
     """See `specs.Torso`."""
 
@@ -205,7 +218,7 @@ class TorsoNetwork(nn.Module):
 
     def _features(self, name: str, image: Tensor) -> Tensor:
         x = image if self.spec.images[name].channels_first else image.movedim(-1, -3)
-        x = x.to(torch.float32, memory_format=torch.channels_last)
+        x = x.to(_precision(x), memory_format=torch.channels_last)
         for convolution in self.convolutions[name]:  # pyright: ignore[reportGeneralTypeIssues]
             x = convolution(x)
         return torch.relu(self.features[name](x.flatten(1)))

@@ -1,0 +1,30 @@
+"""Action values: picking them, and making them from two streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+
+def chosen(q: Any, action: Any) -> Any:
+    """Q(s, a) (...) of action values q (..., n) and choices (...)."""
+    if tuple(q.shape[:-1]) != tuple(action.shape):
+        raise ValueError(f"q has shape {tuple(q.shape)}, action {tuple(action.shape)}; they must be (..., n) and (...).")
+    xp = array_namespace(q)
+    choices = xp.reshape(xp.arange(q.shape[-1], device=device(q)), (*(1,) * action.ndim, -1))
+    return xp.sum(xp.where(action[..., None] == choices, q, 0.0), axis=-1)
+
+
+def dueling(value: Any, advantage: Any) -> Any:
+    """Q = V + A - mean_a A (..., n), of V (..., 1) and A (..., n) (Wang et al., 2016, arXiv:1511.06581, equation 9)."""
+    return value + advantage - array_namespace(advantage).mean(advantage, axis=-1, keepdims=True)
+
+
+def huber(error: Any, delta: float) -> Any:
+    """e² / 2 up to |e| = δ and linear beyond, δ (|e| - δ/2) (Huber, 1964); e² where δ is 0."""
+    if delta == 0:
+        return error**2
+    xp = array_namespace(error)
+    size = xp.abs(error)
+    return xp.where(size <= delta, 0.5 * error**2, delta * (size - 0.5 * delta))
