@@ -9,7 +9,7 @@ from gymnasium.vector.utils import batch_space, create_empty_array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetto.environments import ActionMap, flatten_observation, from_gymnasium, make
+from duetto.environments import ActionMap, flatten_observation, from_gymnasium, make, to_gymnasium
 from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, from_json, to_json
@@ -106,6 +106,50 @@ def test_a_single_box_is_an_array_without_aliases(dtype: type) -> None:
 def test_unsupported_spaces_are_named(space: gym.Space, name: str) -> None:
     with pytest.raises(UsageError, match=name):
         from_gymnasium(space)
+
+
+def test_a_bound_that_many_elements_share_is_kept_once() -> None:
+    frames = from_gymnasium(gym.Box(0, 255, (4, 84, 84), np.uint8))
+    assert isinstance(frames, Box)
+    assert (frames.low, frames.high) == ((0.0,), (255.0,))
+    written_in_full = {"kind": "Box", "shape": [4, 84, 84], "dtype": "uint8", "low": [0.0] * 28224}
+    assert from_json(written_in_full | {"high": [255.0] * 28224}) == frames == from_json(to_json(frames))
+    assert to_gymnasium(frames) == gym.Box(0, 255, (4, 84, 84), np.uint8)
+    few, some = Box((64,), "float32", (-1.0,), (1.0,)), Box((65,), "float32", (-1.0,) * 65, (*[1.0] * 64, 2.0))
+    assert few.low == (-1.0,) * 64
+    assert (some.low, len(some.high)) == ((-1.0,), 65)
+    assert from_gymnasium(to_gymnasium(some)) == some
+
+
+def test_actions_with_one_bound_for_many() -> None:
+    actions = ActionMap(gym.Box(-2.0, 6.0, (70,), np.float64))
+    assert actions.to_environment(np.full((1, 70), 0.5, np.float32)).tolist() == [[4.0] * 70]
+    with pytest.raises(UsageError, match=r"in dimensions \[0, 1, 2,.*, 69\]"):
+        ActionMap(gym.Box(-np.inf, np.inf, (70,)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "first"),
+    [
+        ((4, 84, 84), True),
+        ((1, 84, 84), True),
+        ((3, 64, 64), True),
+        ((84, 84, 4), False),
+        ((210, 160, 3), False),
+        ((7, 7, 3), False),
+        ((16, 17, 17), True),
+        ((17, 18, 18), None),
+        ((84, 84, 84), None),
+        ((4, 9, 4), None),
+    ],
+)
+def test_where_an_image_has_its_channels(shape: tuple[int, ...], first: bool | None) -> None:
+    image = Box(shape, "uint8", (0.0,), (255.0,))
+    if first is None:
+        with pytest.raises(UsageError, match="unexpected layout"):
+            _ = image.channels_first
+    else:
+        assert image.channels_first is first
 
 
 def test_affine_map_oracle() -> None:  # C10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from typing import Any
 
@@ -10,59 +9,13 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from resuming import assert_equal, check_resume, plain, record
 from scripted_environments import Opaque, OwnState, Walk
 
 from duetto.environments import Stepper, make, values
 from duetto.errors import CheckpointError, UsageError
 
 PYBULLET = ["AntBulletEnv-v0", "HopperBulletEnv-v0", "HalfCheetahBulletEnv-v0", "Walker2DBulletEnv-v0"]
-
-
-def record(stepper: Stepper, random: np.random.Generator, steps: int) -> list[Any]:
-    seen = []
-    for _ in range(steps):
-        row, ended = stepper.step(stepper.sample_actions(random))
-        seen.append(([np.copy(part) for part in row], ended))
-    return seen
-
-
-def assert_equal(first: list[Any], second: list[Any]) -> None:
-    for (arrays, ended), (other_arrays, other_ended) in zip(first, second, strict=True):
-        assert ended == other_ended
-        assert all(np.array_equal(a, b) for a, b in zip(arrays, other_arrays, strict=True))
-
-
-def plain(state: Any) -> None:
-    """Nested dicts with str keys, whose leaves are arrays or JSON values."""
-    if isinstance(state, dict):
-        for key, value in state.items():
-            assert type(key) is str
-            plain(value)
-    elif isinstance(state, np.ndarray):
-        assert state.dtype != object
-    else:
-        json.dumps(state, allow_nan=False)
-
-
-def check_resume(environment: Any, steps: int = 1200, **options: Any) -> None:
-    """One run without saving; one saved after 137 steps that also goes on; one that goes on from what was saved."""
-    uninterrupted, saving, resumed = (make(environment, num_envs=2, **options) for _ in range(3))
-    randoms = [np.random.default_rng(0) for _ in range(2)]
-    for stepper, random in zip((uninterrupted, saving), randoms, strict=True):
-        stepper.reset(3)
-        record(stepper, random, 137)
-    state, numbers = saving.state_dict(), randoms[1].bit_generator.state
-    plain(state)
-    expected = record(uninterrupted, randoms[0], steps)
-    assert_equal(expected, record(saving, randoms[1], steps))
-    resumed.load_state_dict(state)
-    assert resumed.resumed_exactly
-    assert resumed.steps == 137
-    randoms[1].bit_generator.state = numbers
-    assert_equal(expected, record(resumed, randoms[1], steps))
-    assert sum(len(ended) for _, ended in expected) >= 2
-    for stepper in (uninterrupted, saving, resumed):
-        stepper.close()
 
 
 @pytest.mark.parametrize("name", ["HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5"])

@@ -56,7 +56,8 @@ def test_wrong_constructor_arguments() -> None:
     ("options", "message"),
     [
         ({"vectorization": "subproces"}, "Did you mean subprocess"),
-        ({"engine": "gym"}, "one of gymnasium, envpool"),
+        ({"engine": "gym"}, "one of auto, native, gymnasium, envpool"),
+        ({"engine": "native"}, 'for Atari ids, such as ALE/Breakout-v5. Use engine="auto" for CartPole-v1'),
         ({"num_envs": 0}, "at least 1"),
     ],
 )
@@ -70,6 +71,7 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
     [
         ("AntBulletEnv-v0", "pybullet_envs_gymnasium", "pybullet"),
         ("ALE/Pong-v5", "ale_py", "atari"),
+        ("PongNoFrameskip-v4", "ale_py", "atari"),
         ("BabyAI-GoToObj-v0", "minigrid", "minigrid"),
     ],
 )

@@ -62,13 +62,18 @@ class RolloutBatch(NamedTuple):
 class SequenceBatch(NamedTuple):
     """B sequences to learn from, L = burn_in + unroll steps each; shorter ones are padded, with mask 0."""
 
-    obs: Window  # `at` is 0 .. L-1
+    obs: Window  # S = L + 1 observations; `at` is 0 .. L-1
     action: Array  # (B, L, A) or (B, L)
     reward: Array  # (B, L), the sum of up to n discounted rewards
     discount: Array  # (B, L), γ^n' where the future counts, 0 where the episode terminated
-    next_obs: Window  # the same stretch; `at` is where `discount` looks ahead to, t + n'
+    ahead: Array  # (B, L) int, the position that `discount` looks ahead to, t + n'
     weight: Array  # (B,), importance weights
     mask: Array  # (B, L) float, 1 for steps that are learned from
+
+    @property
+    def next_obs(self) -> Window:
+        """The same stretch, seen from where `discount` looks ahead to."""
+        return self.obs._replace(at=self.ahead)
 
     def mean(self, x: Array) -> Array:
         """Mean of x (B, L) over the steps that are learned from."""

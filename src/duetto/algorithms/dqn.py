@@ -96,6 +96,8 @@ class DQN(OffPolicy):
     """Activation of the hidden layers."""
     image_features: Count = 512
     """Units of the layer behind an image's convolutions."""
+    head_hidden: Annotated[tuple[int, ...], Within(1)] = ()
+    """Units of further hidden layers, of each of a dueling network's two streams."""
     dueling: bool = True
     """Make Q from a state's value and the actions' advantages."""
     network: CustomNetwork | None = None
@@ -177,7 +179,7 @@ class DQN(OffPolicy):
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """The action values."""
         torso = Torso(observation, self.image_features, self.hidden, self.activation)
-        return {"q": QNetwork(torso, action.size, self.dueling, self.network)}
+        return {"q": QNetwork(torso, action.size, self.head_hidden, self.dueling, self.network)}
 
     def targets(self) -> dict[str, str]:
         """One."""

@@ -23,6 +23,7 @@ class NativeAtari(Engine):
     """`ale_py.AtariVectorEnv`, whose games begin where we say.
 
     In its mode NEXT_STEP an environment that is reset at once, by a mask, begins its next game without a lost step.
+    Where a game is over within a step, ale-py and Gymnasium alike show the frame before that step once more.
     """
 
     def __init__(self, game: Game, options: AtariOptions, num_envs: int) -> None:

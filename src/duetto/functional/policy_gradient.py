@@ -13,17 +13,18 @@ from duetto.functional.checks import same_shape
 
 
 def weighted_mean(x: Any, weight: Any) -> Any:
-    """Σ w x / Σ w over all axes; at least one weight must be above 0."""
+    """Σ w x / Σ w over all axes; 0 where nothing counts."""
     same_shape(x=x, weight=weight)
     xp = array_namespace(x)
-    return xp.sum(weight * x) / xp.sum(weight)
+    return xp.sum(weight * x) / xp.clip(xp.sum(weight), 1e-8, None)
 
 
 def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
-    """(A - mean) / (std + ε), with the sample's unbiased standard deviation as in PyTorch."""
+    """(A - mean) / (std + ε), with the sample's unbiased standard deviation as in PyTorch; a single sample gives 0."""
     xp = array_namespace(advantage)
     centred = advantage - weighted_mean(advantage, weight)
-    return centred / (xp.sqrt(xp.sum(weight * centred**2) / (xp.sum(weight) - 1.0)) + epsilon)
+    variance = xp.sum(weight * centred**2) / xp.clip(xp.sum(weight) - 1.0, 1e-8, None)
+    return centred / (xp.sqrt(variance) + epsilon)
 
 
 def clipped_surrogate(ratio: Any, advantage: Any, clip: Any) -> Any:

@@ -35,3 +35,23 @@ def annealed_exponent(start: float, sampled: int, anneal_samples: int) -> float:
     if anneal_samples == 0:
         return start
     return start + (1.0 - start) * min(1.0, sampled / anneal_samples)
+
+
+def sequence_priority(error: np.ndarray, mask: np.ndarray, mix: float) -> np.ndarray:
+    """η max_t |δ_t| + (1-η) mean_t |δ_t| over the steps learned from (Kapturowski et al., 2019, R2D2, section 2.3).
+
+    Args:
+        error: (B, L), |δ|; where the mask is 0 it may be anything, also NaN.
+        mask: (B, L), 1 for the steps that count, at least one in every row.
+        mix: η.
+
+    Returns:
+        (B,) float64.
+
+    Raises:
+        ValueError: shapes that do not fit each other.
+    """
+    if error.ndim != 2 or error.shape != mask.shape:
+        raise ValueError(f"error and mask have shapes {error.shape} and {mask.shape}, not one (B, L)")
+    counted = np.where(mask > 0, error, 0.0)
+    return mix * counted.max(axis=1) + (1.0 - mix) * counted.sum(axis=1) / np.count_nonzero(mask, axis=1)

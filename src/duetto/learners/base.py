@@ -16,8 +16,10 @@ from duetto.algorithms.base import Algorithm, Array, RolloutSpec, Tree
 from duetto.errors import CheckpointError
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.functional.schedules import decayed, kl_adaptive
+from duetto.learners.unrolling import Unrolling
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Space
+from duetto.networks.windows import Window
 
 Precision = Literal["float32", "bf16"]
 Parameters = dict[str, dict[str, np.ndarray]]  # network's name to parameter's name to values
@@ -55,6 +57,7 @@ class Learner(ABC):
         self.updates = 0
         self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
         self._seed = seed
+        self.recurrent = any(spec.custom is None and spec.recurrent for spec in self.specs.values())
         # Parameters that change with every step are better left where they are.
         on_policy = isinstance(algorithm.memory(), RolloutSpec)
         self._acts_on_host = on_policy and all(host.worth_it(self.specs[name]) for name in algorithm.acting_networks)
@@ -82,29 +85,50 @@ class Learner(ABC):
 
     def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions (N, ...) for observations (N, ...), NumPy to NumPy."""
-        return self._acting("act", obs, noise)
+        return self._acting("act", obs, noise)[0]
 
     def collect(self, obs: Tree, noise: np.ndarray | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Actions (N, ...) to learn from and what the memory keeps with them; see `Algorithm.collect`."""
-        return self._acting("collect", obs, noise)
+        return self._acting("collect", obs, noise)[0]
 
     def value(self, obs: Tree) -> np.ndarray:
         """State values (N,); see `Algorithm.value`."""
-        return self._acting("value", obs)
+        return self._acting("value", obs)[0]
+
+    def remember(
+        self, method: Literal["act", "collect", "value"], window: Window, *noise: np.ndarray | None
+    ) -> tuple[Any, dict[str, np.ndarray]]:
+        """That one of the three for recurrent networks, and their carry after the window's last observation."""
+        return self._acting(method, window, *noise)
+
+    def carry_shapes(self) -> dict[str, tuple[int, int]]:
+        """The arrays of the acting networks' carry by name, without the leading axis; none without recurrence."""
+        specs = {name: self.specs[name] for name in self.algorithm.acting_networks}
+        return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in spec.carry().items()}
 
     def _acting(self, method: Literal["act", "collect", "value"], obs: Tree, *noise: np.ndarray | None) -> Any:
-        """That method of the algorithm with the networks as they are now, in NumPy where that is faster."""
+        """That method of the algorithm with the networks as they are now, in NumPy where that is faster; and the carry."""
         if not self._acts_on_host:
             return self._act(method, obs, *noise)
         if self._host is None:
             parameters = self.parameters()
             names = self.algorithm.acting_networks
             self._host = SimpleNamespace(**{name: host.build(self.specs[name], parameters[name]) for name in names})
-        return getattr(self.algorithm, method)(self._host, obs, *noise)
+        return getattr(self.algorithm, method)(self._host, obs, *noise), {}
+
+    def _callable(self, name: str, net: Any) -> Any:
+        """The network as losses and policies call it."""
+        source = self.targets.get(name, name)
+        return Unrolling(net, source) if self.specs[source].recurrent else net
+
+    def _carry(self, nets: SimpleNamespace) -> dict[str, Array]:
+        """What the acting networks that were called carry on."""
+        called = (getattr(nets, name) for name in self.algorithm.acting_networks)
+        return {key: part for net in called if isinstance(net, Unrolling) for key, part in net.carry.items()}
 
     @abstractmethod
     def _act(self, method: Literal["act", "collect", "value"], obs: Tree, *noise: np.ndarray | None) -> Any:
-        """`_acting` on the framework, NumPy to NumPy."""
+        """`_acting` on the framework, NumPy to NumPy: the method's result and the carry."""
 
     @abstractmethod
     def parameters(self) -> Parameters:

@@ -83,8 +83,13 @@ class JaxLearner(Learner):
         precision = self.precision if rollouts else "float32"
 
         def run(state: State, *inputs: Any) -> Any:
-            nets = {name: _in(precision, self._modules[name], arrays) for name, arrays in state.items()}
-            return method(SimpleNamespace(**nets), *inputs)
+            nets = SimpleNamespace(
+                **{
+                    name: self._callable(name, _in(precision, self._modules[name], arrays))
+                    for name, arrays in state.items()
+                }
+            )
+            return method(nets, *inputs), self._carry(nets)
 
         return run
 
@@ -227,7 +232,7 @@ class _Trace:
         nets = {}
         for name, module in self.learner._modules.items():
             arrays = replaced.get(name, self.state[f"net/{name}"])
-            nets[name] = _in(self.learner.precision, module, arrays)
+            nets[name] = self.learner._callable(name, _in(self.learner.precision, module, arrays))
         return SimpleNamespace(**nets)
 
     def _set(self, key: str, value: Any) -> None:

@@ -25,7 +25,9 @@ from duetto.errors import UsageError
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
 from duetto.learners.threads import ThreadTrial
 from duetto.networks.spaces import Space
-from duetto.networks.torch import USE_ONEDNN, build
+from duetto.networks.torch import build
+from duetto.networks.torch_layers import USE_ONEDNN
+from duetto.networks.windows import Window
 
 
 def has_cuda() -> bool:
@@ -84,10 +86,16 @@ class TorchLearner(Learner):
         """See `Updater.minimize`."""
         weights = self._optimizers[name].weights
         with self._autocast:
-            value, info = loss(self.nets, *args)
+            value, info = loss(self._networks(), *args)
         gradients = list(torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True))
         norm = self._optimizers[name].step(gradients, self._rates[name])
         self._record(name, value, info if norm is None else info | {f"{name}_gradient_norm": norm})
+
+    def _networks(self) -> SimpleNamespace:
+        """The networks as a loss or a policy calls them."""
+        if not self.recurrent:
+            return self.nets
+        return SimpleNamespace(**{name: self._callable(name, net) for name, net in vars(self.nets).items()})
 
     def track(self, target: str, source: str, tau: float) -> None:
         """See `Updater.track`. Buffers (running statistics of a user's network) are copied."""
@@ -129,7 +137,9 @@ class TorchLearner(Learner):
         rollouts = isinstance(self.algorithm.memory(), RolloutSpec)  # then what was collected is compared while learning
         with torch.no_grad(), self._autocast if rollouts else contextlib.nullcontext():
             inputs = (_tensors(part, self.device) for part in (obs, *noise))
-            return _arrays(getattr(self.algorithm, method)(self.nets, *inputs))
+            nets = self._networks()
+            result = getattr(self.algorithm, method)(nets, *inputs)
+            return _arrays(result), _arrays(self._carry(nets))
 
     # ------------------------------------------------------------------------------------------------ state
     def parameters(self) -> Parameters:
@@ -241,4 +251,6 @@ def _tensors(tree: Any, device: torch.device) -> Any:
         return torch.from_numpy(tree).to(device, non_blocking=True)
     if isinstance(tree, dict):
         return {name: _tensors(value, device) for name, value in tree.items()}
+    if isinstance(tree, Window):
+        return Window(*(_tensors(value, device) for value in tree))
     return tree

@@ -6,18 +6,24 @@ import math
 
 import numpy as np
 
-from duetto.networks.specs import Actor, ActorCritic, Critic, Initializer, NetworkSpec
+from duetto.networks.specs import Actor, ActorCritic, Critic, Initializer, NetworkSpec, QNetwork, Recurrent
 from duetto.networks.spaces import Box
 
 
 def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> dict[str, np.ndarray]:
     """Fresh values for every parameter of a network that is not a user's own."""
-    values = _actor_critic(spec, random) if isinstance(spec, ActorCritic) else _perceptron(spec, random)
+    match spec:
+        case ActorCritic():
+            values = _actor_critic(spec, random)
+        case QNetwork():
+            values = _q_network(spec, random)
+        case _:
+            values = _perceptron(spec, random)
     return {name: value.astype(np.float32) for name, value in values.items()}
 
 
 def _perceptron(spec: Actor | Critic, random: np.random.Generator) -> dict[str, np.ndarray]:
-    values: dict[str, np.ndarray] = {}
+    values = _recurrent(spec.recurrent, spec.observation.size, random) if spec.recurrent else {}
     lead = (spec.members,) if spec.members else ()
     for i, (inputs, outputs) in enumerate(spec.layers):
         last = i == len(spec.layers) - 1
@@ -34,12 +40,43 @@ def _actor_critic(spec: ActorCritic, random: np.random.Generator) -> dict[str, n
     layers["policy_head"] = ((spec.head, spec.torso.width), spec.policy_gain)
     layers["value_head"] = ((1, spec.torso.width), 1.0)
     values: dict[str, np.ndarray] = {}
+    for torso in spec.torsos if spec.recurrent else ():
+        drawn = _recurrent(spec.recurrent, spec.torso.unrolled, random)
+        values |= {f"{torso}.{name}": value for name, value in drawn.items()}
     for name, (shape, gain) in layers.items():
         values[f"{name}.weight"] = orthogonal(random, shape, gain)
         bound = 0.0 if spec.zero_biases else 1 / math.sqrt(math.prod(shape[1:]))
         values[f"{name}.bias"] = random.uniform(-bound, bound, shape[:1])
     if isinstance(spec.action, Box):
         values["log_std"] = np.full(spec.action.size, spec.initial_log_std)
+    return values
+
+
+def _q_network(spec: QNetwork, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """PyTorch's default, U(±1/√inputs)."""
+    values = {}
+    shapes = {f"torso.{name}": shape for name, shape in spec.torso.shapes().items()}
+    for stream, layers in spec.streams.items():
+        shapes |= {f"{stream}.{i}": (outputs, inputs) for i, (inputs, outputs) in enumerate(layers)}
+    for name, shape in shapes.items():
+        bound = 1 / math.sqrt(math.prod(shape[1:]))
+        values[f"{name}.weight"] = random.uniform(-bound, bound, shape)
+        values[f"{name}.bias"] = random.uniform(-bound, bound, shape[:1])
+    if spec.recurrent:
+        drawn = _recurrent(spec.recurrent, spec.torso.unrolled, random)
+        values |= {f"torso.{name}": value for name, value in drawn.items()}
+    return values
+
+
+def _recurrent(spec: Recurrent, inputs: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+    bound = 1 / math.sqrt(spec.size)
+    values = {}
+    for name, shape in spec.shapes(inputs).items():
+        if not spec.orthogonal:
+            value = random.uniform(-bound, bound, shape)
+        else:
+            value = orthogonal(random, shape, 1.0) if len(shape) == 2 else np.zeros(shape)
+        values[f"recurrent.weights.{name}"] = value
     return values
 
 

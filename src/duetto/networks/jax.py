@@ -13,13 +13,17 @@ from jax import Array
 
 from duetto.errors import UsageError
 from duetto.functional.distributions import Distribution
+from duetto.functional.values import dueling
 from duetto.networks.encoding import convolutions, encode, split
 from duetto.networks.initial import initial_parameters
+from duetto.networks.jax_layers import ACTIVATIONS, Convolution, Linear, RecurrentLayers
 from duetto.networks.policies import distribution
 from duetto.networks.spaces import Box
-from duetto.networks.specs import Actor, ActorCritic, Critic, NetworkSpec, Torso
+from duetto.networks.specs import Actor, ActorCritic, Critic, NetworkSpec, QNetwork, Recurrent, Torso
+from duetto.networks.windows import Window
 
-ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "elu": jax.nn.elu, "silu": jax.nn.silu}
+Carry = dict[str, Array]
+Values = dict[str, Array]
 
 
 def build(spec: NetworkSpec, random: np.random.Generator) -> Any:
@@ -27,42 +31,44 @@ def build(spec: NetworkSpec, random: np.random.Generator) -> Any:
     if spec.custom is not None:
         return _custom(spec, random)
     values = {name: jnp.asarray(value) for name, value in initial_parameters(spec, random).items()}
-    if isinstance(spec, ActorCritic):
-        return _actor_critic(spec, values)
-    layers = [
-        Linear(values[f"layers.{i}.weight"], values[f"layers.{i}.bias"]) for i in range(len(spec.layers))
-    ]
-    return ActorNetwork(spec, layers) if isinstance(spec, Actor) else CriticNetwork(spec, layers)
+    match spec:
+        case ActorCritic():
+            return _actor_critic(spec, values)
+        case QNetwork():
+            return _action_values(spec, values)
+    layers = [_linear(values, f"layers.{i}") for i in range(len(spec.layers))]
+    kind = ActorNetwork if isinstance(spec, Actor) else CriticNetwork
+    return kind(spec, _recurrent(spec.recurrent, values, ""), layers)
 
 
-class Linear(eqx.Module):
-    """y = x Wᵀ + b. With members, M maps at once as one batched product: (M, B, in) or (B, in) to (M, B, out)."""
+def _linear(values: Values, name: str) -> Linear:
+    return Linear(values[f"{name}.weight"], values[f"{name}.bias"])
 
-    weight: Array  # (out, in) or (M, out, in), as in PyTorch
-    bias: Array
 
-    def __call__(self, x: Array) -> Array:
-        """See the class."""
-        if self.weight.ndim == 2:
-            return x @ self.weight.T + self.bias[None]
-        if x.ndim == 2:
-            x = jnp.broadcast_to(x, (len(self.weight), *x.shape))
-        return x @ jnp.swapaxes(self.weight, -1, -2) + self.bias[:, None]
-
-    def member(self, x: Array, index: int) -> Array:
-        """One member's map alone, (B, in) to (B, out)."""
-        return x @ self.weight[index].T + self.bias[index][None]
+def _recurrent(spec: Recurrent | None, values: Values, prefix: str) -> RecurrentLayers | None:
+    start = f"{prefix}recurrent.weights."
+    weights = {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
+    return RecurrentLayers(spec, weights) if spec else None
 
 
 class ActorNetwork(eqx.Module):
     """See `specs.Actor`."""
 
     spec: Actor = eqx.field(static=True)
+    recurrent: RecurrentLayers | None
     layers: list[Linear]
 
-    def __call__(self, obs: Array) -> Array:
+    def __call__(self, obs: Any) -> Array:
         """Actions (B, A)."""
-        x = encode(self.spec.observation, obs).astype(self.layers[0].weight.dtype)
+        return self.head(encode(self.spec.observation, obs))
+
+    def trunk(self, window: Window) -> tuple[Array, Carry]:
+        """Features (B, S, size), and the carry behind them."""
+        return _unrolled(self, window)
+
+    def head(self, x: Array) -> Array:
+        """Actions (..., A)."""
+        x = x.astype(self.layers[0].weight.dtype)
         for layer in self.layers[:-1]:
             x = ACTIVATIONS[self.spec.activation](layer(x))
         return jnp.tanh(self.layers[-1](x))
@@ -72,18 +78,33 @@ class CriticNetwork(eqx.Module):
     """See `specs.Critic`."""
 
     spec: Critic = eqx.field(static=True)
+    recurrent: RecurrentLayers | None
     layers: list[Linear]
 
-    def __call__(self, obs: Array, action: Array) -> Array:
+    def __call__(self, obs: Any, action: Array) -> Array:
         """Every member's value, (members, B)."""
-        return self._run(obs, action, lambda layer, x: layer(x))
+        return self.head(encode(self.spec.observation, obs), action)
 
-    def first(self, obs: Array, action: Array) -> Array:
+    def first(self, obs: Any, action: Array) -> Array:
         """The first member's value alone, (B,), at its cost alone."""
-        return self._run(obs, action, lambda layer, x: layer.member(x, 0))
+        return self.first_head(encode(self.spec.observation, obs), action)
 
-    def _run(self, obs: Array, action: Array, apply) -> Array:
-        x = encode(self.spec.observation, obs).astype(self.layers[0].weight.dtype)
+    def trunk(self, window: Window) -> tuple[Array, Carry]:
+        """Features (B, S, size), and the carry behind them."""
+        return _unrolled(self, window)
+
+    def head(self, x: Array, action: Array) -> Array:
+        """Every member's value, (members, ...)."""
+        return self._run(x, action, lambda layer, x: layer(x), (self.spec.members,))
+
+    def first_head(self, x: Array, action: Array) -> Array:
+        """The first member's value, (...)."""
+        return self._run(x, action, lambda layer, x: layer.member(x, 0), ())
+
+    def _run(self, x: Array, action: Array, apply: Any, members: tuple[int, ...]) -> Array:
+        lead = x.shape[:-1]
+        x, action = (jnp.reshape(part, (-1, part.shape[-1])) for part in (x, action))
+        x = x.astype(self.layers[0].weight.dtype)
         for i, layer in enumerate(self.layers):
             if i == self.spec.action_layer:
                 joined = jnp.broadcast_to(action, (*x.shape[:-1], action.shape[-1])).astype(x.dtype)
@@ -91,23 +112,13 @@ class CriticNetwork(eqx.Module):
             x = apply(layer, x)
             if i < len(self.layers) - 1:
                 x = ACTIVATIONS[self.spec.activation](x)
-        return x[..., 0]
+        return jnp.reshape(x, (*members, *lead))
 
 
-class Convolution(eqx.Module):
-    """A convolution without padding and ReLU, (B, H, W, in) to (B, H', W', out)."""
-
-    weight: Array  # (out, in, height, width), as in PyTorch
-    bias: Array
-    stride: int = eqx.field(static=True)
-    scale: float = eqx.field(static=True)
-
-    def __call__(self, x: Array) -> Array:
-        """See the class. `scale` multiplies the weights, which are fewer numbers than the input."""
-        kernel = jnp.transpose(self.weight * self.scale, (2, 3, 1, 0))
-        strides, layout = (self.stride, self.stride), ("NHWC", "HWIO", "NHWC")
-        x = jax.lax.conv_general_dilated(x, kernel, strides, "VALID", dimension_numbers=layout)
-        return jax.nn.relu(x + self.bias[None, None, None])
+def _unrolled(network: ActorNetwork | CriticNetwork, window: Window) -> tuple[Array, Carry]:
+    assert network.recurrent is not None
+    x = encode(network.spec.observation, window.obs)
+    return network.recurrent(x.astype(network.layers[0].weight.dtype), window)
 
 
 class TorsoNetwork(eqx.Module):
@@ -117,13 +128,21 @@ class TorsoNetwork(eqx.Module):
     convolutions: dict[str, list[Convolution]]
     features: dict[str, Linear]
     layers: list[Linear]
+    recurrent: RecurrentLayers | None
+
+    def trunk(self, window: Window) -> tuple[Array, Carry]:
+        """Features (B, S, width), and the carry behind them."""
+        assert self.recurrent is not None
+        shape = window.previous_reward.shape
+        merged = jax.tree.map(lambda part: jnp.reshape(part, (-1, *part.shape[2:])), window.obs)
+        return self.recurrent(jnp.reshape(self(merged), (*shape, -1)), window)
 
     def __call__(self, obs: Array | dict[str, Array]) -> Array:
-        """Features (B, width)."""
+        """Features (B, width) of each observation on its own."""
         images, vectors = split(self.spec.observation, obs)
         encoded = [self._features(name, image) for name, image in images.items()]
-        dtype = jax.tree.leaves((self.layers, self.features))[0].dtype
-        encoded += [vector.astype(dtype) for vector in vectors]
+        arrays = jax.tree.leaves((self.layers, self.features, self.recurrent))  # none where it only passes a vector on
+        encoded += [vector.astype(arrays[0].dtype) if arrays else vector for vector in vectors]
         x = encoded[0] if len(encoded) == 1 else jnp.concatenate(encoded, -1)
         for layer in self.layers:
             x = ACTIVATIONS[self.spec.activation](layer(x))
@@ -138,6 +157,25 @@ class TorsoNetwork(eqx.Module):
         return jax.nn.relu(self.features[name](jnp.reshape(x, (len(x), -1))))
 
 
+def _torso(spec: Torso, values: Values, prefix: str) -> TorsoNetwork:
+    stacks = {name: convolutions(image) for name, image in spec.images.items()}
+    layers = {
+        name: [
+            Convolution(
+                values[f"{prefix}.convolutions.{name}.{i}.weight"],
+                values[f"{prefix}.convolutions.{name}.{i}.bias"],
+                stride,
+                1.0 if i else 1 / 255,
+            )
+            for i, (_, _, stride) in enumerate(stack)
+        ]
+        for name, stack in stacks.items()
+    }
+    features = {name: _linear(values, f"{prefix}.features.{name}") for name in stacks}
+    hidden = [_linear(values, f"{prefix}.layers.{i}") for i in range(len(spec.layers))]
+    return TorsoNetwork(spec, layers, features, hidden, _recurrent(spec.recurrent, values, f"{prefix}."))
+
+
 class ActorCriticNetwork(eqx.Module):
     """See `specs.ActorCritic`."""
 
@@ -149,46 +187,73 @@ class ActorCriticNetwork(eqx.Module):
     policy_head: Linear
     value_head: Linear
 
-    def __call__(self, obs: Array) -> tuple[Distribution, Array]:
+    def __call__(self, obs: Any) -> tuple[Distribution, Array]:
         """The policy, and values (B,)."""
-        features = [getattr(self, name)(obs) for name in self.spec.torsos]
+        return self.head(tuple(getattr(self, name)(obs) for name in self.spec.torsos))
+
+    def trunk(self, window: Window) -> tuple[tuple[Array, ...], Carry]:
+        """Features of each torso (B, S, width), and the carry behind them."""
+        features, carry = [], {}
+        for name in self.spec.torsos:
+            own = {key.removeprefix(f"{name}/"): part for key, part in window.carry.items() if key.startswith(name)}
+            some, state = getattr(self, name).trunk(window._replace(carry=own))
+            features.append(some)
+            carry |= {f"{name}/{key}": part for key, part in state.items()}
+        return tuple(features), carry
+
+    def head(self, features: tuple[Array, ...]) -> tuple[Distribution, Array]:
+        """The policy, and values (...)."""
         parameters = self.policy_head(features[0])
         if self.log_std is not None:
-            parameters = jnp.concatenate([parameters, jnp.broadcast_to(self.log_std, parameters.shape)], -1)
+            log_std = jnp.reshape(self.log_std, (*(1,) * (parameters.ndim - 1), -1))
+            parameters = jnp.concatenate([parameters, jnp.broadcast_to(log_std, parameters.shape)], -1)
         return distribution(self.spec.action, parameters), self.value_head(features[-1])[..., 0]
 
 
-def _actor_critic(spec: ActorCritic, values: dict[str, Array]) -> ActorCriticNetwork:
-    def linear(name: str) -> Linear:
-        return Linear(values[f"{name}.weight"], values[f"{name}.bias"])
-
-    def torso(prefix: str) -> TorsoNetwork:
-        stacks = {name: convolutions(image) for name, image in spec.torso.images.items()}
-        layers = {
-            name: [
-                Convolution(
-                    values[f"{prefix}.convolutions.{name}.{i}.weight"],
-                    values[f"{prefix}.convolutions.{name}.{i}.bias"],
-                    stride,
-                    1.0 if i else 1 / 255,
-                )
-                for i, (_, _, stride) in enumerate(stack)
-            ]
-            for name, stack in stacks.items()
-        }
-        features = {name: linear(f"{prefix}.features.{name}") for name in stacks}
-        return TorsoNetwork(
-            spec.torso, layers, features, [linear(f"{prefix}.layers.{i}") for i in range(len(spec.torso.layers))]
-        )
-
-    torsos = {name: torso(name) if name in spec.torsos else None for name in ("torso", "policy_torso", "value_torso")}
+def _actor_critic(spec: ActorCritic, values: Values) -> ActorCriticNetwork:
+    names = ("torso", "policy_torso", "value_torso")
+    torsos = {name: _torso(spec.torso, values, name) if name in spec.torsos else None for name in names}
     return ActorCriticNetwork(
         spec,
         values["log_std"] if isinstance(spec.action, Box) else None,
         **torsos,
-        policy_head=linear("policy_head"),
-        value_head=linear("value_head"),
+        policy_head=_linear(values, "policy_head"),
+        value_head=_linear(values, "value_head"),
     )
+
+
+class ActionValues(eqx.Module):
+    """See `specs.QNetwork`."""
+
+    spec: QNetwork = eqx.field(static=True)
+    torso: TorsoNetwork
+    value: list[Linear]
+    advantage: list[Linear]
+
+    def __call__(self, obs: Any) -> Array:
+        """Action values (B, n)."""
+        return self.head(self.torso(obs))
+
+    def trunk(self, window: Window) -> tuple[Array, Carry]:
+        """Features (B, S, width), and the carry behind them."""
+        return self.torso.trunk(window)
+
+    def head(self, x: Array) -> Array:
+        """Action values (..., n)."""
+        advantage = self._stream(self.advantage, x)
+        return dueling(self._stream(self.value, x), advantage) if self.spec.dueling else advantage
+
+    def _stream(self, layers: list[Linear], x: Array) -> Array:
+        for layer in layers[:-1]:
+            x = ACTIVATIONS[self.spec.torso.activation](layer(x))
+        return layers[-1](x)
+
+
+def _action_values(spec: QNetwork, values: Values) -> ActionValues:
+    streams: dict[str, list[Linear]] = {"value": [], "advantage": []}
+    for name, layers in spec.streams.items():
+        streams[name] = [_linear(values, f"{name}.{i}") for i in range(len(layers))]
+    return ActionValues(spec, _torso(spec.torso, values, "torso"), **streams)
 
 
 class CustomActorCritic(eqx.Module):
@@ -209,7 +274,7 @@ class CustomCritics(eqx.Module):
     members: list[Any]
 
     def __call__(self, obs: Array, action: Array) -> Array:
-        """Every member\'s value, (members, B)."""
+        """Every member's value, (members, B)."""
         return jnp.stack([member(obs, action) for member in self.members])
 
     def first(self, obs: Array, action: Array) -> Array:

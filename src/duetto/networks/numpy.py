@@ -31,7 +31,7 @@ LARGEST = 300  # units of a hidden layer: with more the frameworks' products win
 
 def worth_it(spec: NetworkSpec) -> bool:
     """Whether acting with this network is faster here."""
-    if not isinstance(spec, ActorCritic) or spec.custom is not None or is_image(spec.observation):
+    if not isinstance(spec, ActorCritic) or spec.custom is not None or spec.recurrent or is_image(spec.observation):
         return False
     return max(spec.torso.hidden, default=0) <= LARGEST
 

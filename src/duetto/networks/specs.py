@@ -31,10 +31,11 @@ class CustomNetwork:
     """A user's own network: one class per framework, either may be missing.
 
     An actor is called with a batch of observations (B, ...) and returns actions (B, A) in [-1, 1]; a critic is called
-    with observations and actions and returns (B,); a policy with its value function returns the policy's outputs
-    (B, action_size), see `policies.distribution`, and values (B,). Constructed as `torch(observation_space, action_size, **arguments)`
-    and `jax(observation_space, action_size, key=key, **arguments)`, an `nn.Module` and an `equinox.Module`. Use the
-    same attribute names in both and a checkpoint moves between them.
+    with observations and actions and returns (B,); an action-value network returns (B, actions); a policy with its
+    value function returns the policy's outputs (B, action_size), see `policies.distribution`, and values (B,).
+    Constructed as `torch(observation_space, action_size, **arguments)` and
+    `jax(observation_space, action_size, key=key, **arguments)`, an `nn.Module` and an `equinox.Module`. Use the same
+    attribute names in both and a checkpoint moves between them.
     """
 
     torch: type | None = None
@@ -43,7 +44,53 @@ class CustomNetwork:
 
 
 @dataclass(frozen=True)
-class Actor:
+class Recurrent:
+    """Layers that carry a state from step to step, so that a network sees a `windows.Window` instead of observations.
+
+    Their input is what comes before them, the previous action (one-hot; zeros for none) and the previous reward.
+    """
+
+    kind: Literal["lstm", "gru"]
+    size: int
+    layers: int
+    action: Space  # of the previous action
+    burn_in: int = 0  # positions of a window that only warm the state up, without gradient
+    learn_from_start: bool = True  # but not where an episode begins with the window
+    orthogonal: bool = False  # orthogonal weights and zero biases (Andrychowicz et al., 2021) instead of U(±1/√size)
+
+    @property
+    def gates(self) -> int:
+        """Rows of a layer's weights, in units of `size`."""
+        return 4 if self.kind == "lstm" else 3
+
+    def state(self) -> dict[str, tuple[int, int]]:
+        """The arrays of a carry by name, without the leading batch axis: "h", and an LSTM's cells "c"."""
+        return {name: (self.layers, self.size) for name in (("h", "c") if self.kind == "lstm" else ("h",))}
+
+    def shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
+        """Every parameter by PyTorch's name of it, for `inputs` numbers before the previous action and reward."""
+        found: dict[str, tuple[int, ...]] = {}
+        width = inputs + self.action.size + 1
+        for layer in range(self.layers):
+            rows = self.gates * self.size
+            found |= {f"weight_ih_l{layer}": (rows, width), f"weight_hh_l{layer}": (rows, self.size)}
+            found |= {f"bias_ih_l{layer}": (rows,), f"bias_hh_l{layer}": (rows,)}
+            width = self.size
+        return found
+
+
+class Carrying:
+    """A network's spec that may have recurrent layers."""
+
+    recurrent: Recurrent | None
+
+    def carry(self) -> dict[str, tuple[int, int]]:
+        """The arrays of its carry by name, without the leading batch axis; none without recurrence."""
+        return self.recurrent.state() if self.recurrent else {}
+
+
+@dataclass(frozen=True)
+class Actor(Carrying):
     """A deterministic policy μ: observation (B, ...) to action (B, A) in [-1, 1], a multilayer perceptron and tanh."""
 
     observation: Space
@@ -52,17 +99,18 @@ class Actor:
     activation: Activation
     initializer: Initializer
     custom: CustomNetwork | None = None
+    recurrent: Recurrent | None = None  # before the first layer
     members = 0  # not an ensemble
 
     @property
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each linear layer."""
-        sizes = [self.observation.size, *self.hidden, self.action_size]
+        sizes = [self.recurrent.size if self.recurrent else self.observation.size, *self.hidden, self.action_size]
         return list(pairwise(sizes))
 
 
 @dataclass(frozen=True)
-class Critic:
+class Critic(Carrying):
     """An ensemble of action-value functions: observation (B, ...) and action (B, A) to (members, B)."""
 
     observation: Space
@@ -73,11 +121,12 @@ class Critic:
     members: int
     action_layer: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
     custom: CustomNetwork | None = None
+    recurrent: Recurrent | None = None  # of all members together, before the first layer; the action joins behind it
 
     @property
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each linear layer."""
-        sizes = [self.observation.size, *self.hidden, 1]
+        sizes = [self.recurrent.size if self.recurrent else self.observation.size, *self.hidden, 1]
         pairs = list(pairwise(sizes))
         inputs, outputs = pairs[self.action_layer]
         pairs[self.action_layer] = (inputs + self.action_size, outputs)
@@ -96,6 +145,7 @@ class Torso:
     image_features: int
     hidden: tuple[int, ...]
     activation: Activation
+    recurrent: Recurrent | None = None  # behind the hidden layers
 
     @property
     def images(self) -> dict[str, Box]:
@@ -110,6 +160,11 @@ class Torso:
     @property
     def width(self) -> int:
         """Number of features."""
+        return self.recurrent.size if self.recurrent else self.unrolled
+
+    @property
+    def unrolled(self) -> int:
+        """Number of features of each observation on its own."""
         return self.hidden[-1] if self.hidden else self._encoded
 
     @property
@@ -130,7 +185,7 @@ class Torso:
 
 
 @dataclass(frozen=True)
-class ActorCritic:
+class ActorCritic(Carrying):
     """A policy and a value function: observation (B, ...) to a distribution over actions and to values (B,).
 
     With `shared` both heads sit on one torso, without each has its own. The logarithm of a Gaussian's std is a
@@ -162,9 +217,51 @@ class ActorCritic:
         return self.action.size
 
     @property
+    def recurrent(self) -> Recurrent | None:
+        """Of each torso."""
+        return self.torso.recurrent
+
+    @property
     def torsos(self) -> tuple[str, ...]:
         """The names under which the torsos' parameters are found."""
         return ("torso",) if self.shared else ("policy_torso", "value_torso")
 
+    def carry(self) -> dict[str, tuple[int, int]]:
+        """Of all torsos."""
+        return {f"{torso}/{name}": shape for torso in self.torsos for name, shape in super(ActorCritic, self).carry().items()}
 
-NetworkSpec = Actor | Critic | ActorCritic
+
+@dataclass(frozen=True)
+class QNetwork(Carrying):
+    """Action values: observation (B, ...) to (B, actions). Dueling, a state's value and the actions' advantages."""
+
+    torso: Torso
+    actions: int
+    head_hidden: tuple[int, ...]  # units of the hidden layers of the head, or of each of its two streams
+    dueling: bool
+    custom: CustomNetwork | None = None
+    members = 0  # not an ensemble
+
+    @property
+    def observation(self) -> Space:
+        """What it takes."""
+        return self.torso.observation
+
+    @property
+    def action_size(self) -> int:
+        """How many numbers it gives; what a user's own network is constructed with."""
+        return self.actions
+
+    @property
+    def recurrent(self) -> Recurrent | None:
+        """The torso's."""
+        return self.torso.recurrent
+
+    @property
+    def streams(self) -> dict[str, list[tuple[int, int]]]:
+        """(inputs, outputs) of the linear layers of each stream."""
+        ends = {"value": 1, "advantage": self.actions} if self.dueling else {"advantage": self.actions}
+        return {name: list(pairwise([self.torso.width, *self.head_hidden, end])) for name, end in ends.items()}
+
+
+NetworkSpec = Actor | Critic | ActorCritic | QNetwork

@@ -1,27 +1,32 @@
-"""Networks in PyTorch. The counterpart of `networks/jax.py`, class by class and name by name."""
+"""Networks in PyTorch. The counterpart of `networks/jax.py`, class by class and name by name.
+
+Every network is a trunk and a head. Without recurrence it is called with observations (B, ...). With it, `trunk` turns a
+`Window` into features of all its positions and the carry behind them, and `head` turns features of some positions into
+outputs; `learners.unrolling` brings the two together.
+"""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
 from duetto.errors import UsageError
 from duetto.functional.distributions import Distribution
+from duetto.functional.values import dueling
 from duetto.networks.encoding import convolutions, encode, split
 from duetto.networks.initial import initial_parameters
 from duetto.networks.policies import distribution
 from duetto.networks.spaces import Box
-from duetto.networks.specs import Actor, ActorCritic, Critic, NetworkSpec, Torso
+from duetto.networks.specs import Actor, ActorCritic, Critic, NetworkSpec, QNetwork, Torso
+from duetto.networks.torch_layers import ACTIVATIONS, Convolution, Linear, Map, RecurrentLayers
+from duetto.networks.windows import Window
 
-Map = Callable[[Tensor], Tensor]
-ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": F.elu, "silu": F.silu}
+Carry = dict[str, Tensor]
 
 
 def build(spec: NetworkSpec, random: np.random.Generator) -> nn.Module:
@@ -32,6 +37,7 @@ def build(spec: NetworkSpec, random: np.random.Generator) -> nn.Module:
         Actor: ActorNetwork,
         Critic: CriticNetwork,
         ActorCritic: ActorCriticNetwork,
+        QNetwork: ActionValues,
     }
     module = kinds[type(spec)](spec)
     values = initial_parameters(spec, random)
@@ -39,124 +45,62 @@ def build(spec: NetworkSpec, random: np.random.Generator) -> nn.Module:
     return module
 
 
-class OneDnnLinear(torch.autograd.Function):
-    """y = x Wᵀ + b for (B, in) on a CPU, by oneDNN's kernels, also backwards.
+class Trunk(nn.Module):
+    """What actor and critic share: vectors as they are, or recurrent layers over them."""
 
-    PyTorch's own float32 products come from Intel's MKL, which on AMD processors runs at half of oneDNN's speed (256 x
-    400 x 300 on one core of an AMD EPYC, Zen 5: 102 against 230 GFLOP/s). The operator is the one that `torch.compile`
-    generates on CPUs.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """See the class."""
-        ctx.save_for_backward(x, weight)
-        return _product(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Only the gradients that are asked for."""
-        (x, weight), (gradient,) = ctx.saved_tensors, gradients
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        return (
-            _product(gradient, weight.mT, None) if needs_x else None,
-            _product(gradient.mT, x.mT, None) if needs_weight else None,
-            gradient.sum(0) if needs_bias else None,
-        )
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-
-
-def _mkl_is_slow() -> bool:
-    """Whether this is an AMD processor on which oneDNN's operator exists."""
-    cpuinfo = Path("/proc/cpuinfo")
-    amd = cpuinfo.is_file() and "AuthenticAMD" in cpuinfo.read_text()
-    return amd and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-USE_ONEDNN = _mkl_is_slow()
-# Products of fewer rows, or smaller ones of less than enough rows, are faster by MKL, whose calls cost less.
-LEAST_ROWS, ENOUGH_ROWS, LEAST_PRODUCTS = 32, 128, 2**20
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """y = x Wᵀ + b by the fastest way there is here."""
-    if not USE_ONEDNN or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not _is_large(x, weight):
-        return F.linear(x, weight, bias)
-    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-        return OneDnnLinear.apply(x, weight, bias)  # pyright: ignore[reportReturnType]
-    return _product(x, weight, bias)
-
-
-def _is_large(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN's product is worth its call."""
-    rows = len(x)
-    return rows >= ENOUGH_ROWS or (rows >= LEAST_ROWS and rows * weight.numel() >= LEAST_PRODUCTS)
-
-
-class Linear(nn.Module):
-    """Weights of y = x Wᵀ + b, (out, in), or of a map for each of M members, (M, out, in)."""
-
-    def __init__(self, inputs: int, outputs: int, members: int):
-        super().__init__()
-        lead = (members,) if members else ()
-        self.weight = nn.Parameter(torch.empty(*lead, outputs, inputs))
-        self.bias = nn.Parameter(torch.empty(*lead, outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, in) to (B, out), or with members (M, B, in) or (B, in) to (M, B, out) as one batched product."""
-        if self.weight.ndim == 2:
-            return linear(x, self.weight, self.bias)
-        if x.ndim == 2:
-            x = x.expand(len(self.weight), *x.shape)
-        return torch.baddbmm(self.bias[:, None], x, self.weight.mT)
-
-    def members(self) -> list[Map]:
-        """Each member's map alone, (B, in) to (B, out)."""
-        parts = zip(self.weight.unbind(0), self.bias.unbind(0), strict=True)
-        return [lambda x, weight=weight, bias=bias: linear(x, weight, bias) for weight, bias in parts]
-
-
-class ActorNetwork(nn.Module):
-    """See `specs.Actor`."""
-
-    def __init__(self, spec: Actor):
+    def __init__(self, spec: Actor | Critic):
         super().__init__()
         self.spec = spec
-        self.layers = nn.ModuleList(Linear(i, o, 0) for i, o in spec.layers)
+        if spec.recurrent:
+            self.recurrent = RecurrentLayers(spec.recurrent, spec.observation.size)
+        self.layers = nn.ModuleList(Linear(i, o, spec.members) for i, o in spec.layers)
 
-    def forward(self, obs: Tensor) -> Tensor:
-        """See the class."""
-        x = encode(self.spec.observation, obs)
+    def trunk(self, window: Window) -> tuple[Tensor, Carry]:
+        """Features (B, S, size), and the carry behind them."""
+        return self.recurrent(encode(self.spec.observation, window.obs), window)
+
+
+class ActorNetwork(Trunk):
+    """See `specs.Actor`."""
+
+    def forward(self, obs: Any) -> Tensor:
+        """Actions (B, A)."""
+        return self.head(encode(self.spec.observation, obs))
+
+    def head(self, x: Tensor) -> Tensor:
+        """Actions (..., A)."""
         for layer in self.layers[:-1]:
             x = ACTIVATIONS[self.spec.activation](layer(x))
         return torch.tanh(self.layers[-1](x))
 
 
-class CriticNetwork(nn.Module):
+class CriticNetwork(Trunk):
     """See `specs.Critic`."""
 
-    def __init__(self, spec: Critic):
-        super().__init__()
-        self.spec = spec
-        self.layers = nn.ModuleList(Linear(i, o, spec.members) for i, o in spec.layers)
-
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+    def forward(self, obs: Any, action: Tensor) -> Tensor:
         """Every member's value, (members, B)."""
+        return self.head(encode(self.spec.observation, obs), action)
+
+    def first(self, obs: Any, action: Tensor) -> Tensor:
+        """The first member's value alone, (B,), at its cost alone."""
+        return self.first_head(encode(self.spec.observation, obs), action)
+
+    def head(self, x: Tensor, action: Tensor) -> Tensor:
+        """Every member's value, (members, ...)."""
+        lead = x.shape[:-1]
+        x, action = x.flatten(0, -2), action.flatten(0, -2)
         if action.device.type != "cpu":
-            return self._run(obs, action, list(self.layers))
+            return self._run(x, action, list(self.layers)).unflatten(1, lead)
         # On a CPU a batched product is no faster, and one member after the other stays in the cache.
         networks = zip(*(layer.members() for layer in self.layers), strict=True)  # pyright: ignore
-        return torch.stack([self._run(obs, action, network) for network in networks])
+        return torch.stack([self._run(x, action, network) for network in networks]).unflatten(1, lead)
 
-    def first(self, obs: Tensor, action: Tensor) -> Tensor:
-        """The first member's value alone, (B,), at its cost alone."""
-        return self._run(obs, action, [layer.members()[0] for layer in self.layers])  # pyright: ignore
+    def first_head(self, x: Tensor, action: Tensor) -> Tensor:
+        """The first member's value, (...)."""
+        layers = [layer.members()[0] for layer in self.layers]  # pyright: ignore
+        return self._run(x.flatten(0, -2), action.flatten(0, -2), layers).unflatten(0, x.shape[:-1])
 
-    def _run(self, obs: Tensor, action: Tensor, layers: Sequence[Map]) -> Tensor:
-        x = encode(self.spec.observation, obs)
+    def _run(self, x: Tensor, action: Tensor, layers: Sequence[Map]) -> Tensor:
         for i, layer in enumerate(layers):
             if i == self.spec.action_layer:
                 x = torch.cat([x, action if x.ndim == action.ndim else action.expand(*x.shape[:-1], -1)], -1)
@@ -164,21 +108,6 @@ class CriticNetwork(nn.Module):
             if i < len(layers) - 1:
                 x = ACTIVATIONS[self.spec.activation](x)
         return x[..., 0]
-
-
-class Convolution(nn.Module):
-    """A convolution without padding and ReLU, (B, in, H, W) to (B, out, H', W'), channels last in memory."""
-
-    def __init__(self, shape: tuple[int, ...], stride: int, scale: float):
-        super().__init__()
-        self.stride, self.scale = stride, scale
-        self.weight = nn.Parameter(torch.empty(shape).contiguous(memory_format=torch.channels_last))
-        self.bias = nn.Parameter(torch.empty(shape[0]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See the class. `scale` multiplies the weights, which are fewer numbers than the input."""
-        weight = self.weight if self.scale == 1 else self.weight * self.scale
-        return torch.relu(F.conv2d(x, weight, self.bias, stride=self.stride))
 
 
 def _precision(x: Tensor) -> torch.dtype:
@@ -206,9 +135,17 @@ class TorsoNetwork(nn.Module):
         features = {name: shapes[f"features.{name}"] for name in stacks}
         self.features = nn.ModuleDict({name: Linear(inputs, outs, 0) for name, (outs, inputs) in features.items()})
         self.layers = nn.ModuleList(Linear(i, o, 0) for i, o in spec.layers)
+        if spec.recurrent:
+            self.recurrent = RecurrentLayers(spec.recurrent, spec.unrolled)
+
+    def trunk(self, window: Window) -> tuple[Tensor, Carry]:
+        """Features (B, S, width), and the carry behind them."""
+        shape = window.previous_reward.shape
+        features = self(_merged(window.obs)).unflatten(0, shape)
+        return self.recurrent(features, window)
 
     def forward(self, obs: Tensor | dict[str, Tensor]) -> Tensor:
-        """Features (B, width)."""
+        """Features (B, width) of each observation on its own."""
         images, vectors = split(self.spec.observation, obs)
         encoded = [self._features(name, image) for name, image in images.items()] + vectors
         x = encoded[0] if len(encoded) == 1 else torch.cat(encoded, -1)
@@ -237,13 +174,61 @@ class ActorCriticNetwork(nn.Module):
         self.policy_head = Linear(spec.torso.width, spec.head, 0)
         self.value_head = Linear(spec.torso.width, 1, 0)
 
-    def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
+    def forward(self, obs: Any) -> tuple[Distribution, Tensor]:
         """The policy, and values (B,)."""
-        features = [self.get_submodule(name)(obs) for name in self.spec.torsos]
+        return self.head(tuple(self.get_submodule(name)(obs) for name in self.spec.torsos))
+
+    def trunk(self, window: Window) -> tuple[tuple[Tensor, ...], Carry]:
+        """Features of each torso (B, S, width), and the carry behind them."""
+        features, carry = [], {}
+        for name in self.spec.torsos:
+            own = {key.removeprefix(f"{name}/"): part for key, part in window.carry.items() if key.startswith(name)}
+            some, state = self.get_submodule(name).trunk(window._replace(carry=own))  # pyright: ignore
+            features.append(some)
+            carry |= {f"{name}/{key}": part for key, part in state.items()}
+        return tuple(features), carry
+
+    def head(self, features: tuple[Tensor, ...]) -> tuple[Distribution, Tensor]:
+        """The policy, and values (...)."""
         parameters = self.policy_head(features[0]).float()
         if isinstance(self.spec.action, Box):
             parameters = torch.cat([parameters, self.log_std.expand_as(parameters)], -1)
         return distribution(self.spec.action, parameters), self.value_head(features[-1])[..., 0].float()
+
+
+class ActionValues(nn.Module):
+    """See `specs.QNetwork`."""
+
+    def __init__(self, spec: QNetwork):
+        super().__init__()
+        self.spec = spec
+        self.torso = TorsoNetwork(spec.torso)
+        for name, layers in spec.streams.items():
+            self.add_module(name, nn.ModuleList(Linear(i, o, 0) for i, o in layers))
+
+    def forward(self, obs: Any) -> Tensor:
+        """Action values (B, n)."""
+        return self.head(self.torso(obs))
+
+    def trunk(self, window: Window) -> tuple[Tensor, Carry]:
+        """Features (B, S, width), and the carry behind them."""
+        return self.torso.trunk(window)
+
+    def head(self, x: Tensor) -> Tensor:
+        """Action values (..., n)."""
+        advantage = self._stream("advantage", x).float()
+        return dueling(self._stream("value", x).float(), advantage) if self.spec.dueling else advantage
+
+    def _stream(self, name: str, x: Tensor) -> Tensor:
+        *hidden, last = self.get_submodule(name)  # pyright: ignore[reportGeneralTypeIssues]
+        for layer in hidden:
+            x = ACTIVATIONS[self.spec.torso.activation](layer(x))
+        return last(x)
+
+
+def _merged(obs: Any) -> Any:
+    """(B, S, ...) to (B·S, ...)."""
+    return {name: part.flatten(0, 1) for name, part in obs.items()} if isinstance(obs, dict) else obs.flatten(0, 1)
 
 
 class CustomActorCritic(nn.Module):

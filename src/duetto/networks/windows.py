@@ -21,6 +21,6 @@ class Window(NamedTuple):
     previous_action: Array  # (B, S) int, -1 for none; or (B, S, A) float, zeros for none
     previous_reward: Array  # (B, S), 0 for none
     starts: Array  # (B, S) bool
-    carry: dict[str, Array]  # the arrays (B, ...) of the state before the first observation, by name
+    carry: dict[str, Array]  # (B, layers, size) each, the state before the first observation; zeros where one is missing
     fresh: Array  # (B,) bool, `carry` is exact because an episode begins here: no burn-in is needed
-    at: Array  # (B, T) int in 0 .. S-1
+    at: Array | None  # (B, T) int in 0 .. S-1; None while acting, when S = 1 and outputs have no axis for time

@@ -1,0 +1,57 @@
+"""Whether a run that goes on from a saved state is the run that was never interrupted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from duetto.environments import Stepper, make
+
+
+def record(stepper: Stepper, random: np.random.Generator, steps: int) -> list[Any]:
+    seen = []
+    for _ in range(steps):
+        row, ended = stepper.step(stepper.sample_actions(random))
+        seen.append(([np.copy(part) for part in row], ended))
+    return seen
+
+
+def assert_equal(first: list[Any], second: list[Any]) -> None:
+    for (arrays, ended), (other_arrays, other_ended) in zip(first, second, strict=True):
+        assert ended == other_ended
+        assert all(np.array_equal(a, b) for a, b in zip(arrays, other_arrays, strict=True))
+
+
+def plain(state: Any) -> None:
+    """Nested dicts with str keys, whose leaves are arrays or JSON values."""
+    if isinstance(state, dict):
+        for key, value in state.items():
+            assert type(key) is str
+            plain(value)
+    elif isinstance(state, np.ndarray):
+        assert state.dtype != object
+    else:
+        json.dumps(state, allow_nan=False)
+
+
+def check_resume(environment: Any, steps: int = 1200, **options: Any) -> None:
+    """One run without saving; one saved after 137 steps that also goes on; one that goes on from what was saved."""
+    uninterrupted, saving, resumed = (make(environment, num_envs=2, **options) for _ in range(3))
+    randoms = [np.random.default_rng(0) for _ in range(2)]
+    for stepper, random in zip((uninterrupted, saving), randoms, strict=True):
+        stepper.reset(3)
+        record(stepper, random, 137)
+    state, numbers = saving.state_dict(), randoms[1].bit_generator.state
+    plain(state)
+    expected = record(uninterrupted, randoms[0], steps)
+    assert_equal(expected, record(saving, randoms[1], steps))
+    resumed.load_state_dict(state)
+    assert resumed.resumed_exactly
+    assert resumed.steps == 137
+    randoms[1].bit_generator.state = numbers
+    assert_equal(expected, record(resumed, randoms[1], steps))
+    assert sum(len(ended) for _, ended in expected) >= 2
+    for stepper in (uninterrupted, saving, resumed):
+        stepper.close()

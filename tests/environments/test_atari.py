@@ -1,0 +1,271 @@
+"""Atari: ale-py's vector environment against Gymnasium's wrappers, and both against SPEC P19 to P21."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from duetto.environments import AtariOptions, Stepper, make, separate
+from duetto.errors import UsageError
+
+pytest.importorskip("ale_py")
+BREAKOUT, STEADY = "ALE/Breakout-v5", "BreakoutNoFrameskip-v4"  # with sticky actions and without
+
+
+def actions(stepper: Stepper, steps: int, seed: int = 0) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [stepper.sample_actions(random) for _ in range(steps)]
+
+
+def gymnasium_seed(seed: int) -> int:
+    """What Gymnasium's Atari environment, reset with `seed`, gives to the emulator."""
+    return int(np.random.SeedSequence(seed).generate_state(2)[1].astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "shape", "games"),
+    [
+        (BREAKOUT, {}, (4, 84, 84), 1),
+        (STEADY, {"grayscale": False, "size": 40, "stack": 2}, (6, 40, 40), 1),
+        ("ALE/Seaquest-v5", {"frame_skip": 5, "fire_reset": False}, (4, 84, 84), 1),
+        ("ALE/Pong-v5", {"frame_skip": 1, "max_pool": False, "max_frames": 100, "sticky_actions": 0.5}, (4, 84, 84), 3),
+        ("ALE/Pong-v5", {"full_action_space": True, "max_frames": 400}, (4, 84, 84), 3),
+    ],
+)
+def test_both_engines_play_the_same_games(
+    environment: str, options: dict[str, Any], shape: tuple[int, ...], games: int
+) -> None:
+    pytest.importorskip("cv2")
+    # Without frames of inaction, whose number the engines draw otherwise, seeds decide on sticky actions only.
+    kwargs = {"noop_max": 0} | options
+    native = make(environment, kwargs=kwargs)
+    reference = make(environment, kwargs=kwargs, engine="gymnasium")
+    seed = next(seed for seed in range(9) if gymnasium_seed(seed) > 0)
+    native.reset(gymnasium_seed(seed))
+    reference.reset(seed)
+    assert native.observation_space == reference.observation_space
+    assert native.observation_space.shape == shape
+    assert native.action_space == reference.action_space
+    assert native.render_fps == reference.render_fps == 60 / AtariOptions.of(options).frame_skip
+    finished = 0
+    for action in actions(native, 330):
+        assert np.array_equal(native.obs, reference.obs)
+        (row, ended), (other, other_ended) = native.step(action), reference.step(action)
+        assert ended == other_ended
+        assert all(np.array_equal(one, two) for one, two in zip(row, other, strict=True))
+        finished += len(ended)
+    assert finished >= games
+
+
+def test_frames_are_skipped_once() -> None:
+    pytest.importorskip("cv2")
+    native, reference = (
+        make("ALE/Pong-v5", engine=engine, kwargs={"noop_max": 0, "fire_reset": False})
+        for engine in ("native", "gymnasium")
+    )
+    for stepper in (native, reference):
+        stepper.reset(0)
+        for action in actions(stepper, 10):
+            stepper.step(action)
+    nowhere = {"reset_mask": np.zeros(1, bool)}
+    _, infos = native._engine._vector.reset(seed=np.zeros(0, int), options=nowhere)
+    assert infos["episode_frame_number"] == 40
+    assert reference._engine.envs[0].unwrapped.ale.getEpisodeFrameNumber() == 40
+
+
+def observed(environment: str, seed: int, **options: Any) -> np.ndarray:
+    stepper = make(environment, kwargs={"noop_max": 0} | options)
+    stepper.reset(seed)
+    return np.stack([stepper.step(action)[0].next_obs for action in actions(stepper, 60)])
+
+
+def test_sticky_actions_are_those_of_the_id_unless_given() -> None:
+    assert np.array_equal(observed(STEADY, 1), observed(STEADY, 2))
+    assert not np.array_equal(observed(BREAKOUT, 1), observed(BREAKOUT, 2))
+    assert np.array_equal(observed(BREAKOUT, 1), observed(STEADY, 1, sticky_actions=0.25))
+    assert np.array_equal(observed(STEADY, 1), observed(BREAKOUT, 2, sticky_actions=0))
+
+
+def test_a_game_that_is_truncated_shows_its_last_frames() -> None:
+    # 50 frames are 12.5 steps: the 13th is the last.
+    limited, free = (make(BREAKOUT, kwargs=options) for options in ({"max_frames": 50}, {}))
+    for stepper in (limited, free):
+        stepper.reset(3)
+    for step, action in enumerate(actions(free, 40)):
+        row, ended = limited.step(action)
+        assert row.truncated[0] == (step % 13 == 12)
+        assert not row.terminated[0]
+        assert [episode.length for episode in ended] == [13] * (step % 13 == 12)
+        assert limited.starts[0] == (step % 13 == 12)
+        if step < 13:
+            assert np.array_equal(row.next_obs, free.step(action)[0].next_obs)
+
+
+def test_the_final_observation_is_of_the_game_that_is_over() -> None:
+    stepper = make(BREAKOUT)
+    stepper.reset(0)
+    last, over = stepper.obs, False
+    for action in actions(stepper, 400):
+        row, _ = stepper.step(action)
+        assert np.array_equal(row.obs, last)
+        assert np.array_equal(row.next_obs[0, :3], row.obs[0, 1:])  # three frames of the same game
+        if row.terminated[0]:
+            over = True
+            assert row.next_obs[0, 0].any()
+            assert stepper.starts[0]
+            assert not stepper.obs[0, :3].any()  # a game begins with a black past
+            assert stepper.obs[0, 3].any()
+        last = stepper.obs
+    assert over
+
+
+def test_a_lost_life_is_terminated_and_the_game_goes_on() -> None:
+    plain, practice = (
+        make(BREAKOUT, num_envs=4, kwargs=options) for options in ({}, {"episodic_life": True, "clip_rewards": True})
+    )
+    for stepper in (plain, practice):
+        stepper.reset(5)
+    lost, games, scores, nowhere = 0, 0, [], {"reset_mask": np.zeros(4, bool)}
+    lives = np.full(4, 5)
+    for action in actions(plain, 400):
+        (row, ended), (seen, seen_ended) = plain.step(action), practice.step(action)
+        assert np.array_equal(plain.obs, practice.obs)
+        assert np.array_equal(row.next_obs, seen.next_obs)
+        assert np.array_equal(plain.starts, practice.starts)
+        assert np.array_equal(plain.starts, row.terminated)
+        assert ended == seen_ended
+        assert np.array_equal(seen.reward, np.sign(row.reward))
+        _, infos = plain._engine._vector.reset(seed=np.zeros(0, int), options=nowhere)
+        left = infos["lives"]
+        assert np.array_equal(seen.terminated, row.terminated | (left < lives))
+        lives = left
+        lost += int((seen.terminated & ~row.terminated).sum())
+        games += len(ended)
+        scores += [episode.total_reward for episode in ended]
+    assert lost >= 4 * games >= 16  # four lives, and the last one ends the game
+    assert max(scores) > 1
+
+
+def test_evaluations_are_of_whole_games_and_real_scores() -> None:
+    kwargs = {"episodic_life": True, "clip_rewards": True, "stack": 2, "noop_max": 0}
+    stepper, without = separate(BREAKOUT, kwargs=kwargs), separate(BREAKOUT, kwargs={"stack": 2, "noop_max": 0})
+    assert stepper.observation_space.shape == (2, 84, 84)
+    for one in (stepper, without):
+        one.reset(0)
+    for action in actions(stepper, 250):
+        (row, _), (other, _) = stepper.step(action), without.step(action)
+        assert all(np.array_equal(part, twin) for part, twin in zip(row, other, strict=True))
+
+
+def test_nothing_returned_shares_memory() -> None:
+    for options in ({}, {"grayscale": False, "episodic_life": True, "clip_rewards": True}):
+        stepper, twin = (make(BREAKOUT, num_envs=2, kwargs=options | {"max_frames": 20}) for _ in range(2))
+        for one in (stepper, twin):
+            one.reset(0)
+        kept: list[tuple[Any, list[np.ndarray]]] = []
+        for action in actions(stepper, 14):
+            stepper.obs[...] = 7
+            row, _ = stepper.step(action)
+            kept.append((row, [np.copy(part) for part in twin.step(action)[0]]))
+        for row, copies in kept:
+            assert all(np.array_equal(part, copied) for part, copied in zip(row, copies, strict=True))
+        arrays = [part for row, _ in kept for part in (row.obs, row.next_obs)] + [stepper.obs, stepper._obs]
+        assert not any(np.may_share_memory(one, two) for i, one in enumerate(arrays) for two in arrays[:i])
+
+
+def test_each_environment_has_its_own_seed() -> None:
+    three = make(BREAKOUT, num_envs=3)
+    three.reset(7)
+    three.step(np.zeros(3, int))
+    three.reset_env(1, 42)
+    alone = make(BREAKOUT)
+    for env, seed in ((0, 7), (1, 42), (2, 9)):
+        alone.reset(seed)
+        if env != 1:
+            alone.step(np.zeros(1, int))
+        assert np.array_equal(alone.obs[0], three.obs[env])
+    for seed in (0, None, 2**40):
+        three.reset(seed)
+    assert not np.array_equal(three.obs[0], three.obs[1]) or not np.array_equal(three.obs[0], three.obs[2])
+
+
+def test_pictures_are_of_the_whole_screen() -> None:
+    pytest.importorskip("cv2")
+    stepper = make(BREAKOUT, render_mode="rgb_array")
+    stepper.reset(0)
+    frame = stepper.render()
+    assert (frame.shape, frame.dtype) == ((210, 160, 3), np.uint8)
+    assert (frame.max(axis=2) > frame.min(axis=2)).any()  # coloured
+    assert stepper.observation_space.shape == (4, 84, 84)
+    with pytest.raises(UsageError, match="rgb_array"):
+        make(BREAKOUT).render()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"frameskip": 4}, "no option 'frameskip'. Did you mean frame_skip"),
+        ({"clip_reward": True}, "Did you mean clip_rewards"),
+        ({"size": "84"}, "size is '84'. Give a whole number"),
+        ({"stack": True}, "stack is True. Give a whole number"),
+        ({"clip_rewards": 1}, "clip_rewards is 1. Give true or false"),
+        ({"stack": 0}, "stack is 0. Give a number of at least 1"),
+        ({"noop_max": -1}, "noop_max is -1"),
+        ({"sticky_actions": 1.0}, "Give a probability"),
+        ({"sticky_actions": "0.25"}, "Give a number, or nothing"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make(BREAKOUT, kwargs=options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vectorization": "subprocess"}, "threads of its own"),
+        ({"engine": "native", "render_mode": "rgb_array"}, 'engine="gymnasium"'),
+        ({"engine": "gymnasium", "kwargs": {"max_pool": False}}, "max_pool=False is not possible"),
+        ({"render_mode": "rgb_array", "kwargs": {"frameskip": 1}}, "no option 'frameskip'"),
+    ],
+)
+def test_what_an_engine_cannot_do(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make(BREAKOUT, **options)
+
+
+@pytest.mark.parametrize(
+    "name", ["Pong-v4", "Pong-v0", "Pong-v5", "PongDeterministic-v4", "PongNoFrameskip-v0", "Pong-ramNoFrameskip-v4"]
+)
+def test_other_ids_name_those_to_use(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"{name} is an Atari id .* Use ALE/Pong-v5 .* or PongNoFrameskip-v4 "):
+        make(name)
+
+
+def test_unknown_games() -> None:
+    with pytest.raises(UsageError, match=r"no environment ALE/Breakot-v5\. Did you mean ALE/Breakout-v5"):
+        make("ALE/Breakot-v5")
+    with pytest.raises(UsageError, match="Known are: ALE/Breakout-v5"):
+        make("ALE/Breakout-v4")
+    assert make("ale_py:ALE/Pong-v5").name == "ALE/Pong-v5"
+
+
+@pytest.mark.parametrize("engine", ["native", "gymnasium"])
+def test_a_missing_rom(engine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    with pytest.raises(UsageError, match=r"The ROM of ALE/Pong-v5 cannot be loaded.*pong\.bin.*unset ALE_ROMS_DIR"):
+        make("ALE/Pong-v5", engine=engine)
+
+
+def test_missing_opencv_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "cv2", None)
+    with pytest.raises(UsageError, match=r'ALE/Pong-v5 needs the Atari .* Install: pip install "duetto\[atari\]"'):
+        make("ALE/Pong-v5", engine="gymnasium")
+
+
+def test_an_instance_is_stepped_as_it_is() -> None:
+    stepper = make(gymnasium.make(BREAKOUT))
+    assert stepper.observation_space.shape == (210, 160, 3)

@@ -1,0 +1,71 @@
+"""Atari saved in the middle of its games goes on bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from resuming import assert_equal, check_resume, plain, record
+
+from duetto.environments import make, tapes
+
+pytest.importorskip("ale_py")
+BREAKOUT = "ALE/Breakout-v5"  # with sticky actions
+
+
+def test_eight_games_at_different_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tapes, "LONGEST", 130)  # so that some games begin with a new seed, and some without
+    kwargs = {"episodic_life": True, "clip_rewards": True, "max_frames": 600}
+    saving, resumed = (make(BREAKOUT, num_envs=8, kwargs=kwargs) for _ in range(2))
+    random = np.random.default_rng(0)
+    saving.reset(3)
+    for env in range(7):
+        record(saving, random, 15)
+        saving.reset_env(env, 100 + env)
+    record(saving, random, 110)
+    saving.reset_env(0, 200)  # and not a step of this one
+    state, numbers = saving.state_dict(), random.bit_generator.state
+    plain(state)
+    assert len(set(saving._lengths.tolist())) >= 7
+    told = [tape["told"] for name, tape in state["environments"]["engine"].items() if name != "digest"]
+    assert 1 <= sum(bool((one == tapes.RESET).any()) for one in told) <= 7
+    expected = record(saving, random, 160)
+    resumed.load_state_dict(state)
+    assert resumed.resumed_exactly
+    random.bit_generator.state = numbers
+    assert_equal(expected, record(resumed, random, 160))
+    assert sum(len(ended) for _, ended in expected) >= 8
+    assert sum(int(row[6].sum()) for row, _ in expected) >= 2  # truncated
+
+
+def test_a_run_that_is_never_saved_is_the_same() -> None:
+    check_resume("ALE/Pong-v5", 60, kwargs={"max_frames": 200})
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+def test_the_reference_comes_back_too(vectorization: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cv2")
+    monkeypatch.setattr(tapes, "LONGEST", 100)  # in this process
+    kwargs = {"max_frames": 300, "episodic_life": True}
+    check_resume(BREAKOUT, 100, engine="gymnasium", kwargs=kwargs, vectorization=vectorization)
+
+
+@pytest.mark.parametrize("spoil", ["action", "seed"])
+def test_another_picture_is_no_exact_resume(spoil: str) -> None:
+    saving, resumed, fresh = (make(BREAKOUT, num_envs=2) for _ in range(3))
+    saving.reset(0)
+    record(saving, np.random.default_rng(0), 40)
+    state = saving.state_dict()
+    tape: dict[str, Any] = state["environments"]["1"]
+    if spoil == "action":
+        tape["told"] = np.zeros_like(tape["told"])
+    else:
+        tape["origin"] += 1
+    resumed.load_state_dict(state)
+    fresh.load_state_dict(state | {"environments": None})
+    assert not resumed.resumed_exactly
+    assert resumed.starts.all()
+    assert resumed.steps == 40
+    assert np.array_equal(resumed.obs, fresh.obs)
+    assert_equal(record(resumed, np.random.default_rng(1), 30), record(fresh, np.random.default_rng(1), 30))

@@ -1,0 +1,124 @@
+"""SPEC P19, P20: what is learned from may differ from the game; games, episodes and scores may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from scripted_environments import Counting
+
+from duetto.environments import Episode, Stepper
+from duetto.environments.engines import Engine, Loop, Vector
+from duetto.environments.practice import Practice
+from duetto.errors import NonFiniteError, UsageError
+
+# Rewards, and the lives left; the second step wins one.
+GAME = [(5.0, 3), (-2.5, 4), (0.0, 3), (7.0, 3), (0.5, 1), (0.0, 0), (-3.0, 0)]
+
+
+class Lives(gymnasium.Env):
+    """Seven steps with three lives; observed is the number of the step. It ends one step after the last life."""
+
+    def __init__(self, bad: float | None = None) -> None:
+        self.observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.time, self.bad = 0, bad
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {"lives": 3}
+
+    def step(self, action: Any) -> Any:
+        reward, lives = GAME[self.time]
+        self.time += 1
+        reward = reward if self.bad is None else self.bad
+        return np.full(1, self.time, np.float32), reward, self.time == len(GAME), False, {"lives": lives}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"time": self.time}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.time = state["time"]
+
+
+def engines(mode: str) -> Engine:
+    if mode == "loop":
+        return Loop([Lives()])
+    return Vector(SyncVectorEnv([Lives], autoreset_mode=AutoresetMode(mode)), "Lives")
+
+
+def play(stepper: Stepper, steps: int) -> tuple[list[str], list[Episode]]:
+    """A line for each step: what it was from and to, the reward, T if terminated, S if `obs` begins an episode."""
+    lines: list[str] = []
+    episodes: list[Episode] = []
+    while len(lines) < steps:
+        row, ended = stepper.step(np.zeros(1, int))
+        episodes += ended
+        if not len(row.env):  # only reset itself
+            lines[-1] += "S" * int(stepper.starts[0])
+            continue
+        flags = ("T" if row.terminated[0] else "") + ("S" if stepper.starts[0] else "")
+        lines.append(f"{row.obs[0, 0]:.0f}{row.next_obs[0, 0]:.0f} {row.reward[0]:g} {flags}".strip())
+    return lines, episodes
+
+
+REAL = ["01 5", "12 -2.5", "23 0", "34 7", "45 0.5", "56 0", "67 -3 TS", "01 5"]
+LIVES = ["01 5", "12 -2.5", "23 0 T", "34 7", "45 0.5 T", "56 0", "67 -3 TS", "01 5"]
+SIGNS = ["01 1", "12 -1", "23 0", "34 1", "45 1", "56 0", "67 -1 TS", "01 1"]
+BOTH = ["01 1", "12 -1", "23 0 T", "34 1", "45 1 T", "56 0", "67 -1 TS", "01 1"]
+
+
+@pytest.mark.parametrize("mode", ["loop", AutoresetMode.DISABLED, AutoresetMode.NEXT_STEP])
+@pytest.mark.parametrize(
+    ("episodic_life", "clip_rewards", "seen"),
+    [(False, False, REAL), (True, False, LIVES), (False, True, SIGNS), (True, True, BOTH)],
+)
+def test_the_literal_game(mode: str, episodic_life: bool, clip_rewards: bool, seen: list[str]) -> None:
+    stepper = Stepper(Practice(engines(mode), episodic_life=episodic_life, clip_rewards=clip_rewards))
+    stepper.reset(0)
+    lines, episodes = play(stepper, 15)
+    assert lines == seen[:7] * 2 + seen[7:]
+    # 5 - 2.5 + 0 + 7 + 0.5 + 0 - 3 = 7, in 7 steps
+    assert episodes == [Episode(0, 7.0, 7)] * 2
+
+
+def test_lives_are_remembered_where_a_run_was_saved() -> None:
+    stepper, resumed = (Stepper(Practice(Loop([Lives()]), episodic_life=True, clip_rewards=False)) for _ in range(2))
+    stepper.reset(0)
+    play(stepper, 2)  # four lives; the next step loses one
+    resumed.load_state_dict(stepper.state_dict())
+    assert resumed.resumed_exactly
+    assert play(resumed, 1)[0] == ["23 0 T"]
+
+
+def test_a_new_game_with_fewer_lives_has_lost_none() -> None:
+    reset, truncated = (
+        Stepper(Practice(Loop([env]), episodic_life=True, clip_rewards=False))
+        for env in (Lives(), gymnasium.wrappers.TimeLimit(Lives(), 2))
+    )
+    for stepper in (reset, truncated):
+        stepper.reset(0)
+    assert play(truncated, 4)[0] == ["01 5", "12 -2.5 S"] * 2
+    for begin_anew in (lambda: reset.reset_env(0, 1), lambda: reset.reset(0)):
+        play(reset, 2)
+        begin_anew()
+        assert play(reset, 3)[0] == ["01 5", "12 -2.5", "23 0 T"]
+        reset.reset(0)
+
+
+def test_an_infinite_score_is_found_though_its_sign_is_finite() -> None:
+    stepper = Stepper(Practice(Loop([Lives(bad=np.inf)]), episodic_life=False, clip_rewards=True))
+    stepper.reset(0)
+    with pytest.raises(NonFiniteError, match=r"the reward is NaN or infinite \(inf\)"):
+        stepper.step(np.zeros(1, int))
+
+
+def test_an_environment_without_lives_has_none_to_lose() -> None:
+    stepper = Stepper(Practice(Loop([Counting()]), episodic_life=True, clip_rewards=False))
+    stepper.reset(0)
+    with pytest.raises(UsageError, match="Counting does not say how many lives"):
+        stepper.step(np.zeros(1, int))
