@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duetto.algorithms import DDPG as DDPG
+    from duetto.algorithms import DQN as DQN
     from duetto.algorithms import PPO as PPO
     from duetto.algorithms import TD3 as TD3
     from duetto.errors import DuettoError as DuettoError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
 _HOMES = {
     "DDPG": "duetto.algorithms",
+    "DQN": "duetto.algorithms",
     "PPO": "duetto.algorithms",
     "TD3": "duetto.algorithms",
     "DuettoError": "duetto.errors",

@@ -289,6 +289,10 @@ class Algorithm:
         """Steps of uniformly random actions at the start of a run."""
         return 0
 
+    def seen_reward(self, reward: np.ndarray) -> np.ndarray:
+        """How recurrent networks see the previous reward (N,)."""
+        return reward
+
     def reward_scaling(self) -> bool:
         """Whether rewards are divided by the running std of their discounted sums; see `training.normalizer`."""
         return False
@@ -306,61 +310,6 @@ class Algorithm:
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
         """The noise process's state (N, A) once the episodes of the environments in `done` (N,) bool are over."""
         return state
-
-
-@dataclass(frozen=True)
-class OffPolicy(Algorithm):
-    """Hyper-parameters of every algorithm that learns from a replay memory. Steps are agent decisions."""
-
-    discount: Fraction = 0.99
-    """γ: how much a reward one step later counts."""
-    batch_size: Count = 256
-    """Transitions per update."""
-    replay_capacity: Count = 1_000_000
-    """Transitions that the memory holds; the oldest is overwritten."""
-    replacement: bool = True
-    """Sample a batch with replacement."""
-    n_step: Count = 1
-    """Rewards summed before bootstrapping; shorter where an episode ends."""
-    learning_starts: CountOrZero = 0
-    """Steps before the first update."""
-    train_every: Count = 1
-    """Steps between two phases of learning."""
-    gradient_steps: Count = 1
-    """Updates per phase of learning."""
-    train_at_episode_end: bool = False
-    """Save updates up until an episode ends, instead of learning while it runs."""
-    ignore_termination: bool = False
-    """Bootstrap as if no episode ever terminated (DI-engine's ignore_done)."""
-    prioritized: bool = False
-    """Sample in proportion to the TD error instead of uniformly."""
-    priority_exponent: NonNegative = 0.6
-    """α: 0 samples uniformly, 1 in full proportion to the priority."""
-    priority_epsilon: NonNegative = 1e-5
-    """Added to every priority."""
-    importance_exponent: Fraction = 0.4
-    """β at the start: importance weights correct the sampling bias; 0 turns them off."""
-    importance_anneal_samples: CountOrZero = 100_000
-    """Sampled batches over which β rises to 1; 0 keeps it constant."""
-
-    def memory(self) -> ReplaySpec:
-        """A replay memory, prioritised if asked for."""
-        priorities = Prioritization(
-            self.priority_exponent, self.importance_exponent, self.importance_anneal_samples, self.priority_epsilon
-        )
-        return ReplaySpec(
-            capacity=self.replay_capacity,
-            batch_size=self.batch_size,
-            discount=self.discount,
-            n_step=self.n_step,
-            ignore_termination=self.ignore_termination,
-            learning_starts=self.learning_starts,
-            train_every=self.train_every,
-            gradient_steps=self.gradient_steps,
-            train_at_episode_end=self.train_at_episode_end,
-            replacement=self.replacement,
-            prioritization=priorities if self.prioritized else None,
-        )
 
 
 def check_fields(options: Any) -> None:

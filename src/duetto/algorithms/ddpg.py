@@ -27,13 +27,13 @@ from duetto.algorithms.base import (
     CountOrZero,
     Fraction,
     NonNegative,
-    OffPolicy,
     OptimizerSpec,
     Positive,
     Tree,
     Updater,
     Within,
 )
+from duetto.algorithms.offpolicy import OffPolicy
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.noise import ornstein_uhlenbeck
@@ -199,8 +199,9 @@ class DDPG(OffPolicy):
         """An actor and a critic."""
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound)
         shape = (observation, action.size, self.hidden, self.activation, init)
-        critic = Critic(*shape, self.critics(), self.critic_action_layer, custom=self.critic_network)
-        return {"actor": Actor(*shape, custom=self.actor_network), "critic": critic}
+        memory = self.recurrence(action)
+        critic = Critic(*shape, self.critics(), self.critic_action_layer, self.critic_network, memory)
+        return {"actor": Actor(*shape, self.actor_network, memory), "critic": critic}
 
     def critics(self) -> Count:
         """Members of the critic's ensemble."""

@@ -26,7 +26,6 @@ from duetto.algorithms.base import (
     CountOrZero,
     Fraction,
     NonNegative,
-    OffPolicy,
     OptimizerSpec,
     Positive,
     SequenceBatch,
@@ -34,6 +33,7 @@ from duetto.algorithms.base import (
     Updater,
     Within,
 )
+from duetto.algorithms.offpolicy import OffPolicy
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.rescaling import rescale, unrescale
@@ -178,7 +178,7 @@ class DQN(OffPolicy):
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """The action values."""
-        torso = Torso(observation, self.image_features, self.hidden, self.activation)
+        torso = Torso(observation, self.image_features, self.hidden, self.activation, self.recurrence(action))
         return {"q": QNetwork(torso, action.size, self.head_hidden, self.dueling, self.network)}
 
     def targets(self) -> dict[str, str]:

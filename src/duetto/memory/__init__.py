@@ -1,4 +1,4 @@
-"""Where experience waits to be learned from: rollouts, and replay memories, uniform and prioritised."""
+"""Where experience waits to be learned from: rollouts, and replay of transitions and of sequences."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from duetto.algorithms.base import MemorySpec, ReplaySpec, RolloutSpec, Tree
+from duetto.algorithms.base import MemorySpec, Prioritization, ReplaySpec, RolloutSpec, SequenceSpec, Tree
 from duetto.errors import UsageError
 from duetto.memory.base import Experience, Sample
+from duetto.memory.episodes import row_fields
 from duetto.memory.fields import Field, step_fields, transition_fields
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.replay import Replay
 from duetto.memory.rollout import Rollout
+from duetto.memory.sequences import SequenceReplay
 from duetto.networks.spaces import Space
 
-__all__ = ["Experience", "PrioritizedReplay", "Replay", "Rollout", "Sample", "build"]
+__all__ = ["Experience", "PrioritizedReplay", "Replay", "Rollout", "Sample", "SequenceReplay", "build"]
 
 
 def build(
@@ -25,11 +27,13 @@ def build(
     num_envs: int,
     random: np.random.Generator,
     value: Callable[[Tree], np.ndarray] | None = None,
-) -> Replay | Rollout:
+    stacked: int = 1,
+) -> Replay | Rollout | SequenceReplay:
     """The memory that `spec` describes; it draws from `random`, which nothing else should use.
 
     A replay memory's capacity is shared out among the environments evenly, rounded up. `value` gives V(s) (N,) of N
-    observations, for rollouts.
+    observations, for rollouts. `stacked` says that images are stacks of so many frames, of which a memory of sequences
+    keeps each frame once; 1 for images that are none.
 
     Raises:
         UsageError: numbers that make no memory, or a capacity that does not fit into this machine's memory.
@@ -37,6 +41,8 @@ def build(
     if isinstance(spec, RolloutSpec):
         assert value is not None
         return _rollout(spec, observation_space, action_space, num_envs, value)
+    if isinstance(spec, SequenceSpec):
+        return _sequences(spec, observation_space, action_space, num_envs, random, stacked)
     _check(spec)
     fields = transition_fields(observation_space, action_space)
     rows = -(-spec.capacity // num_envs)
@@ -45,7 +51,9 @@ def build(
             return Replay(spec, fields, num_envs, rows, random)
         return PrioritizedReplay(spec, spec.prioritization, fields, num_envs, rows, random)
     except MemoryError as error:
-        raise _too_large(f"replay_capacity {spec.capacity}", "Lower replay_capacity.", fields, rows * num_envs) from error
+        raise _too_large(
+            f"replay_capacity {spec.capacity}", "Lower replay_capacity.", fields, rows * num_envs
+        ) from error
 
 
 def _rollout(
@@ -58,12 +66,28 @@ def _rollout(
             f"{spec.minibatches} equal minibatches. Change rollout_steps, num_envs or minibatches."
         )
     if steps // spec.minibatches < 2:
-        raise UsageError(f"{spec.minibatches} minibatches of {steps} steps have one step each. Choose fewer minibatches.")
+        raise UsageError(
+            f"{spec.minibatches} minibatches of {steps} steps have one step each. Choose fewer minibatches."
+        )
     fields = step_fields(observation, action)
     try:
         return Rollout(spec, fields, num_envs, value)
     except MemoryError as error:
         raise _too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
+
+
+def _sequences(
+    spec: SequenceSpec, observation: Space, action: Space, num_envs: int, random: np.random.Generator, stacked: int
+) -> SequenceReplay:
+    _check_sequences(spec)
+    rows = -(-spec.capacity // num_envs)
+    try:
+        return SequenceReplay(spec, observation, action, num_envs, rows, random, stacked)
+    except MemoryError as error:
+        fields = row_fields(observation, action, stacked)
+        raise _too_large(
+            f"replay_capacity {spec.capacity}", "Lower replay_capacity.", fields, rows * num_envs
+        ) from error
 
 
 def _too_large(what: str, hint: str, fields: dict[str, Field], count: int) -> UsageError:
@@ -84,5 +108,26 @@ def _check(spec: ReplaySpec) -> None:
         return
     if not spec.replacement:
         raise UsageError("Prioritised replay samples with replacement. Set replacement, or turn priorities off.")
-    if not spec.prioritization.epsilon > 0:
-        raise UsageError("The priority epsilon is 0, which would let transitions vanish. Choose a positive number.")
+    _check_epsilon(spec.prioritization)
+
+
+def _check_sequences(spec: SequenceSpec) -> None:
+    for name in ("capacity", "batch_size", "unroll", "n_step", "train_every", "gradient_steps"):
+        if getattr(spec, name) < 1:
+            raise UsageError(f"{name} is {getattr(spec, name)}. Choose 1 or more.")
+    if spec.burn_in < 0:
+        raise UsageError(f"burn_in is {spec.burn_in}. Choose 0 or more.")
+    if not spec.burn_in <= spec.overlap < spec.burn_in + spec.unroll:
+        raise UsageError(
+            f"overlap is {spec.overlap}. Choose at least burn_in, {spec.burn_in}, because steps would never be learned "
+            f"from otherwise, and less than burn_in + unroll, {spec.burn_in + spec.unroll}."
+        )
+    if not 0 <= spec.priority_mix <= 1:
+        raise UsageError(f"priority_mix is {spec.priority_mix}. Choose a number from 0 to 1.")
+    if spec.prioritization is not None:
+        _check_epsilon(spec.prioritization)
+
+
+def _check_epsilon(prioritization: Prioritization) -> None:
+    if not prioritization.epsilon > 0:
+        raise UsageError("The priority epsilon is 0, which would let experience vanish. Choose a positive number.")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duetto.algorithms.base import Batch, RolloutBatch, Tree
+from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
 
 
 class Experience(NamedTuple):
@@ -32,7 +32,7 @@ _NOWHERE = np.zeros(0, np.int64)
 class Sample(NamedTuple):
     """A batch and, in a replay memory, where its items lie, for writing their priorities back."""
 
-    batch: Batch | RolloutBatch
+    batch: Batch | RolloutBatch | SequenceBatch
     index: np.ndarray = _NOWHERE  # (B,) environment * rows + slot  # pyright: ignore[reportIncompatibleMethodOverride]
     stamp: np.ndarray = _NOWHERE  # (B,) the number of the transition in its environment: tells if it was overwritten
     age: int = 0  # steps taken since its policy began to collect: schedules stand where they stood then

@@ -33,7 +33,9 @@ class Replay:
         self._spec = spec
         self._random = random
         self._rings = Rings(fields, num_envs, rows)
-        self._schedule = Schedule(spec)
+        # Without replacement a batch cannot be filled before; the step that fills it is the first that counts.
+        first = spec.learning_starts if spec.replacement else max(spec.learning_starts, spec.batch_size - 1)
+        self._schedule = Schedule(first, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
         self._parts = tuple(name.removeprefix("obs/") for name in fields if name.startswith("obs/"))
 
     def __len__(self) -> int:

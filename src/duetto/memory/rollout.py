@@ -34,7 +34,7 @@ class Rollout:
         self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]
     ) -> None:
         """Use `memory.build`. `value` gives V(s) (N,) of N observations, with the parameters of the moment."""
-        self._spec, self._value = spec, value
+        self._spec, self._fields, self._value = spec, fields, value
         self._arrays = {name: field.allocate(spec.steps * num_envs) for name, field in fields.items()}
         self._arrays = {name: array.reshape(spec.steps, num_envs, *array.shape[1:]) for name, array in self._arrays.items()}
         self._real = np.zeros((spec.steps, num_envs), bool)
@@ -52,7 +52,11 @@ class Rollout:
         return self._spec.target_kl > 0
 
     def add(self, experience: Experience) -> None:
-        """Store a copy of one vector step."""
+        """Store a copy of one vector step.
+
+        Raises:
+            ValueError, TypeError: shapes or dtypes other than the memory's. Then nothing is stored.
+        """
         time, env = self._filled, experience.env
         values = {
             **dict(named("obs", experience.obs)),
@@ -62,6 +66,8 @@ class Rollout:
             "truncated": experience.truncated,
             **{name: experience.extras[name] for name in KEPT},
         }
+        for name, field in self._fields.items():
+            field.check(name, values[name], len(env))
         whole = len(env) == self._real.shape[1]
         for name, array in self._arrays.items():
             if not whole:
@@ -81,7 +87,8 @@ class Rollout:
             return
         self._diverged = False
         batch = self._batch(self._arrays["value"])
-        info = {"explained_variance": explained_variance(batch.value, batch.returns)}
+        real = batch.weight > 0
+        info = {"explained_variance": explained_variance(batch.value[real], batch.returns[real])}
         for epoch in range(self._spec.epochs):
             if epoch and self._spec.recompute_advantages:
                 batch = self._batch(self._value(unnamed("obs", self._flat())).reshape(self._real.shape))
@@ -112,7 +119,7 @@ class Rollout:
             "filled": filled,
             "real": self._real[:filled].copy(),
             "arrays": {name: array[:filled].copy() for name, array in self._arrays.items()},
-            "next_obs": dict(named("obs", self._next_obs)) if filled else {},
+            "next_obs": {} if self._next_obs is None else dict(named("obs", self._next_obs)),
             "ends": {
                 str(i): {"time": time, "env": env, "obs": dict(named("obs", obs))}
                 for i, (time, env, obs) in enumerate(self._ends)
@@ -130,7 +137,7 @@ class Rollout:
         self._real[:filled] = state["real"]
         for name, array in self._arrays.items():
             array[:filled] = state["arrays"][name]
-        if filled:
+        if state["next_obs"]:
             self._next_obs = unnamed("obs", {name: np.array(array) for name, array in state["next_obs"].items()})
         ends = (state["ends"][str(i)] for i in range(len(state["ends"])))
         self._ends = [(int(end["time"]), int(end["env"]), unnamed("obs", end["obs"])) for end in ends]
@@ -155,7 +162,7 @@ class Rollout:
 
     def _note_next(self, time: int, experience: Experience) -> None:
         if len(experience.env) == self._real.shape[1]:
-            self._next_obs = experience.next_obs
+            self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", experience.next_obs)})
         else:
             for (_, array), (_, rows) in zip(named("", self._next_obs), named("", experience.next_obs), strict=True):
                 array[experience.env] = rows
@@ -202,7 +209,8 @@ class Rollout:
 
 
 def _row(obs: Tree, row: int) -> Tree:
-    return {name: part[row].copy() for name, part in obs.items()} if isinstance(obs, dict) else obs[row].copy()
+    """A copy of one row; of integers too an array, which a checkpoint can hold."""
+    return {name: np.array(part[row]) for name, part in obs.items()} if isinstance(obs, dict) else np.array(obs[row])
 
 
 def _stack(rows: list[Tree]) -> Tree:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from duetto.algorithms.base import ReplaySpec
-
 
 class Schedule:
     """Counts steps, and the batches that they owe.
@@ -19,27 +17,29 @@ class Schedule:
         batches due       .  .  .  .  2  .  2
     """
 
-    def __init__(self, spec: ReplaySpec) -> None:
-        self._spec = spec
-        # Without replacement a batch cannot be filled before; the step that fills it is the first that counts.
-        self._free_steps = spec.learning_starts if spec.replacement else max(spec.learning_starts, spec.batch_size - 1)
+    def __init__(
+        self, learning_starts: int, train_every: int, gradient_steps: int, train_at_episode_end: bool = False
+    ) -> None:
+        self._learning_starts = learning_starts
+        self._train_every = train_every
+        self._gradient_steps = gradient_steps
+        self._train_at_episode_end = train_at_episode_end
         self._steps = 0
         self._debt = 0
         self._due = 0
 
     def advance(self, steps: int, episode_ended: bool) -> None:
         """Count `steps` new steps; `episode_ended` says whether an episode ended with one of them."""
-        spec = self._spec
-        paying = steps if spec.train_at_episode_end else min(steps, max(0, self._steps + steps - self._free_steps))
         self._steps += steps
-        self._debt += paying * spec.gradient_steps
-        if not spec.train_at_episode_end:
-            unit = spec.gradient_steps * spec.train_every
-            self._due += self._debt // unit * spec.gradient_steps
+        beyond = min(steps, max(0, self._steps - self._learning_starts))
+        self._debt += (steps if self._train_at_episode_end else beyond) * self._gradient_steps
+        if not self._train_at_episode_end:
+            unit = self._gradient_steps * self._train_every
+            self._due += self._debt // unit * self._gradient_steps
             self._debt %= unit
-        elif episode_ended and self._steps > self._free_steps:
-            self._due += self._debt // spec.train_every
-            self._debt %= spec.train_every
+        elif episode_ended and self._steps > self._learning_starts:
+            self._due += self._debt // self._train_every
+            self._debt %= self._train_every
 
     def take(self) -> bool:
         """Whether a batch is due; if so, it counts as paid."""

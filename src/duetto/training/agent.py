@@ -65,13 +65,19 @@ class Agent:
         normalizer.load_state_dict(state["normalizer"])
         return cls(config, learner, normalizer, loaded, loaded.problems if isinstance(loaded, Loaded) else [])
 
-    def act(self, observation: Any) -> Any:
+    def reset(self) -> None:
+        """Forget what happened: a new episode begins. Only recurrent agents remember anything."""
+        self._acting = self.policy
+
+    def act(self, observation: Any, reward: float = 0.0) -> Any:
         """The action, without exploration, for one observation as the environment gives it.
 
-        Returns it as the environment takes it. For Dict and Tuple observations, keys may be nested or joined by "/".
+        `reward` is what the last action brought; only recurrent agents see it. Returns the action as the environment
+        takes it. For Dict and Tuple observations, keys may be nested or joined by "/".
         """
         batched = _batched(observation)
         flat = environments.flatten_observation(self._observation, _flat(batched) if _is_nested(batched) else batched)
+        self._acting.rewarded(np.array([reward], np.float32), np.zeros(1, np.int64))
         return self._actions.to_environment(self._acting(flat))[0]
 
     @property

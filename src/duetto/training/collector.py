@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from duetto.algorithms.base import Algorithm
+from duetto.algorithms.base import Algorithm, Tree
 from duetto.environments import Episode, Stepper
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.learners import Learner
 from duetto.memory import Experience
 from duetto.training.normalizer import Normalizer, RewardScaler
+from duetto.training.recurrence import Recurrence
 
 
 class Collector:
@@ -28,30 +29,45 @@ class Collector:
         self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
         spec = algorithm.memory()
         self._rewards = RewardScaler(stepper.num_envs, spec.discount) if algorithm.reward_scaling() else None
+        self._recurrence = Recurrence(learner, stepper.action_space, stepper.num_envs) if learner.recurrent else None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
         """One step of every environment: the real transitions, and the episodes that ended. `step` were made before."""
         obs = self._stepper.obs
         if self._normalizer.mode == "collected":
             self._normalizer.observe(obs)
-        extras: dict[str, np.ndarray] = {}
-        if step < self._algorithm.first_random_steps():
-            action = self._stepper.sample_actions(self._random)
-        else:
-            space = self._stepper.action_space
-            noise, self._noise = self._algorithm.explore(self._random, self._noise, step, total_steps, space)
-            action, extras = self._learner.collect(self._normalizer(obs), noise)
+        action, extras = self._act(obs, step, total_steps)
         transition, episodes = self._stepper.step(action)
         if len(transition.env) < self._stepper.num_envs:
             extras = {name: values[transition.env] for name, values in extras.items()}
         if self._rewards is not None:
             done = transition.terminated | transition.truncated
             transition = transition._replace(reward=self._rewards(transition.reward, transition.env, done))
+        if self._recurrence is not None:
+            self._recurrence.rewarded(transition.reward, transition.env)
         if episodes:
             done = np.zeros(self._stepper.num_envs, bool)
             done[[episode.env for episode in episodes]] = True
             self._noise = self._algorithm.after_episode(self._noise, done)
         return Experience(*transition, extras), episodes
+
+    def _act(self, obs: Tree, step: int, total_steps: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Actions of all environments, and what the memory keeps with them."""
+        at_random = step < self._algorithm.first_random_steps()
+        if at_random and self._recurrence is None:
+            return self._stepper.sample_actions(self._random), {}
+        space = self._stepper.action_space
+        noise, self._noise = self._algorithm.explore(self._random, self._noise, step, total_steps, space)
+        scaled = self._normalizer(obs)
+        if self._recurrence is None:
+            return self._learner.collect(scaled, noise)
+        window = self._recurrence.window(scaled, self._stepper.starts)
+        before = {f"carry/{name}": part for name, part in window.carry.items()}
+        (action, extras), carry = self._learner.remember("collect", window, noise)
+        if at_random:
+            action = self._stepper.sample_actions(self._random)
+        self._recurrence.step(carry, action)
+        return action, extras | before
 
     def interrupt(self) -> None:
         """Every environment begins a new episode though the last one did not end."""
@@ -60,9 +76,15 @@ class Collector:
             self._rewards.interrupt()
 
     def state_dict(self) -> dict[str, Any]:
-        """The noise process, the generator and the rewards' scale."""
+        """The noise process, the generator, the rewards' scale and what networks carry."""
         scaling = {} if self._rewards is None else self._rewards.state_dict()
-        return {"noise": self._noise.copy(), "random": state_of(self._random), "rewards": scaling}
+        recurrence = {} if self._recurrence is None else self._recurrence.state_dict()
+        return {
+            "noise": self._noise.copy(),
+            "random": state_of(self._random),
+            "rewards": scaling,
+            "recurrence": recurrence,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
@@ -70,3 +92,5 @@ class Collector:
         restore(self._random, state["random"])
         if self._rewards is not None:
             self._rewards.load_state_dict(state["rewards"])
+        if self._recurrence is not None:
+            self._recurrence.load_state_dict(state["recurrence"])

@@ -13,9 +13,13 @@ import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.environments import Episode, Stepper
+from duetto.training.policy import Policy
 
 PARALLEL = 10  # environments at most; more would not be faster
 SEED_OFFSET = 100
+
+
+Act = Policy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations (N, ...)
 
 
 class Evaluation(NamedTuple):
@@ -38,14 +42,14 @@ class Evaluation(NamedTuple):
         return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episodes"
 
 
-def evaluate(act: Callable[[Tree], np.ndarray], stepper: Stepper, episodes: int, seed: int) -> Evaluation:
+def evaluate(act: Act, stepper: Stepper, episodes: int, seed: int) -> Evaluation:
     """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed."""
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     stepper.reset(seed + SEED_OFFSET)
     running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
     upcoming = len(running)
     while running:
-        _, ended = stepper.step(act(stepper.obs))
+        ended = _step(act, stepper)
         for episode in ended:
             if episode.env not in running:
                 continue
@@ -59,7 +63,7 @@ def evaluate(act: Callable[[Tree], np.ndarray], stepper: Stepper, episodes: int,
 
 
 def watch(
-    act: Callable[[Tree], np.ndarray], stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None]
+    act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None]
 ) -> Episode:
     """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
     observation (1, ...) that the policy acts on.
@@ -67,6 +71,14 @@ def watch(
     stepper.reset(seed + SEED_OFFSET)
     while True:
         on_frame(stepper.render(), stepper.obs)
-        _, ended = stepper.step(act(stepper.obs))
+        ended = _step(act, stepper)
         if ended:
             return ended[0]
+
+
+def _step(act: Act, stepper: Stepper) -> list[Episode]:
+    if not isinstance(act, Policy):
+        return stepper.step(act(stepper.obs))[1]
+    transition, ended = stepper.step(act(stepper.obs, stepper.starts))
+    act.rewarded(transition.reward, transition.env)
+    return ended

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from duetto.algorithms.base import Batch, RolloutBatch, Tree
+from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
 from duetto.functional.scaling import Moments, fresh_moments, merged, scaled
 from duetto.networks.spaces import Box, Dict, Space
+
+AnyBatch = Batch | RolloutBatch | SequenceBatch
 
 
 class Normalizer:
@@ -43,17 +45,19 @@ class Normalizer:
             return scaled(obs, self._moments[""])
         return obs | {name: scaled(obs[name], moments) for name, moments in self._moments.items()}
 
-    def batch(self, batch: Batch | RolloutBatch) -> Batch | RolloutBatch:
+    def batch(self, batch: AnyBatch) -> AnyBatch:
         """The batch with its observations scaled."""
         if not self._moments:
             return batch
         if isinstance(batch, RolloutBatch):
             return batch._replace(obs=self(batch.obs))
+        if isinstance(batch, SequenceBatch):
+            return batch._replace(obs=batch.obs._replace(obs=self(batch.obs.obs)))
         if self.mode == "sampled":
             self.observe(batch.obs)
         return batch._replace(obs=self(batch.obs), next_obs=self(batch.next_obs))
 
-    def after_learning(self, batch: Batch | RolloutBatch) -> None:
+    def after_learning(self, batch: AnyBatch) -> None:
         """Take a rollout's (raw) batch into the statistics."""
         if self.mode == "rollouts":
             real = batch.weight > 0

@@ -10,6 +10,7 @@ from duetto.functional.randomness import generator
 from duetto.learners import Learner
 from duetto.networks.spaces import Space
 from duetto.training.normalizer import Normalizer
+from duetto.training.recurrence import Recurrence
 
 
 class Policy:
@@ -22,8 +23,23 @@ class Policy:
         self._learner, self._normalizer, self._action = learner, normalizer, action
         self._random = generator(seed, "evaluation")
 
-    def __call__(self, obs: Tree) -> np.ndarray:
-        """See the class."""
+        self._recurrence: Recurrence | None = None
+
+    def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
+        """See the class. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
         _, part = next(trees.parts(obs))
         noise = self._learner.algorithm.evaluation_noise(self._random, len(part), self._action)
-        return self._learner.act(self._normalizer(obs), noise)
+        if not self._learner.recurrent:
+            return self._learner.act(self._normalizer(obs), noise)
+        begins = self._recurrence is None
+        if self._recurrence is None:
+            self._recurrence = Recurrence(self._learner, self._action, len(part))
+        window = self._recurrence.window(self._normalizer(obs), np.full(len(part), begins) if starts is None else starts)
+        action, carry = self._learner.remember("act", window, noise)
+        self._recurrence.step(carry, action)
+        return action
+
+    def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
+        """Tell it the rewards (K,) that its last actions brought in the environments `env` (K,)."""
+        if self._recurrence is not None:
+            self._recurrence.rewarded(reward, env)

@@ -16,11 +16,11 @@ from duetto.environments import Episode, Stepper
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.encoding import is_image, named_parts
 from duetto.networks.spaces import Box, Space
-from duetto.training.evaluation import watch
+from duetto.training.evaluation import Act, watch
 
 
 def record(
-    act: Callable[[Tree], np.ndarray], stepper: Stepper, seed: int, path: Path, frames: Path | None = None
+    act: Act, stepper: Stepper, seed: int, path: Path, frames: Path | None = None
 ) -> Episode:
     """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete.
 

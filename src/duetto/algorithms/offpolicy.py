@@ -1,0 +1,145 @@
+"""What every algorithm that learns from a replay memory has in common: when it learns, and from what.
+
+With `recurrent` layers it learns from sequences of steps instead of single ones, and the same losses serve both: arrays
+are (B, L) instead of (B,), and a batch knows how to take its means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from duetto.algorithms.base import (
+    Algorithm,
+    Count,
+    CountOrZero,
+    Fraction,
+    NonNegative,
+    Prioritization,
+    ReplaySpec,
+    SequenceSpec,
+)
+from duetto.errors import UsageError
+from duetto.networks.spaces import Space
+from duetto.networks.specs import Recurrent
+
+
+@dataclass(frozen=True)
+class OffPolicy(Algorithm):
+    """Hyper-parameters of every algorithm that learns from a replay memory. Steps are agent decisions."""
+
+    discount: Fraction = 0.99
+    """γ: how much a reward one step later counts."""
+    batch_size: Count = 256
+    """Transitions per update."""
+    replay_capacity: Count = 1_000_000
+    """Transitions that the memory holds; the oldest is overwritten."""
+    replacement: bool = True
+    """Sample a batch with replacement."""
+    n_step: Count = 1
+    """Rewards summed before bootstrapping; shorter where an episode ends."""
+    learning_starts: CountOrZero = 0
+    """Steps before the first update."""
+    train_every: Count = 1
+    """Steps between two phases of learning."""
+    gradient_steps: Count = 1
+    """Updates per phase of learning."""
+    train_at_episode_end: bool = False
+    """Save updates up until an episode ends, instead of learning while it runs."""
+    ignore_termination: bool = False
+    """Bootstrap as if no episode ever terminated (DI-engine's ignore_done)."""
+    prioritized: bool = False
+    """Sample in proportion to the TD error instead of uniformly."""
+    priority_exponent: NonNegative = 0.6
+    """α: 0 samples uniformly, 1 in full proportion to the priority."""
+    priority_epsilon: NonNegative = 1e-5
+    """Added to every priority."""
+    importance_exponent: Fraction = 0.4
+    """β at the start: importance weights correct the sampling bias; 0 turns them off."""
+    importance_anneal_samples: CountOrZero = 100_000
+    """Sampled batches over which β rises to 1; 0 keeps it constant."""
+
+    recurrent: Literal["none", "lstm", "gru"] = "none"
+    """Layers with a memory of the episode, for what one observation does not show."""
+    recurrent_size: Count = 128
+    """Their units."""
+    recurrent_layers: Count = 1
+    """Their number."""
+    burn_in: CountOrZero = 0
+    """Steps at the beginning of a sequence that only warm the memory up."""
+    unroll: Count = 20
+    """Steps of a sequence that are learned from."""
+    overlap: CountOrZero = 10
+    """Steps that a sequence shares with the next."""
+    stored_carry: bool = True
+    """Begin a sequence with the state that it was collected with, instead of with zeros."""
+    learn_from_start: bool = True
+    """Learn from an episode's first steps too: there zeros are the true state, and no burn-in is needed."""
+    priority_mix: Fraction = 0.9
+    """η: a sequence's priority is η times its largest TD error and 1 - η times its mean one."""
+    previous_reward: Literal["raw", "tanh", "sign"] = "tanh"
+    """How recurrent layers see the previous reward."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.overlap >= self.burn_in + self.unroll:
+            raise UsageError(
+                f"overlap is {self.overlap}; it must be below burn_in + unroll, {self.burn_in + self.unroll}: a "
+                "sequence that begins where the last one began holds nothing new."
+            )
+
+    def memory(self) -> ReplaySpec | SequenceSpec:
+        """A replay memory of steps or of sequences, prioritised if asked for."""
+        priorities = Prioritization(
+            self.priority_exponent, self.importance_exponent, self.importance_anneal_samples, self.priority_epsilon
+        )
+        prioritization = priorities if self.prioritized else None
+        if self.recurrent == "none":
+            return ReplaySpec(
+                capacity=self.replay_capacity,
+                batch_size=self.batch_size,
+                discount=self.discount,
+                n_step=self.n_step,
+                ignore_termination=self.ignore_termination,
+                learning_starts=self.learning_starts,
+                train_every=self.train_every,
+                gradient_steps=self.gradient_steps,
+                train_at_episode_end=self.train_at_episode_end,
+                replacement=self.replacement,
+                prioritization=prioritization,
+            )
+        return SequenceSpec(
+            capacity=self.replay_capacity,
+            batch_size=self.batch_size,
+            burn_in=self.burn_in,
+            unroll=self.unroll,
+            overlap=self.overlap,
+            discount=self.discount,
+            n_step=self.n_step,
+            ignore_termination=self.ignore_termination,
+            learning_starts=self.learning_starts,
+            train_every=self.train_every,
+            gradient_steps=self.gradient_steps,
+            stored_carry=self.stored_carry,
+            learn_from_start=self.learn_from_start,
+            prioritization=prioritization,
+            priority_mix=self.priority_mix,
+        )
+
+    def recurrence(self, action: Space) -> Recurrent | None:
+        """The recurrent layers of each network."""
+        if self.recurrent == "none":
+            return None
+        shape = (self.recurrent, self.recurrent_size, self.recurrent_layers)
+        return Recurrent(*shape, action, self.burn_in, self.learn_from_start)
+
+    def seen_reward(self, reward: np.ndarray) -> np.ndarray:
+        """See `previous_reward`."""
+        match self.previous_reward:
+            case "tanh":
+                return np.tanh(reward)
+            case "sign":
+                return np.sign(reward)
+        return reward

@@ -1,0 +1,66 @@
+"""States of recurrent networks before some of a memory's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+PREFIX = "carry/"  # of the names in an experience's `extras`
+
+Carry = dict[str, np.ndarray]
+
+
+class Carries:
+    """A state for some indices. Where a step came without one, as random actions do, the state is zeros."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Carry] = {}
+        self._zeros: Carry = {}  # one state, known from the first that was kept on
+
+    def check(self, extras: Carry, count: int) -> None:
+        """Raise ValueError for states of another kind than those kept."""
+        carry = _named(extras)
+        shapes = {name: (len(array), *array.shape[1:]) for name, array in carry.items()}
+        expected = {name: (count, *zeros.shape) for name, zeros in self._zeros.items()}
+        wrong_count = any(len(array) != count for array in carry.values())
+        if wrong_count or (carry and expected and shapes != expected):
+            raise ValueError(f"The recurrent states have the shapes {shapes}, expected for {count} steps: {expected}")
+
+    def keep(self, index: np.ndarray, extras: Carry) -> None:
+        """Keep copies of the states (K, ...) in `extras` for the indices (K,)."""
+        carry = _named(extras)
+        if carry and not self._zeros:
+            self._zeros = {name: np.zeros(array.shape[1:], array.dtype) for name, array in carry.items()}
+        if carry:
+            for row, i in enumerate(index.tolist()):
+                self._kept[i] = {name: array[row].astype(self._zeros[name].dtype) for name, array in carry.items()}
+
+    def drop(self, index: np.ndarray) -> None:
+        """Forget the states of indices, where there are any."""
+        if self._kept:
+            for i in index.tolist():
+                self._kept.pop(i, None)
+
+    def read(self, index: Iterable[int]) -> Carry:
+        """The states (B, ...) of indices; empty while none was ever kept."""
+        rows = [self._kept.get(i, self._zeros) for i in index]
+        return {name: np.stack([row[name] for row in rows]) for name in self._zeros}
+
+    @property
+    def index(self) -> np.ndarray:
+        """(K,), the indices that have a state, ascending."""
+        return np.array(sorted(self._kept), np.int64)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The shapes, as zeros; the states themselves belong into segments."""
+        return {name: zeros.copy() for name, zeros in self._zeros.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`; the states follow with `keep`."""
+        self._kept, self._zeros = {}, dict(state)
+
+
+def _named(extras: Carry) -> Carry:
+    return {name.removeprefix(PREFIX): array for name, array in extras.items() if name.startswith(PREFIX)}

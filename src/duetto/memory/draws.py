@@ -1,0 +1,105 @@
+"""How likely each item of a memory is to be drawn: all alike, or in proportion to priorities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Prioritization
+from duetto.functional.priorities import annealed_exponent, importance_weights, mass
+from duetto.memory.tree import MinTree, SumTree
+
+
+class UniformDraws:
+    """Some of the indices 0 .. size-1 are items; every one is as likely as every other."""
+
+    def __init__(self, size: int) -> None:
+        self._sums = SumTree(size)  # mass of each item, 0 where there is none
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, index: np.ndarray) -> None:
+        """Make items of indices (K,) that are none, each given once."""
+        self._sums.set(index, 1.0)
+        self._count += len(index)
+
+    def remove(self, index: np.ndarray) -> None:
+        """Items (K,), each given once, are none any more."""
+        self._sums.set(index, 0.0)
+        self._count -= len(index)
+
+    def draw(self, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Indices (B,) of B items, drawn with replacement, and their importance weights (B,) float32."""
+        item = random.integers(len(self), size=size)
+        return self._sums.find(item + 0.5), np.ones(size, np.float32)  # sums of ones are exact
+
+    def feedback(self, index: np.ndarray, priority: np.ndarray) -> None:
+        """Nothing to do: uniform draws have no priorities."""
+
+    def state_dict(self, index: np.ndarray) -> dict[str, Any]:
+        """Everything but which the items are: `index` (K,)."""
+        return {}
+
+    def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
+        """Undo `state_dict` in a memory without items."""
+        self.add(index)
+
+
+class ProportionalDraws(UniformDraws):
+    """Proportional priorities (Schaul et al., 2016, arXiv:1511.05952), with the rules of `PrioritizedReplay`."""
+
+    def __init__(self, size: int, prioritization: Prioritization) -> None:
+        super().__init__(size)
+        self._prioritization = prioritization
+        self._minima = MinTree(size)  # p^α, infinite where there is no item
+        self._largest = 1.0  # priority, without ε
+        self._sampled = 0  # batches
+
+    def add(self, index: np.ndarray) -> None:
+        """Make items of indices (K,) that are none; they get the largest priority so far."""
+        self._set(index, mass(np.full(len(index), self._largest), self._prioritization.exponent))
+        self._count += len(index)
+
+    def remove(self, index: np.ndarray) -> None:
+        """Items (K,), each given once, are none any more."""
+        super().remove(index)
+        self._minima.set(index, np.inf)
+
+    def draw(self, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """One item from each of B equal parts of the total mass; see `UniformDraws.draw`."""
+        strata = np.arange(size) + random.random(size)
+        index = self._sums.find(strata * (self._sums.root / size))
+        return index, self._weights(index)
+
+    def feedback(self, index: np.ndarray, priority: np.ndarray) -> None:
+        """Give items (K,) new priorities (K,); if one comes twice, its last one stays."""
+        if len(index):
+            self._largest = max(self._largest, float(priority.max()))
+            self._set(index, mass(priority + self._prioritization.epsilon, self._prioritization.exponent))
+
+    def state_dict(self, index: np.ndarray) -> dict[str, Any]:
+        """p^α of the items `index` (K,), the largest priority and the batches drawn."""
+        return {"mass": self._sums.leaves[index], "largest_priority": self._largest, "sampled": self._sampled}
+
+    def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
+        """Undo `state_dict` in a memory without items."""
+        self._set(index, state["mass"])
+        self._count += len(index)
+        self._largest, self._sampled = float(state["largest_priority"]), int(state["sampled"])
+
+    def _set(self, index: np.ndarray, masses: np.ndarray) -> None:
+        self._sums.set(index, masses)
+        self._minima.set(index, masses)
+
+    def _weights(self, index: np.ndarray) -> np.ndarray:
+        prioritization, sampled = self._prioritization, self._sampled
+        self._sampled += 1
+        if prioritization.importance_exponent == 0:
+            return np.ones(len(index), np.float32)
+        exponent = annealed_exponent(
+            prioritization.importance_exponent, sampled, prioritization.importance_anneal_samples
+        )
+        return importance_weights(self._sums.leaves[index], self._minima.root, exponent).astype(np.float32)

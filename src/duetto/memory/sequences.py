@@ -1,0 +1,301 @@
+"""Sequence replay: stretches of successive steps, for recurrent networks (Kapturowski et al., 2019, R2D2).
+
+Which stretches of an episode are sequences is drawn in `cutting`, how their rows are kept in `episodes`, and what a
+batch reads from them in `stretches`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import SequenceBatch, SequenceSpec
+from duetto.errors import CheckpointError, NonFiniteError, UsageError
+from duetto.functional import randomness
+from duetto.functional.priorities import sequence_priority
+from duetto.memory.base import Experience, Sample
+from duetto.memory.carries import PREFIX, Carries
+from duetto.memory.cutting import cut
+from duetto.memory.draws import ProportionalDraws, UniformDraws
+from duetto.memory.episodes import EpisodeRings
+from duetto.memory.schedule import Schedule
+from duetto.memory.stretches import Stretches, read
+from duetto.networks.spaces import Space
+
+
+class SequenceReplay:
+    """The sequences of the newest episodes of every environment. Every step is stored once, though sequences overlap.
+
+    - A row of the capacity holds a step; so does the observation that an episode ends with, and with stacked frames
+      each frame from before an episode.
+    - A sequence disappears with the first row that it needs; the row before its first step is one of them.
+    - A sequence without any step to learn from (`learn_from_start` off, and not longer than the burn-in) is not kept.
+    - It is named by the index and the number of its first row.
+    - An episode's first sequence is fresh: its network state is exactly the zero state.
+    """
+
+    needs_divergence = False
+
+    def __init__(
+        self,
+        spec: SequenceSpec,
+        observation: Space,
+        action: Space,
+        num_envs: int,
+        rows: int,
+        random: np.random.Generator,
+        stacked: int = 1,
+    ) -> None:
+        """Use `memory.build`. `rows` is each environment's share of the capacity; `random` belongs to the memory."""
+        self._spec = spec
+        self._random = random
+        self._length = spec.burn_in + spec.unroll
+        self._episodes = EpisodeRings(observation, action, num_envs, rows, stacked)
+        self._check_rows(rows)
+        self._real = np.zeros(num_envs * rows, np.int32)  # steps of the sequence that begins at each row; 0 for none
+        self._fresh = np.zeros(num_envs * rows, bool)  # whether it begins its episode
+        self._made = np.zeros(num_envs, np.int64)  # sequences cut from each running episode
+        self._gone = np.zeros(num_envs, np.int64)  # no sequence begins at a row below this number any more
+        self._carries = Carries()
+        priorities = spec.prioritization
+        size = num_envs * rows
+        self._draws = UniformDraws(size) if priorities is None else ProportionalDraws(size, priorities)
+        self._schedule = Schedule(spec.learning_starts, spec.train_every, spec.gradient_steps)
+
+    def __len__(self) -> int:
+        """Sequences that can be sampled."""
+        return len(self._draws)
+
+    @property
+    def needs_priorities(self) -> bool:
+        """Whether `feedback` wants errors."""
+        return self._spec.prioritization is not None
+
+    @property
+    def written(self) -> np.ndarray:
+        """(num_envs,) int64, rows ever written per environment; a copy."""
+        return self._episodes.written.copy()
+
+    @property
+    def rows(self) -> int:
+        """Rows that each environment's ring can hold."""
+        return self._episodes.rows
+
+    # ------------------------------------------------------------------------------------------------ filling
+    def add(self, experience: Experience) -> None:
+        """Store copies of the steps; sequences may be complete, and batches due, afterwards.
+
+        With `stored_carry`, the `extras` named "carry/<name>" (K, ...) are the network's states before the steps.
+
+        Raises:
+            ValueError, TypeError, UsageError: see `EpisodeRings.check`. Then nothing is stored.
+        """
+        self._episodes.check(experience)
+        if self._spec.stored_carry:
+            self._carries.check(experience.extras, len(experience.env))
+        for turn in _turns(experience):
+            number = self._episodes.add(turn)
+            self._drop()
+            if self._spec.stored_carry:
+                self._keep_carries(turn, number)
+            self._cut(turn.env, number, turn.terminated | turn.truncated)
+        self._schedule.advance(len(experience.env), episode_ended=False)
+
+    def interrupt(self) -> None:
+        """Every environment begins a new episode though the last one did not end: it counts as truncated."""
+        env = np.flatnonzero(self._episodes.running)
+        number = self._episodes.written[env] - 1
+        self._episodes.finish(env)
+        self._cut(env, number, np.ones(len(env), bool))
+
+    def _drop(self) -> None:
+        """Forget what began at rows that are gone, or that need a row which is."""
+        oldest = self._episodes.oldest
+        limit = np.where(oldest > 0, oldest + self._episodes.lead, 0)  # never falls: `oldest` grows with every write
+        count = limit - self._gone
+        if count.any():
+            number = self._gone[:, None] + np.arange(count.max())
+            index = self._episodes.index(np.arange(len(limit)), number)[number < limit[:, None]]
+            self._gone = limit
+            self._carries.drop(index)
+            index = index[self._real[index] > 0]
+            if len(index):
+                self._real[index] = 0
+                self._draws.remove(index)
+
+    def _keep_carries(self, turn: Experience, number: np.ndarray) -> None:
+        period = self._length - self._spec.overlap
+        begins = (self._episodes.steps[turn.env] - 1) % period == 0
+        index = self._episodes.index(turn.env[begins], number[begins])
+        self._carries.keep(index, {name: array[begins] for name, array in turn.extras.items()})
+
+    def _cut(self, env: np.ndarray, number: np.ndarray, done: np.ndarray) -> None:
+        """Make sequences that are complete with the steps at the rows `number` (K,) of different environments."""
+        spec, steps = self._spec, self._episodes.steps[env]
+        complete, start, real = cut(steps, self._made[env], done, self._length, spec.overlap)
+        self._made[env] = np.where(done, 0, self._made[env] + complete)
+        learnable = (real > spec.burn_in) | spec.learn_from_start
+        which = np.flatnonzero(complete & learnable)
+        if len(which):
+            index = self._episodes.index(env, number - steps + 1 + start)[which]
+            self._real[index] = real[which]
+            self._fresh[index] = start[which] == 0
+            self._draws.add(index)
+
+    # ------------------------------------------------------------------------------------------------ sampling
+    def due(self) -> Iterator[Sample]:
+        """The batches that should be learned from now, as in `Replay`; they wait for the first sequence."""
+        while len(self) and self._schedule.take():
+            yield self.sample()
+
+    def sample(self) -> Sample:
+        """A batch of `batch_size` sequences, drawn with replacement.
+
+        Raises:
+            ValueError: there is no sequence yet.
+        """
+        if not len(self):
+            raise ValueError("The memory holds no sequence: add more steps before sampling")
+        index, weight = self._draws.draw(self._spec.batch_size, self._random)
+        return Sample(self._gather(index, weight), index, self._episodes.number(index))
+
+    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
+        """Give the sequences of `sample` new priorities from |δ| (B, L), of which only steps learned from count.
+
+        A sequence that is gone by now is left alone; if one comes twice, its last priority stays.
+
+        Raises:
+            NonFiniteError: an error is NaN or infinite.
+            ValueError: an error is negative, or their shape is not the sample's.
+        """
+        if not self.needs_priorities:
+            return
+        assert isinstance(sample.batch, SequenceBatch)
+        mask = sample.batch.mask
+        error = _checked(priority, mask)
+        there = (self._real[sample.index] > 0) & (self._episodes.number(sample.index) == sample.stamp)
+        self._draws.feedback(sample.index[there], sequence_priority(error, mask, self._spec.priority_mix)[there])
+
+    def _gather(self, index: np.ndarray, weight: np.ndarray) -> SequenceBatch:
+        first, real, fresh = self._episodes.number(index), self._real[index], self._fresh[index]
+        carry = self._carries.read(index.tolist()) if self._spec.stored_carry else {}
+        return read(self._episodes, self._spec, Stretches(index // self.rows, first, real, fresh), carry, weight)
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but rows and recurrent states, which `segment` hands out."""
+        index = np.flatnonzero(self._real)
+        return {
+            "shape": self._shape(),
+            "episodes": self._episodes.state_dict(),
+            "made": self._made.copy(),
+            "gone": self._gone.copy(),
+            "sequences": {"index": index, "real": self._real[index], "fresh": self._fresh[index]},
+            "draws": self._draws.state_dict(index),
+            "carry": self._carries.state_dict(),
+            "schedule": self._schedule.state_dict(),
+            "random": randomness.state_of(self._random),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`; the rows follow with `load_segment`.
+
+        Raises:
+            CheckpointError: the state is that of a memory with other sizes.
+        """
+        if state["shape"] != self._shape():
+            words = (f"{name} {state['shape'].get(name)}, here {value}" for name, value in self._shape().items())
+            raise CheckpointError(
+                f"The checkpoint's sequence memory is another one ({'; '.join(words)}). Set replay_capacity, the "
+                "number of environments, burn-in, unroll and overlap back."
+            )
+        self._draws.remove(np.flatnonzero(self._real))
+        self._episodes.load_state_dict(state["episodes"])
+        self._made[:], self._gone[:] = state["made"], state["gone"]
+        index = state["sequences"]["index"]
+        self._real[:] = 0
+        self._real[index], self._fresh[index] = state["sequences"]["real"], state["sequences"]["fresh"]
+        self._draws.load_state_dict(index, state["draws"])
+        self._carries.load_state_dict(state["carry"])
+        self._schedule.load_state_dict(state["schedule"])
+        randomness.restore(self._random, state["random"])
+
+    def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
+        """The rows written after the counts `since` (num_envs,) and still stored, as flat arrays; None for no rows.
+
+        See `Rings.segment`. The recurrent states kept with them are (M, ...) arrays "carry/<name>", and "carry_env" and
+        "carry_number" (M,) name their rows.
+        """
+        segment = self._episodes.segment(since)
+        index = self._carries.index
+        env, number = index // self.rows, self._episodes.number(index)
+        new = number >= since[env]
+        if segment is None or not new.any():
+            return segment
+        carry = {PREFIX + name: array for name, array in self._carries.read(index[new].tolist()).items()}
+        return segment | {"carry_env": env[new], "carry_number": number[new]} | carry
+
+    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
+        """Put rows back, in any order of segments, after `load_state_dict`."""
+        carry = {name: array for name, array in segment.items() if name.startswith("carry")}
+        self._episodes.load({name: array for name, array in segment.items() if name not in carry})
+        if carry:
+            env, number = carry.pop("carry_env"), carry.pop("carry_number")
+            there = (number >= self._gone[env]) & (number < self._episodes.written[env])
+            index = self._episodes.index(env, number)[there]
+            self._carries.keep(index, {name: array[there] for name, array in carry.items()})
+
+    def _shape(self) -> dict[str, int]:
+        return {
+            "environments": len(self._made),
+            "rows": self.rows,
+            "steps of a sequence": self._length,
+            "overlap": self._spec.overlap,
+        }
+
+    def _check_rows(self, rows: int) -> None:
+        needed = self._length + self._episodes.lead + 1
+        if rows < needed:
+            raise UsageError(
+                f"replay_capacity gives each environment {rows} rows, but a sequence of {self._length} steps needs "
+                f"{needed}. Raise replay_capacity."
+            )
+
+
+def _turns(experience: Experience) -> Iterator[Experience]:
+    """The same steps in order, at most one of each environment at a time."""
+    env = experience.env
+    if len(np.unique(env)) == len(env):
+        if len(env):
+            yield experience
+        return
+    rank = np.array([(env[:row] == env[row]).sum() for row in range(len(env))])
+    for turn in range(rank.max() + 1):
+        yield _rows(experience, rank == turn)
+
+
+def _rows(experience: Experience, which: np.ndarray) -> Experience:
+    def select(value: Any) -> Any:
+        return {name: select(part) for name, part in value.items()} if isinstance(value, dict) else value[which]
+
+    return Experience(*(select(value) for value in experience))
+
+
+def _checked(priority: np.ndarray | None, mask: np.ndarray) -> np.ndarray:
+    if priority is None:
+        raise ValueError("Prioritised replay needs the errors of every step of the sample, not None")
+    error = np.asarray(priority, np.float64)
+    if error.shape != mask.shape:
+        raise ValueError(f"The errors have shape {error.shape}, the sample's steps {mask.shape}")
+    counted = np.where(mask > 0, error, 0.0)
+    if not np.isfinite(counted).all():
+        row, step = np.argwhere(~np.isfinite(counted))[0].tolist()
+        raise NonFiniteError(
+            f"The error of step {step} in sequence {row} of the batch is {error[row, step]}: the loss has diverged. "
+            "Lower the learning rate, or clip the gradients."
+        )
+    if counted.min() < 0:
+        raise ValueError(f"An error is {counted.min()}; they are absolute, never negative")
+    return error

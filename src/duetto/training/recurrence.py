@@ -1,0 +1,81 @@
+"""What recurrent networks carry from step to step while they act: one state for each environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Tree
+from duetto.learners import Learner
+from duetto.networks.spaces import Box, Discrete, MultiDiscrete, Space
+from duetto.networks.windows import Window
+
+
+class Recurrence:
+    """The carry, the previous action and the previous reward of N environments; zeros and none at an episode's start."""
+
+    def __init__(self, learner: Learner, action: Space, num_envs: int) -> None:
+        self._learner = learner
+        self.carry = {
+            name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()
+        }
+        self._none = _no_action(action, num_envs)
+        self._previous_action, self._previous_reward = self._none.copy(), np.zeros(num_envs, np.float32)
+
+    def window(self, obs: Tree, starts: np.ndarray) -> Window:
+        """Observations (N, ...) as windows of one; `starts` (N,) forgets what was before."""
+        if starts.any():
+            self._forget(starts)
+        return Window(
+            obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
+            previous_action=self._previous_action[:, None],
+            previous_reward=self._previous_reward[:, None],
+            starts=starts[:, None].copy(),
+            carry=self.carry,
+            fresh=starts.copy(),
+            at=None,
+        )
+
+    def step(self, carry: dict[str, np.ndarray], action: np.ndarray) -> None:
+        """Take over the networks' new state and the action taken."""
+        self.carry = carry
+        self._previous_action = action.astype(self._none.dtype)
+
+    def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
+        """Take over the rewards (K,) of the environments `env` (K,)."""
+        self._previous_reward[env] = self._learner.algorithm.seen_reward(reward)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Carry, previous actions and rewards."""
+        return {
+            "carry": {name: part.copy() for name, part in self.carry.items()},
+            "action": self._previous_action.copy(),
+            "reward": self._previous_reward.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`."""
+        self.carry = {name: np.array(part) for name, part in state["carry"].items()}
+        self._previous_action, self._previous_reward = np.array(state["action"]), np.array(state["reward"])
+
+    def _forget(self, starts: np.ndarray) -> None:
+        self.carry = {name: np.where(_like(starts, part), np.float32(0), part) for name, part in self.carry.items()}
+        self._previous_action = np.where(_like(starts, self._none), self._none, self._previous_action)
+        self._previous_reward = np.where(starts, np.float32(0), self._previous_reward)
+
+
+def _no_action(action: Space, num_envs: int) -> np.ndarray:
+    """"No action": -1, whose one-hot code is zeros; or zeros."""
+    match action:
+        case Box():
+            return np.zeros((num_envs, action.size), np.float32)
+        case Discrete():
+            return np.full(num_envs, -1, np.int64)
+        case MultiDiscrete():
+            return np.full((num_envs, len(action.nvec)), -1, np.int64)
+    raise TypeError(f"There are no actions of {action}.")
+
+
+def _like(flags: np.ndarray, array: np.ndarray) -> np.ndarray:
+    return flags.reshape(-1, *(1,) * (array.ndim - 1))
