@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from duetto.algorithms import DDPG as DDPG
     from duetto.algorithms import DQN as DQN
     from duetto.algorithms import PPO as PPO
+    from duetto.algorithms import R2D2 as R2D2
     from duetto.algorithms import TD3 as TD3
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
@@ -26,6 +27,7 @@ _HOMES = {
     "DDPG": "duetto.algorithms",
     "DQN": "duetto.algorithms",
     "PPO": "duetto.algorithms",
+    "R2D2": "duetto.algorithms",
     "TD3": "duetto.algorithms",
     "DuettoError": "duetto.errors",
     "UsageError": "duetto.errors",

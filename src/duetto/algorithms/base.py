@@ -24,7 +24,7 @@ from duetto.networks.specs import CustomNetwork, NetworkSpec
 from duetto.networks.windows import Window
 
 Array = Any  # an array of NumPy, PyTorch or JAX
-Tree = Any  # an Array, or for Dict observations a dict of them
+Tree = Any  # an Array, or for Dict observations a dict of them; recurrent networks read a Window of them
 
 
 class Batch(NamedTuple):
@@ -48,9 +48,9 @@ class Batch(NamedTuple):
 
 
 class RolloutBatch(NamedTuple):
-    """B steps of a rollout."""
+    """B steps of a rollout; or for recurrent networks B environments, with a second axis of T steps everywhere."""
 
-    obs: Tree  # (B, ...)
+    obs: Tree  # (B, ...), or a Window
     action: Array  # (B, A) before it is clipped to the environment's bounds; Discrete (B,)
     log_prob: Array  # (B,), log π_old(a|s)
     value: Array  # (B,), V_old(s)
@@ -83,7 +83,8 @@ class SequenceBatch(NamedTuple):
         """Mean over the sequences of w times the mean of x (B, L) over a sequence's steps."""
         same_shape(x=x, mask=self.mask)
         xp = array_namespace(x)
-        return xp.mean(self.weight * xp.sum(self.mask * x, axis=1) / xp.sum(self.mask, axis=1))
+        steps = xp.clip(xp.sum(self.mask, axis=1), 1.0, None)
+        return xp.mean(self.weight * xp.sum(self.mask * x, axis=1) / steps)
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ class RolloutSpec:
     discount: float  # γ
     trace: float  # λ of the generalised advantages
     recompute_advantages: bool  # before each epoch but the first
+    recurrent: bool  # rows of a batch are whole environments (N, T), for networks that carry a state
     target_kl: float  # no further epoch after one whose mean KL divergence exceeds this; 0 for no limit
 
 

@@ -22,6 +22,7 @@ from duetto.algorithms.base import (
     SequenceSpec,
 )
 from duetto.errors import UsageError
+from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.networks.spaces import Space
 from duetto.networks.specs import Recurrent
 
@@ -79,7 +80,7 @@ class OffPolicy(Algorithm):
     """Learn from an episode's first steps too: there zeros are the true state, and no burn-in is needed."""
     priority_mix: Fraction = 0.9
     """η: a sequence's priority is η times its largest TD error and 1 - η times its mean one."""
-    previous_reward: Literal["raw", "tanh", "sign"] = "tanh"
+    previous_reward: SeenReward = "tanh"
     """How recurrent layers see the previous reward."""
 
     def __post_init__(self) -> None:
@@ -137,9 +138,4 @@ class OffPolicy(Algorithm):
 
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
         """See `previous_reward`."""
-        match self.previous_reward:
-            case "tanh":
-                return np.tanh(reward)
-            case "sign":
-                return np.sign(reward)
-        return reward
+        return seen_reward(self.previous_reward, reward)

@@ -14,7 +14,7 @@ step is seen once in each epoch; policy and value are updated together, by one o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -36,10 +36,11 @@ from duetto.algorithms.base import (
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
+from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
 from duetto.networks import policies
 from duetto.networks.spaces import Box, Dict, Space
-from duetto.networks.specs import Activation, ActorCritic, CustomNetwork, NetworkSpec, Torso
+from duetto.networks.specs import Activation, ActorCritic, CustomNetwork, NetworkSpec, Recurrent, Torso
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,14 @@ class PPO(Algorithm):
     """Logarithm of a continuous policy's std at the start."""
     network: CustomNetwork | None = None
     """A policy with value function of your own (Python only)."""
+    recurrent: Literal["none", "lstm", "gru"] = "none"
+    """Layers with a memory of the episode, for what one observation does not show; minibatches are whole environments."""
+    recurrent_size: Count = 128
+    """Their units."""
+    recurrent_layers: Count = 1
+    """Their number."""
+    previous_reward: SeenReward = "tanh"
+    """How recurrent layers see the previous reward."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
@@ -195,7 +204,10 @@ class PPO(Algorithm):
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """One network with two heads."""
-        torso = Torso(observation, self.image_features, self.hidden, self.activation)
+        memory = None
+        if self.recurrent != "none":
+            memory = Recurrent(self.recurrent, self.recurrent_size, self.recurrent_layers, action, orthogonal=True)
+        torso = Torso(observation, self.image_features, self.hidden, self.activation, memory)
         agent = ActorCritic(
             torso,
             action,
@@ -230,5 +242,10 @@ class PPO(Algorithm):
             self.discount,
             self.gae_lambda,
             self.recompute_advantages,
+            self.recurrent != "none",
             self.target_kl,
         )
+
+    def seen_reward(self, reward: np.ndarray) -> np.ndarray:
+        """See `previous_reward`."""
+        return seen_reward(self.previous_reward, reward)

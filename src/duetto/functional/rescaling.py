@@ -1,10 +1,18 @@
-"""Values on another scale, so that returns of any size suit one network."""
+"""Values and rewards on another scale, so that any size suits one network."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from array_api_compat import array_namespace
+
+SeenReward = Literal["raw", "tanh", "sign"]
+
+
+def seen_reward(kind: SeenReward, reward: Any) -> Any:
+    """The previous reward as an input of a network: as it is, between -1 and 1, or its sign."""
+    xp = array_namespace(reward)
+    return {"raw": lambda x: x, "tanh": xp.tanh, "sign": xp.sign}[kind](reward)
 
 
 def rescale(x: Any, epsilon: float) -> Any:

@@ -235,6 +235,8 @@ def _rows(tree: Any, rows: np.ndarray) -> Any:
         return {name: _rows(value, rows) for name, value in tree.items()}
     if isinstance(tree, tuple):
         return type(tree)(*(_rows(value, rows) for value in tree))
+    if tree is None:
+        return None
     return tree.take(rows, axis=0)
 
 

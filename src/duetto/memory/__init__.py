@@ -13,6 +13,7 @@ from duetto.memory.episodes import row_fields
 from duetto.memory.fields import Field, step_fields, transition_fields
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.replay import Replay
+from duetto.memory.recurrent_rollout import RecurrentRollout
 from duetto.memory.rollout import Rollout
 from duetto.memory.sequences import SequenceReplay
 from duetto.networks.spaces import Space
@@ -65,13 +66,19 @@ def _rollout(
             f"A rollout of {spec.steps} steps in {num_envs} environment(s) has {steps} steps, which cannot be cut into "
             f"{spec.minibatches} equal minibatches. Change rollout_steps, num_envs or minibatches."
         )
+    if spec.recurrent and num_envs % spec.minibatches:
+        raise UsageError(
+            f"With recurrent layers a minibatch is made of whole environments; {num_envs} environment(s) cannot be cut "
+            f"into {spec.minibatches} equal parts. Change num_envs or minibatches."
+        )
     if steps // spec.minibatches < 2:
         raise UsageError(
             f"{spec.minibatches} minibatches of {steps} steps have one step each. Choose fewer minibatches."
         )
-    fields = step_fields(observation, action)
+    fields = step_fields(observation, action, spec.recurrent)
     try:
-        return Rollout(spec, fields, num_envs, value)
+        kind = RecurrentRollout if spec.recurrent else Rollout
+        return kind(spec, fields, num_envs, value)
     except MemoryError as error:
         raise _too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
 

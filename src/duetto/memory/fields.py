@@ -39,11 +39,15 @@ class Field:
             raise TypeError(f"{name} has dtype {value.dtype}, the memory stores {self.dtype}")
 
 
-def step_fields(observation_space: Space, action_space: Space) -> dict[str, Field]:
+def step_fields(observation_space: Space, action_space: Space, recurrent: bool) -> dict[str, Field]:
     """Every field of a step in a rollout by its name; see `transition_fields`."""
     kept = transition_fields(observation_space, action_space)
     fields = {name: field for name, field in kept.items() if not name.startswith("next_obs")}
-    return fields | {name: fields["reward"] for name in ("log_prob", "value")}
+    fields |= {name: fields["reward"] for name in ("log_prob", "value")}
+    if not recurrent:
+        return fields
+    context = {"previous_action": "action", "previous_reward": "reward", "starts": "terminated"}
+    return fields | {name: fields[like] for name, like in context.items()}
 
 
 def transition_fields(observation_space: Space, action_space: Space) -> dict[str, Field]:

@@ -19,8 +19,6 @@ from duetto.functional.advantages import explained_variance, generalized_advanta
 from duetto.memory.base import Experience, Sample
 from duetto.memory.fields import Field, named, unnamed
 
-KEPT = ("log_prob", "value")  # what the algorithm gave with each action
-
 
 class Rollout:
     """T steps of N environments; the batches are the same N·T rows once for each epoch.
@@ -64,7 +62,7 @@ class Rollout:
             "reward": experience.reward,
             "terminated": experience.terminated,
             "truncated": experience.truncated,
-            **{name: experience.extras[name] for name in KEPT},
+            **experience.extras,
         }
         for name, field in self._fields.items():
             field.check(name, values[name], len(env))
@@ -91,7 +89,7 @@ class Rollout:
         info = {"explained_variance": explained_variance(batch.value[real], batch.returns[real])}
         for epoch in range(self._spec.epochs):
             if epoch and self._spec.recompute_advantages:
-                batch = self._batch(self._value(unnamed("obs", self._flat())).reshape(self._real.shape))
+                batch = self._batch(self._values_again())
             yield Sample(batch, age=len(self), info=info if epoch == 0 else {})
             if self._diverged:
                 break
@@ -161,13 +159,35 @@ class Rollout:
         raise CheckpointError("The checkpoint holds a replay memory, but this run learns from rollouts.")
 
     def _note_next(self, time: int, experience: Experience) -> None:
+        outlook = self._outlook(experience)
         if len(experience.env) == self._real.shape[1]:
-            self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", experience.next_obs)})
+            self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", outlook)})
         else:
-            for (_, array), (_, rows) in zip(named("", self._next_obs), named("", experience.next_obs), strict=True):
+            for (_, array), (_, rows) in zip(named("", self._next_obs), named("", outlook), strict=True):
                 array[experience.env] = rows
         for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
-            self._ends.append((time, int(experience.env[row]), _row(experience.next_obs, row)))
+            self._ends.append((time, int(experience.env[row]), _row(outlook, row)))
+
+    # What differs where networks are recurrent:
+    def _outlook(self, experience: Experience) -> Tree:
+        """All that the value of what each step led to depends on, (K, ...)."""
+        return experience.next_obs
+
+    def _value_of(self, outlook: Tree) -> np.ndarray:
+        """V (N,) of N outlooks."""
+        return self._value(outlook)
+
+    def _values_again(self) -> np.ndarray:
+        """V (T, N) of all steps, with the parameters of the moment."""
+        return self._value(unnamed("obs", self._flat())).reshape(self._real.shape)
+
+    def _rows(self, array: np.ndarray) -> np.ndarray:
+        """An array (T, N, ...) in the order of a batch's rows."""
+        return array.reshape(-1, *array.shape[2:])
+
+    def _seen(self) -> Any:
+        """The batch's observations."""
+        return unnamed("obs", self._flat())
 
     def _flat(self) -> dict[str, np.ndarray]:
         """All arrays (T·N, ...), views."""
@@ -184,26 +204,25 @@ class Rollout:
             self._spec.discount,
             self._spec.trace,
         )
-        flat = self._flat()
         return RolloutBatch(
-            obs=unnamed("obs", flat),
-            action=flat["action"],
-            log_prob=flat["log_prob"],
-            value=value.reshape(-1),
-            advantage=advantage.reshape(-1).astype(np.float32),
-            returns=(advantage + value).reshape(-1).astype(np.float32),
-            weight=self._real.reshape(-1).astype(np.float32),
+            obs=self._seen(),
+            action=self._rows(arrays["action"]),
+            log_prob=self._rows(arrays["log_prob"]),
+            value=self._rows(value),
+            advantage=self._rows(advantage.astype(np.float32)),
+            returns=self._rows((advantage + value).astype(np.float32)),
+            weight=self._rows(self._real.astype(np.float32)),
         )
 
     def _next_values(self, value: np.ndarray) -> np.ndarray:
         """(T, N), the value of what each step led to: the next step's own, but where a rollout or an episode ends."""
         following = np.empty_like(value)
-        following[:-1], following[-1] = value[1:], self._value(self._next_obs)
+        following[:-1], following[-1] = value[1:], self._value_of(self._next_obs)
         num_envs = value.shape[1]
         for start in range(0, len(self._ends), num_envs):  # always N rows: another number would be compiled anew
             some = self._ends[start : start + num_envs]
             obs = _stack([obs for _, _, obs in some] + [some[0][2]] * (num_envs - len(some)))
-            for (time, env, _), end in zip(some, self._value(obs), strict=False):
+            for (time, env, _), end in zip(some, self._value_of(obs), strict=False):
                 following[time, env] = end
         return following
 

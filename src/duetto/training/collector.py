@@ -45,6 +45,7 @@ class Collector:
             transition = transition._replace(reward=self._rewards(transition.reward, transition.env, done))
         if self._recurrence is not None:
             self._recurrence.rewarded(transition.reward, transition.env)
+            extras["seen_reward"] = self._algorithm.seen_reward(transition.reward)
         if episodes:
             done = np.zeros(self._stepper.num_envs, bool)
             done[[episode.env for episode in episodes]] = True
@@ -62,12 +63,17 @@ class Collector:
         if self._recurrence is None:
             return self._learner.collect(scaled, noise)
         window = self._recurrence.window(scaled, self._stepper.starts)
-        before = {f"carry/{name}": part for name, part in window.carry.items()}
+        before = {f"carry/{name}": part for name, part in window.carry.items()} | {
+            "previous_action": window.previous_action[:, 0],
+            "previous_reward": window.previous_reward[:, 0],
+            "starts": window.fresh,
+        }
         (action, extras), carry = self._learner.remember("collect", window, noise)
         if at_random:
             action = self._stepper.sample_actions(self._random)
         self._recurrence.step(carry, action)
-        return action, extras | before
+        after = {f"next_carry/{name}": part for name, part in carry.items()}
+        return action, extras | before | after
 
     def interrupt(self) -> None:
         """Every environment begins a new episode though the last one did not end."""

@@ -9,6 +9,7 @@ import numpy as np
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
 from duetto.functional.scaling import Moments, fresh_moments, merged, scaled
 from duetto.networks.spaces import Box, Dict, Space
+from duetto.networks.windows import Window
 
 AnyBatch = Batch | RolloutBatch | SequenceBatch
 
@@ -45,14 +46,18 @@ class Normalizer:
             return scaled(obs, self._moments[""])
         return obs | {name: scaled(obs[name], moments) for name, moments in self._moments.items()}
 
+    def scaled(self, obs: Tree | Window) -> Tree | Window:
+        """Scaled observations, also inside a window."""
+        return obs._replace(obs=self(obs.obs)) if isinstance(obs, Window) else self(obs)
+
     def batch(self, batch: AnyBatch) -> AnyBatch:
         """The batch with its observations scaled."""
         if not self._moments:
             return batch
         if isinstance(batch, RolloutBatch):
-            return batch._replace(obs=self(batch.obs))
+            return batch._replace(obs=self.scaled(batch.obs))
         if isinstance(batch, SequenceBatch):
-            return batch._replace(obs=batch.obs._replace(obs=self(batch.obs.obs)))
+            return batch._replace(obs=self.scaled(batch.obs))
         if self.mode == "sampled":
             self.observe(batch.obs)
         return batch._replace(obs=self(batch.obs), next_obs=self(batch.next_obs))
@@ -61,7 +66,7 @@ class Normalizer:
         """Take a rollout's (raw) batch into the statistics."""
         if self.mode == "rollouts":
             real = batch.weight > 0
-            obs = batch.obs
+            obs = batch.obs.obs if isinstance(batch.obs, Window) else batch.obs
             self.observe({name: part[real] for name, part in obs.items()} if isinstance(obs, dict) else obs[real])
 
     def state_dict(self) -> dict[str, Any]:

@@ -226,7 +226,7 @@ def _slug(label: str) -> str:
 
 
 def _describe(environment: Any) -> str:
-    spec = getattr(environment, "spec", None)
+    spec = None if isinstance(environment, type) else getattr(environment, "spec", None)
     if spec is not None:
         return spec.id
     return getattr(environment, "__name__", None) or type(getattr(environment, "unwrapped", environment)).__name__

@@ -106,7 +106,7 @@ class Session:
             action,
             self.stepper.num_envs,
             generator(options.seed, "memory"),
-            lambda obs: self.learner.value(self.normalizer(obs)),
+            lambda obs: self.learner.value(self.normalizer.scaled(obs)),
         )
         self.normalizer = Normalizer(observation, algorithm.observation_scaling())
         self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)

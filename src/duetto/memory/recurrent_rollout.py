@@ -1,0 +1,93 @@
+"""Rollouts for recurrent networks: a batch's rows are whole environments, with the state that each began with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Tree
+from duetto.memory.base import Experience
+from duetto.memory.fields import unnamed
+from duetto.memory.rollout import Rollout
+from duetto.networks.windows import Window
+
+CARRY, NEXT_CARRY = "carry/", "next_carry/"  # in an experience's extras: the state before and after its steps
+
+
+class RecurrentRollout(Rollout):
+    """T steps of N environments; a batch has N rows of T steps, so that states are computed anew while learning.
+
+    Only the state before the first step is kept, and those behind the steps that a value is needed of.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        """Use `memory.build`."""
+        super().__init__(*arguments)
+        self._carry: dict[str, np.ndarray] = {}  # (N, ...), before the first step
+
+    def add(self, experience: Experience) -> None:
+        """See `Rollout.add`."""
+        if self._filled == 0:
+            self._begin(experience)
+        super().add(experience)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Rollout.state_dict`."""
+        return super().state_dict() | {"carry": {name: part.copy() for name, part in self._carry.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Rollout.load_state_dict`."""
+        super().load_state_dict(state)
+        self._carry = {name: np.array(part) for name, part in state["carry"].items()}
+
+    def _begin(self, experience: Experience) -> None:
+        for name, part in _named_like(experience, CARRY).items():
+            whole = np.zeros((self._real.shape[1], *part.shape[1:]), part.dtype)
+            whole[experience.env] = part
+            self._carry[name] = whole
+
+    def _outlook(self, experience: Experience) -> Tree:
+        obs = experience.next_obs
+        seen = {f"obs/{name}": part for name, part in obs.items()} if isinstance(obs, dict) else {"obs": obs}
+        carry = {f"{CARRY}{name}": part for name, part in _named_like(experience, NEXT_CARRY).items()}
+        return seen | carry | {"action": experience.action, "reward": experience.extras["seen_reward"]}
+
+    def _value_of(self, outlook: Tree) -> np.ndarray:
+        obs, count = unnamed("obs", outlook), len(outlook["action"])
+        window = Window(
+            obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
+            previous_action=outlook["action"][:, None],
+            previous_reward=outlook["reward"][:, None],
+            starts=np.zeros((count, 1), bool),
+            carry={name.removeprefix(CARRY): part for name, part in outlook.items() if name.startswith(CARRY)},
+            fresh=np.zeros(count, bool),
+            at=None,
+        )
+        return self._value(window)
+
+    def _values_again(self) -> np.ndarray:
+        return np.ascontiguousarray(self._value(self._seen()).T)
+
+    def _rows(self, array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.swapaxes(array, 0, 1))
+
+    def _seen(self) -> Window:
+        arrays = {name: self._rows(array) for name, array in self._arrays.items()}
+        steps, num_envs = self._real.shape
+        return Window(
+            obs=unnamed("obs", arrays),
+            previous_action=arrays["previous_action"],
+            previous_reward=arrays["previous_reward"],
+            starts=arrays["starts"],
+            carry=self._carry,
+            fresh=arrays["starts"][:, 0],
+            at=np.broadcast_to(np.arange(steps), (num_envs, steps)).copy(),
+        )
+
+
+def _named_like(experience: Experience, prefix: str) -> dict[str, np.ndarray]:
+    """The extras of that prefix, without it."""
+    return {
+        name.removeprefix(prefix): part for name, part in experience.extras.items() if name.startswith(prefix)
+    }
