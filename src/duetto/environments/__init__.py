@@ -8,6 +8,7 @@ from duetto.environments.actions import ActionMap
 from duetto.environments.atari import AtariOptions
 from duetto.environments.families import FAMILIES, Family
 from duetto.environments.making import make, separate
+from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.spaces import flatten_observation, from_gymnasium, to_gymnasium
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
@@ -18,6 +19,7 @@ __all__ = [
     "AtariOptions",
     "Episode",
     "Family",
+    "MiniGridOptions",
     "Stepper",
     "Transition",
     "Tree",

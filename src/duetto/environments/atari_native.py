@@ -50,6 +50,7 @@ class NativeAtari(Engine):
         self.single_action_space = self._vector.single_action_space
         self.metadata = {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
         shape = (options.channels, options.size, options.size)
+        self.stacked = options.stack
         self.layout = Layout(gymnasium.spaces.Box(0, 255, shape, np.uint8))
         self._max_steps = options.max_steps
         self._steps = np.zeros(num_envs, np.int64)  # since each game's first observation

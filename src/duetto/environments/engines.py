@@ -43,6 +43,7 @@ class Engine(ABC):
     single_action_space: gymnasium.Space
     metadata: dict[str, Any]  # the environment's own
     label: str
+    stacked: int = 1  # frames that an image observation is a stack of, each step's with all but one of the last step's
 
     @abstractmethod
     def reset(self, seed: int | None) -> Tree:
@@ -66,7 +67,7 @@ class Engine(ABC):
 
     @abstractmethod
     def load(self, saved: dict[str, Any]) -> bool:
-        """Restore what `save` gave; False where this engine cannot."""
+        """Restore what `save` gave; False where that is not possible, or not exactly."""
 
     @abstractmethod
     def close(self) -> None:
@@ -126,9 +127,7 @@ class Loop(Engine):
 
     def load(self, saved: dict[str, Any]) -> bool:
         """See Engine."""
-        for i, env in enumerate(self.envs):
-            states.load(env, saved[str(i)])
-        return True
+        return all(states.load(env, saved[str(i)]) for i, env in enumerate(self.envs))
 
     def close(self) -> None:
         """See Engine."""
@@ -223,16 +222,16 @@ class Vector(Engine):
         """See Engine."""
         per_env = [saved[str(i)] for i in range(self.num_envs)]
         if type(self.vector) is SyncVectorEnv:
-            for env, one in zip(self.vector.envs, per_env, strict=True):
-                states.load(env, one)
+            exact = all(states.load(env, one) for env, one in zip(self.vector.envs, per_env, strict=True))
         elif isinstance(self.vector, states.SavingVectorEnv):
             self.vector.set_attr("saved_state", per_env)
+            exact = all(self.vector.call("restored"))
         else:
             return False
         self.pending = np.array(saved.get("pending", np.zeros(self.num_envs, bool)))
         if type(self.vector) is SyncVectorEnv and self.mode is AutoresetMode.NEXT_STEP:
             self.vector._autoreset_envs = self.pending.copy()
-        return True
+        return exact
 
     def close(self) -> None:
         """See Engine."""

@@ -44,6 +44,15 @@ ATARI = Family(
     ("ale_py",),
 )
 
+MINIGRID = Family(
+    "MiniGrid",
+    ("MiniGrid-Empty-5x5-v0", "MiniGrid-DoorKey-8x8-v0", "BabyAI-KeyCorridorS3R3-v0"),
+    "minigrid",
+    "minigrid",
+    r"(MiniGrid|BabyAI)-.*",
+    ("minigrid",),
+)
+
 FAMILIES = (
     MUJOCO,
     Family(
@@ -67,14 +76,7 @@ FAMILIES = (
         ("pybullet", "pybullet_envs_gymnasium"),
     ),
     ATARI,
-    Family(
-        "MiniGrid",
-        ("MiniGrid-Empty-5x5-v0", "MiniGrid-DoorKey-8x8-v0", "BabyAI-KeyCorridorS3R3-v0"),
-        "minigrid",
-        "minigrid",
-        r"(MiniGrid|BabyAI)-.*",
-        ("minigrid",),
-    ),
+    MINIGRID,
 )
 
 ENVPOOL = Family("EnvPool", ("Pong-v5", "HalfCheetah-v4", "CartPole-v1"), "envpool", "envpool")
@@ -86,13 +88,14 @@ def examples() -> list[str]:
 
 
 def register(environment: str) -> None:
-    """Import the package that registers this id, if it is one of a family that needs it.
+    """Import the package that registers this id, written with that package or not, if its family needs one.
 
     Raises:
         UsageError: The package is not installed; says how to install it.
     """
     for family in FAMILIES:
-        if re.fullmatch(family.pattern, environment):
+        prefix = f"{family.imports[-1]}:" if family.imports else ""
+        if re.fullmatch(family.pattern, environment.removeprefix(prefix)):
             with quiet.output():  # PyBullet's C code prints when it was built
                 for package in family.imports:
                     import_family(family, package, environment)

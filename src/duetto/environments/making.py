@@ -12,10 +12,22 @@ from typing import Any, Literal
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from duetto.environments import atari, atari_reference, bullet, cameras, families, naming, quiet, subprocesses
+from duetto.environments import (
+    atari,
+    atari_reference,
+    bullet,
+    cameras,
+    families,
+    masking,
+    minigrid,
+    naming,
+    quiet,
+    subprocesses,
+)
 from duetto.environments.atari import AtariOptions
 from duetto.environments.atari_native import NativeAtari
 from duetto.environments.engines import Engine, Loop, Vector, label_of
+from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.practice import Practice
 from duetto.environments.stepping import Stepper
 from duetto.errors import UsageError
@@ -46,7 +58,9 @@ def make(
         engine: "auto" takes "native" for Atari without rendering, and otherwise "gymnasium". "native" steps Atari games
             in ale-py's C++ threads, "envpool" in EnvPool's; that one only for ids that EnvPool has.
         render_mode: Gymnasium's, "rgb_array" for videos.
-        kwargs: Arguments for the environment's own constructor, or for the factory; for Atari, `AtariOptions`.
+        kwargs: Arguments for the environment's own constructor, or for the factory; for Atari, `AtariOptions`; for
+            MiniGrid and BabyAI, `MiniGridOptions` and the constructor's. `mask_velocity=True` leaves velocities out of
+            what is observed of CartPole, Pendulum, MountainCar, MountainCarContinuous, Acrobot and LunarLander.
 
     Raises:
         UsageError: The environment is unknown, its package is missing, or the arguments do not fit.
@@ -157,6 +171,7 @@ def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str
     """One environment by id. Runs in a subprocess too, where the id has to be registered again."""
     families.register(environment)
     own_model = naming.family_of(environment) is families.MUJOCO
+    wrap, options, kwargs = _take_options(environment, kwargs)
     if render_mode is not None:  # an environment that renders nothing need not know the word
         kwargs = kwargs | {"render_mode": render_mode}
     try:
@@ -164,9 +179,21 @@ def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str
         with quiet.mujoco_compiler() if own_model else contextlib.nullcontext():
             env = gymnasium.make(environment, disable_env_checker=True, **kwargs)
     except Exception as error:
-        raise naming.explain(environment, kwargs, error) from error
+        raise naming.explain(environment, kwargs, error, options) from error
     cameras.follow(env)
-    return bullet.QuietStart(env) if bullet.is_bullet(env.unwrapped) else env
+    return wrap(bullet.QuietStart(env) if bullet.is_bullet(env.unwrapped) else env)
+
+
+def _take_options(
+    environment: str, kwargs: dict[str, Any]
+) -> tuple[Callable[[gymnasium.Env], gymnasium.Env], list[str], dict[str, Any]]:
+    """What an id's own options do to its environment; all their names; the arguments left for its constructor."""
+    kept, kwargs = masking.take(environment, kwargs)
+    if naming.family_of(environment) is families.MINIGRID:
+        seen, kwargs = MiniGridOptions.take(kwargs)
+        return partial(minigrid.wrap, options=seen), minigrid.OPTIONS, kwargs
+    names = [masking.OPTION] if masking.can(environment) else []
+    return partial(masking.without_velocity, kept=kept), names, kwargs
 
 
 def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:

@@ -20,11 +20,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {', '.join(names[one] for one in close)}?" if close else ""
 
 
-def check_choice(option: str, value: str, literal: Any) -> None:
+def check_choice(option: str, value: Any, literal: Any) -> None:
     """UsageError unless `value` is one of the strings of a Literal."""
     known = get_args(literal)
     if value not in known:
-        raise UsageError(f"{option}={value!r} is not known.{nearest(value, known)} It is one of {', '.join(known)}.")
+        near = nearest(str(value), known)
+        raise UsageError(f"{option}={value!r} is not known.{near} It is one of {', '.join(known)}.")
 
 
 def check_known(environment: str) -> None:
@@ -47,8 +48,8 @@ def check_known(environment: str) -> None:
         raise UsageError(f"There is no version {version} of {name}. Known are: {versions}.")
 
 
-def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> UsageError:
-    """The UsageError for whatever was raised while `environment` was made."""
+def explain(environment: str, kwargs: dict[str, Any], error: Exception, options: Iterable[str] = ()) -> UsageError:
+    """The UsageError for whatever was raised while `environment` was made; `options` are those beside `kwargs`."""
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and family:
         return families.missing(family, environment, error)
@@ -59,7 +60,9 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
     if isinstance(error, gymnasium.error.Error | ImportError):
         return UsageError(f"{environment} cannot be made: {error}")
     given = f" with {kwargs}" if kwargs else ""
-    return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}")
+    known = f" Beside its own arguments it has the options {', '.join(options)}." if options else ""
+    near = next((hint for name in kwargs if options and (hint := nearest(name, options))), "")
+    return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}.{near}{known}")
 
 
 def family_of(environment: str) -> families.Family | None:

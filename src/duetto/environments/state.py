@@ -7,7 +7,8 @@ Every layer (each wrapper, and the environment inside) is saved as its attribute
 - anything else: the environment is not savable, and `save` returns None rather than guess.
 
 An environment with other state defines `state_dict()` and `load_state_dict(state)` itself, with nested dicts of arrays
-and JSON values; they are used instead of its attributes (its `np_random` is saved in any case). Do the same when
+and JSON values; they are used instead of its attributes (its `np_random` is saved in any case). `load_state_dict` may
+return False where it could not restore the state exactly; the run then begins new episodes. Do the same when
 attributes are not all: a MuJoCo environment that edits its MjModel, or one that draws from global generators. A wrapper
 with the class attribute `saves_what_is_inside = True` answers for the environment in it, too.
 """
@@ -52,8 +53,10 @@ def save(env: gymnasium.Env) -> dict[str, Any] | None:
         return None
 
 
-def load(env: gymnasium.Env, saved: dict[str, Any]) -> None:
+def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
     """Put a state from `save` into an environment made in the same way, which must have been reset once.
+
+    False where the environment's own `load_state_dict` says, by returning False, that it could not come back exactly.
 
     Raises:
         CheckpointError: The state is of another environment, or of other wrappers.
@@ -63,12 +66,17 @@ def load(env: gymnasium.Env, saved: dict[str, Any]) -> None:
     saved_kinds = [saved[str(depth)]["class"] for depth in range(len(saved))]
     if kinds != saved_kinds:
         raise CheckpointError(f"The saved environment is {saved_kinds}, this one is {kinds}. Make it in the same way.")
-    for depth, layer in enumerate(layers):
-        _load_layer(layer, saved[str(depth)])
+    return all(_load_layer(layer, saved[str(depth)]) for depth, layer in enumerate(layers))
 
 
 class Saving(gymnasium.Wrapper):
-    """Makes `save` and `load` reachable through a vector environment's `call` and `set_attr`."""
+    """Makes `save` and `load` reachable through a vector environment's `call` and `set_attr`.
+
+    Attributes:
+        restored: Whether the last state that was set came back exactly.
+    """
+
+    restored = True
 
     @property
     def saved_state(self) -> dict[str, Any] | None:
@@ -77,7 +85,7 @@ class Saving(gymnasium.Wrapper):
 
     @saved_state.setter
     def saved_state(self, saved: dict[str, Any]) -> None:
-        load(self.env, saved)
+        self.restored = load(self.env, saved)
 
 
 class SavingVectorEnv(AsyncVectorEnv):
@@ -110,15 +118,14 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
     return state
 
 
-def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> None:
+def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> bool:
     for name, value in state["attributes"].items():
         vars(layer)[name] = values.decode(value)
     for name, arrays in state.get("mjdata", {}).items():
         _load_mjdata(getattr(layer, name), arrays)
     if "bullet" in state:
         bullet.load(layer, state["bullet"])
-    if "own" in state:
-        layer.load_state_dict(state["own"])  # type: ignore[attr-defined]
+    return "own" not in state or layer.load_state_dict(state["own"]) is not False  # type: ignore[attr-defined]
 
 
 def _ignored(name: str, value: Any) -> bool:

@@ -48,6 +48,7 @@ class Stepper:
         observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
         obs: What to act on next, (N, ...). In a vector environment with autoreset mode NEXT_STEP, a row whose episode
             has ended is still its final observation; the action for it is ignored and gives no transition.
+        stacked: Frames that an image observation is a stack of, each step's sharing all but one with the last step's.
         starts: (N,) bool, True where `obs` is an episode's first observation: forget recurrent state there. A lost life
             begins no episode.
         steps: Vector steps since the Stepper was made or, if later, since the run that it resumes began.
@@ -58,7 +59,7 @@ class Stepper:
         self._engine = engine
         self._actions = ActionMap(engine.single_action_space)
         self.name = name or engine.label
-        self.num_envs = engine.num_envs
+        self.num_envs, self.stacked = engine.num_envs, engine.stacked
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
         self.steps = 0
         self.resumed_exactly = True

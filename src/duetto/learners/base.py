@@ -58,9 +58,10 @@ class Learner(ABC):
         self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
         self._seed = seed
         self.recurrent = any(spec.custom is None and spec.recurrent for spec in self.specs.values())
-        # Parameters that change with every step are better left where they are.
-        on_policy = isinstance(algorithm.memory(), RolloutSpec)
-        self._acts_on_host = on_policy and all(host.worth_it(self.specs[name]) for name in algorithm.acting_networks)
+        # Parameters that change with every step are better left where they are. And what a rollout is collected with is
+        # compared while learning: then both are in the same precision.
+        collects = isinstance(algorithm.memory(), RolloutSpec) and precision == "float32"
+        self._acts_on_host = collects and all(host.worth_it(self.specs[name]) for name in algorithm.acting_networks)
         self._host: SimpleNamespace | None = None
 
     def update(self, batch: Any, progress: float = 0.0) -> Metrics:

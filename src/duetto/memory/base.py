@@ -37,3 +37,16 @@ class Sample(NamedTuple):
     stamp: np.ndarray = _NOWHERE  # (B,) the number of the transition in its environment: tells if it was overwritten
     age: int = 0  # steps taken since its policy began to collect: schedules stand where they stood then
     info: dict[str, float] = {}  # numbers about the batch, for the log
+
+
+class Memory:
+    """What the training loop asks of every memory, beside `add`, `due` and what checkpoints need."""
+
+    needs_priorities = False
+    needs_divergence = False
+
+    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
+        """Give what was sampled new priorities, where the memory has any."""
+
+    def note_divergence(self, divergence: float) -> None:
+        """The mean KL divergence of what was just learned from, where the memory needs it."""

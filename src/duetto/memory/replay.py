@@ -11,20 +11,17 @@ from duetto.algorithms.base import Batch, ReplaySpec, Tree
 from duetto.errors import CheckpointError
 from duetto.functional import randomness
 from duetto.functional.returns import n_step_return
-from duetto.memory.base import Experience, Sample
+from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.fields import Field, named
 from duetto.memory.rings import Rings
 from duetto.memory.schedule import Schedule
 
 
-class Replay:
+class Replay(Memory):
     """The last transitions of every environment, and batches drawn from them uniformly (Lin, 1992).
 
     n-step sums are made when a batch is read, from the transitions that follow in the same environment.
     """
-
-    needs_priorities = False
-    needs_divergence = False
 
     def __init__(
         self, spec: ReplaySpec, fields: dict[str, Field], num_envs: int, rows: int, random: np.random.Generator

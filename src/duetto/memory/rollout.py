@@ -16,17 +16,15 @@ import numpy as np
 from duetto.algorithms.base import RolloutBatch, RolloutSpec, Tree
 from duetto.errors import CheckpointError
 from duetto.functional.advantages import explained_variance, generalized_advantages
-from duetto.memory.base import Experience, Sample
+from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.fields import Field, named, unnamed
 
 
-class Rollout:
+class Rollout(Memory):
     """T steps of N environments; the batches are the same N·T rows once for each epoch.
 
     A vector step may lack some environments (Gymnasium's NEXT_STEP resets); such rows are zeros of weight 0.
     """
-
-    needs_priorities = False
 
     def __init__(
         self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]

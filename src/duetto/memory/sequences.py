@@ -15,7 +15,7 @@ from duetto.algorithms.base import SequenceBatch, SequenceSpec
 from duetto.errors import CheckpointError, NonFiniteError, UsageError
 from duetto.functional import randomness
 from duetto.functional.priorities import sequence_priority
-from duetto.memory.base import Experience, Sample
+from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.carries import PREFIX, Carries
 from duetto.memory.cutting import cut
 from duetto.memory.draws import ProportionalDraws, UniformDraws
@@ -25,7 +25,7 @@ from duetto.memory.stretches import Stretches, read
 from duetto.networks.spaces import Space
 
 
-class SequenceReplay:
+class SequenceReplay(Memory):
     """The sequences of the newest episodes of every environment. Every step is stored once, though sequences overlap.
 
     - A row of the capacity holds a step; so does the observation that an episode ends with, and with stacked frames
@@ -35,8 +35,6 @@ class SequenceReplay:
     - It is named by the index and the number of its first row.
     - An episode's first sequence is fresh: its network state is exactly the zero state.
     """
-
-    needs_divergence = False
 
     def __init__(
         self,

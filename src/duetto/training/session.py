@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from duetto import environments, learners, memory
+from duetto.algorithms.base import SequenceBatch
 from duetto.errors import CheckpointError, NonFiniteError
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
@@ -32,7 +33,7 @@ from duetto.training.collector import Collector
 from duetto.training.config import Config
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.metrics import ADVICE, MetricLog
-from duetto.training.normalizer import Normalizer
+from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.policy import Policy
 from duetto.training.records import Csv
 
@@ -107,6 +108,7 @@ class Session:
             self.stepper.num_envs,
             generator(options.seed, "memory"),
             lambda obs: self.learner.value(self.normalizer.scaled(obs)),
+            stacked=self.stepper.stacked,
         )
         self.normalizer = Normalizer(observation, algorithm.observation_scaling())
         self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
@@ -162,7 +164,7 @@ class Session:
             sample = None
             for sample in self.memory.due():
                 progress = (self.step - sample.age) / options.steps
-                metrics = self.learner.update(self.normalizer.batch(sample.batch), progress)
+                metrics = self.learner.update(self._prepared(sample.batch), progress)
                 self._report_back(sample, metrics)
                 self.log.add(self.step, metrics, sample.info)
             if sample is not None:
@@ -174,6 +176,13 @@ class Session:
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
             yield
+
+    def _prepared(self, batch: AnyBatch) -> AnyBatch:
+        """The batch as networks see it."""
+        if isinstance(batch, SequenceBatch):
+            seen = self.config.algorithm.seen_reward(batch.obs.previous_reward)
+            batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
+        return self.normalizer.batch(batch)
 
     def _report_back(self, sample: memory.Sample, metrics: learners.Metrics) -> None:
         if self.memory.needs_priorities:

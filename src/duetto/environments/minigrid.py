@@ -1,0 +1,189 @@
+"""MiniGrid and BabyAI by their ids, and how what they show becomes observations for networks.
+
+An agent sees the 7 x 7 cells before it, each as three numbers (object, colour, state), the direction it looks in, and
+its mission as a text. Rewards, ends and actions stay MiniGrid's own: 1 - 0.9 * steps / max_steps for success and 0
+otherwise (-1 for a collision in Dynamic-Obstacles), truncated after max_steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+
+from duetto.environments import missions, naming
+from duetto.errors import UsageError
+from duetto.functional import randomness
+
+OBJECTS, COLOURS, STATES = 11, 6, 3  # how many there are of each, in minigrid.core.constants
+DIRECTIONS = 4
+SPREAD = np.array([25, 51, 127], np.uint8)  # times the numbers of objects, colours and states: 0..250, 0..255, 0..254
+
+View = Literal["vector", "image"]
+Mission = Literal["bag", "ordered", "off"]
+
+
+@dataclass(frozen=True)
+class MiniGridOptions:
+    """How MiniGrid is seen. Other arguments (`max_steps`, `agent_view_size` ...) go to the environment's constructor.
+
+    Raises:
+        UsageError: A value that does not exist.
+    """
+
+    view: View = "vector"
+    """"vector": one vector of zeros and ones, Box((n,), uint8): the one-hot codes of the object (11), the colour (6)
+    and the state (3: open, closed, locked) of each cell, those of the direction (4), and the mission; n is 980 + 4 + 54
+    with a view of 7 x 7 cells. "image": a Dict of "image", Box((7, 7, 3), uint8) with the three numbers spread over
+    0..255, "direction", Discrete(4), and "mission", a vector."""
+    direction: bool = True
+    """Tell which way the agent looks: right, down, left or up."""
+    mission: Mission = "bag"
+    """"bag": one number for each word of `missions.VOCABULARY`, 1 where the word occurs. Order is lost, so "put the red
+    ball next to the green box" and "put the green ball next to the red box" look alike: in PutNear, PutNext, Synth,
+    BossLevel and wherever one thing is done before another, take "ordered", a bag for each of up to 8 phrases (432
+    numbers). "off" leaves missions out."""
+
+    def __post_init__(self) -> None:
+        naming.check_choice("MiniGrid's view", self.view, View)
+        naming.check_choice("MiniGrid's mission", self.mission, Mission)
+        if not isinstance(self.direction, bool):
+            raise UsageError(f"MiniGrid's direction is {self.direction!r}. Give true or false.")
+
+    @classmethod
+    def take(cls, kwargs: Mapping[str, Any]) -> tuple[MiniGridOptions, dict[str, Any]]:
+        """The options among `kwargs`, and the others, which are for the environment's constructor."""
+        own = {name: value for name, value in kwargs.items() if name in OPTIONS}
+        if own.get("mission") is False:  # so YAML, and with it the command line, reads the word off
+            own["mission"] = "off"
+        return cls(**own), {name: value for name, value in kwargs.items() if name not in OPTIONS}
+
+
+OPTIONS = [field.name for field in dataclasses.fields(MiniGridOptions)]
+
+
+def wrap(env: gymnasium.Env, options: MiniGridOptions) -> gymnasium.Env:
+    """A MiniGrid environment as networks see it, which can save itself."""
+    # BabyAI prints a line for each mission that it draws and rejects: more lines than there are episodes.
+    vars(importlib.import_module("minigrid.envs.babyai.core.roomgrid_level"))["print"] = lambda *_: None
+    view = _VectorView if options.view == "vector" else _ImageView
+    return _Replayed(view(env, options))
+
+
+class _VectorView(gymnasium.ObservationWrapper):
+    """One vector of zeros and ones: the cells, the direction, the mission."""
+
+    def __init__(self, env: gymnasium.Env, options: MiniGridOptions) -> None:
+        super().__init__(env)
+        cells = math.prod(_image_space(env).shape[:2])
+        length = OBJECTS + COLOURS + STATES
+        # Where the one-hot code of each of the image's numbers begins.
+        self._first = np.add.outer(np.arange(cells) * length, (0, OBJECTS, OBJECTS + COLOURS)).reshape(-1)
+        self._compass = cells * length if options.direction else None
+        self._words = cells * length + DIRECTIONS * options.direction
+        self._encode = missions.encoder(options.mission)
+        self._size = self._words + len(self._encode(""))
+        self.observation_space = gymnasium.spaces.Box(0, 1, (self._size,), np.uint8)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        """See gymnasium.ObservationWrapper."""
+        vector = np.zeros(self._size, np.uint8)
+        vector[self._first + observation["image"].reshape(-1)] = 1
+        if self._compass is not None:
+            vector[self._compass + observation["direction"]] = 1
+        vector[self._words :] = self._encode(observation["mission"])
+        return vector
+
+
+class _ImageView(gymnasium.ObservationWrapper):
+    """The cells as an image, and beside it the direction and the mission."""
+
+    def __init__(self, env: gymnasium.Env, options: MiniGridOptions) -> None:
+        super().__init__(env)
+        self._encode = missions.encoder(options.mission)
+        self._direction, self._words = options.direction, len(self._encode(""))
+        space: dict[str, gymnasium.Space] = {"image": _image_space(env)}
+        if self._direction:
+            space["direction"] = gymnasium.spaces.Discrete(DIRECTIONS)
+        if self._words:
+            space["mission"] = gymnasium.spaces.Box(0, 1, (self._words,), np.uint8)
+        self.observation_space = gymnasium.spaces.Dict(space)
+
+    def observation(self, observation: Any) -> dict[str, Any]:
+        """See gymnasium.ObservationWrapper."""
+        seen = {"image": observation["image"] * SPREAD}
+        if self._direction:
+            seen["direction"] = observation["direction"]
+        if self._words:
+            seen["mission"] = self._encode(observation["mission"])
+        return seen
+
+
+def _image_space(env: gymnasium.Env) -> gymnasium.spaces.Box:
+    space: Any = env.observation_space
+    return gymnasium.spaces.Box(0, 255, space["image"].shape, np.uint8)
+
+
+class _Replayed(gymnasium.Wrapper):
+    """Comes back to the same state by playing the episode again, from the random numbers with which it began.
+
+    All that an episode depends on are these and the actions; an episode is short, and a step takes 0.1 ms. Saving the
+    objects instead (cells, boxes' contents, instructions and what of them is done) would take a rule for each of
+    MiniGrid's classes, and would fail for a user's own.
+    """
+
+    saves_what_is_inside = True
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self._begin: dict[str, Any] | None = None
+        self._told = bytearray()
+        self._seen: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """See gymnasium.Env."""
+        self._begin = {"generator": randomness.state_of(self.np_random)} if seed is None else {"seed": seed}
+        self._told.clear()
+        self._seen, info = self.env.reset(seed=seed, options=options)
+        return self._seen, info
+
+    def step(self, action: Any) -> Any:
+        """See gymnasium.Env."""
+        told = int(action)  # MiniGrid compares it with up to seven enums; with NumPy's numbers that takes longer
+        self._told.append(told)
+        outcome = self.env.step(told)
+        self._seen = outcome[0]
+        return outcome
+
+    def state_dict(self) -> dict[str, Any]:
+        """How the episode began, the actions since, and a fingerprint of where they led."""
+        assert self._begin is not None, "saved before the first reset"
+        told = np.frombuffer(bytes(self._told), np.uint8)
+        return {"begin": self._begin, "told": told, "fingerprint": self._fingerprint()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Play the episode again; False where it leads elsewhere, with another minigrid for example."""
+        begin, told = state["begin"], bytes(np.asarray(state["told"], np.uint8))
+        if "generator" in begin:
+            randomness.restore(self.np_random, begin["generator"])
+        self.reset(seed=begin.get("seed"))
+        for action in told:
+            self.step(action)
+        return self._fingerprint() == state["fingerprint"]
+
+    def _fingerprint(self) -> str:
+        """Of the observation, the whole grid, the agent, the time and the random numbers to come."""
+        inside: Any = self.unwrapped
+        seen = self._seen if isinstance(self._seen, dict) else {"": self._seen}
+        parts = {name: np.asarray(part).tobytes().hex() for name, part in seen.items()}
+        numbers = [int(inside.step_count), int(inside.max_steps), randomness.state_of(self.np_random)]
+        text = json.dumps([parts, inside.hash(64), inside.mission, numbers], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
