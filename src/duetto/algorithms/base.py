@@ -118,9 +118,9 @@ class ReplaySpec:
 class SequenceSpec:
     """Learn from stretches of `burn_in` + `unroll` steps of one episode (Kapturowski et al., 2019, R2D2).
 
-        steps of an episode     0 1 2 3 4 5 6 7 8 9 ...      burn_in 2, unroll 4, overlap 2: a sequence every 4 steps
-        first sequence          b b L L L L                  b: only warms the state up; L: is learned from
-        second                          b b L L L L
+    steps of an episode     0 1 2 3 4 5 6 7 8 9 ...      burn_in 2, unroll 4, overlap 2: a sequence every 4 steps
+    first sequence          b b L L L L                  b: only warms the state up; L: is learned from
+    second                          b b L L L L
     """
 
     capacity: int  # steps, over all environments
@@ -284,7 +284,7 @@ class Algorithm:
         raise NotImplementedError
 
     def observation_scaling(self) -> str:
-        """Which statistics observations are scaled by: "off", "collected", "sampled", "rollouts"; see `training.normalizer`."""
+        """What scales observations: "off", "collected", "sampled" or "rollouts"; see `training.normalizer`."""
         return "off"
 
     def first_random_steps(self) -> int:

@@ -39,7 +39,7 @@ from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_e
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
 from duetto.networks import policies
-from duetto.networks.spaces import Box, Dict, Space
+from duetto.networks.spaces import Dict, Space
 from duetto.networks.specs import Activation, ActorCritic, CustomNetwork, NetworkSpec, Recurrent, Torso
 
 
@@ -110,7 +110,7 @@ class PPO(Algorithm):
     network: CustomNetwork | None = None
     """A policy with value function of your own (Python only)."""
     recurrent: Literal["none", "lstm", "gru"] = "none"
-    """Layers with a memory of the episode, for what one observation does not show; minibatches are whole environments."""
+    """Layers with a memory of the episode, for what one observation hides; minibatches are whole environments."""
     recurrent_size: Count = 128
     """Their units."""
     recurrent_layers: Count = 1

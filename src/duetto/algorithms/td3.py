@@ -62,7 +62,11 @@ class TD3(DDPG):
         q = nets.critic(batch.obs, batch.action)  # (2, B)
         same_shape(q=q[0], target=target)
         error = q - target[None]
-        return batch.weighted_mean(xp.sum(error**2, axis=0)), {"q": q, "target": target, "priority": xp.mean(xp.abs(error), axis=0)}
+        return batch.weighted_mean(xp.sum(error**2, axis=0)), {
+            "q": q,
+            "target": target,
+            "priority": xp.mean(xp.abs(error), axis=0),
+        }
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
         """Critics at every update, actor and targets in phase 0."""

@@ -34,12 +34,14 @@ VOCABULARY = (
     *CONNECTIVES,
 )
 
+Encoder = Callable[[str], np.ndarray]
+
 PHRASES = 8  # the most that BabyAI makes: four times "put this / next to that"
 
 _POSITIONS = {word: position for position, word in enumerate(VOCABULARY)}
 
 
-def encoder(kind: str) -> Callable[[str], np.ndarray]:
+def encoder(kind: str) -> Encoder:
     """From a mission to its vector: `bag`, `ordered`, or, for "off", an empty one."""
     return {"bag": bag, "ordered": ordered, "off": lambda mission: np.zeros(0, np.uint8)}[kind]
 

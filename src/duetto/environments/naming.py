@@ -60,9 +60,10 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception, options:
     if isinstance(error, gymnasium.error.Error | ImportError):
         return UsageError(f"{environment} cannot be made: {error}")
     given = f" with {kwargs}" if kwargs else ""
-    known = f" Beside its own arguments it has the options {', '.join(options)}." if options else ""
-    near = next((hint for name in kwargs if options and (hint := nearest(name, options))), "")
-    return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}.{near}{known}")
+    names = list(options)
+    near = next((hint for name in kwargs if (hint := nearest(name, names))), "")
+    more = f".{near} Beside its own arguments it has: {', '.join(names)}." if names else ""
+    return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}{more}")
 
 
 def family_of(environment: str) -> families.Family | None:

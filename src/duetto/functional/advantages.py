@@ -35,7 +35,7 @@ def generalized_advantages(
     discounts = discount * ~terminated
     advantage = reward + discounts * next_value - value.astype(np.float64)
     decay = discount * trace * ~(terminated | truncated)
-    # The recurrence by doubling: after k rounds A_t holds the terms up to t + 2^k - 1, and `decay` the product over them.
+    # The recurrence by doubling: after k rounds A_t holds its first 2^k terms, and `decay` the product over them.
     reach, steps = 1, len(reward)
     while reach < steps:
         advantage[:-reach] += decay[: steps - reach] * advantage[reach:]

@@ -1,6 +1,7 @@
 """Distributions over actions, written once over arrays of either framework or NumPy.
 
-`sample` turns random numbers into an action; they are drawn on the host (`networks.policies.noise`). All are tuples of arrays, so both frameworks' tracers pass through them. Leading axes are written (...).
+`sample` turns random numbers into an action; they are drawn on the host (`networks.policies.noise`). All are tuples of
+arrays, so both frameworks' tracers pass through them. Leading axes are written (...).
 """
 
 from __future__ import annotations

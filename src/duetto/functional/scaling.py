@@ -21,11 +21,13 @@ def fresh_moments(shape: tuple[int, ...]) -> Moments:
 
 
 def merged(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:
-    """Moments after a batch (B, ...) more (Chan et al., 1979, parallel update).
+    """Moments after a batch (B, ...) more (Chan et al., 1979, parallel update); an empty one changes nothing.
 
     `ddof` 0 takes the batch's population variance. 1 is what skrl does: a batch of one sample then yields NaN for good.
     """
     batch = np.asarray(batch, np.float64)
+    if len(batch) == 0:
+        return moments
     size, mean, variance = len(batch), batch.mean(axis=0), batch.var(axis=0, ddof=ddof)
     delta, total = mean - moments.mean, moments.count + size
     squares = moments.variance * moments.count + variance * size + delta**2 * moments.count * size / total

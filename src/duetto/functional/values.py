@@ -10,7 +10,9 @@ from array_api_compat import array_namespace, device
 def chosen(q: Any, action: Any) -> Any:
     """Q(s, a) (...) of action values q (..., n) and choices (...)."""
     if tuple(q.shape[:-1]) != tuple(action.shape):
-        raise ValueError(f"q has shape {tuple(q.shape)}, action {tuple(action.shape)}; they must be (..., n) and (...).")
+        raise ValueError(
+            f"q has shape {tuple(q.shape)}, action {tuple(action.shape)}; they must be (..., n) and (...)."
+        )
     xp = array_namespace(q)
     choices = xp.reshape(xp.arange(q.shape[-1], device=device(q)), (*(1,) * action.ndim, -1))
     return xp.sum(xp.where(action[..., None] == choices, q, 0.0), axis=-1)

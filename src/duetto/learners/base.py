@@ -19,6 +19,7 @@ from duetto.functional.schedules import decayed, kl_adaptive
 from duetto.learners.unrolling import Unrolling
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Space
+from duetto.networks.specs import carry_shapes
 from duetto.networks.windows import Window
 
 Precision = Literal["float32", "bf16"]
@@ -52,7 +53,7 @@ class Learner(ABC):
         self.specs = algorithm.networks(observation, action)
         self.targets = algorithm.targets()
         self.optimizer_specs = algorithm.optimizers()
-        self.precision = precision
+        self.precision: Precision = precision
         self.random = generator(seed, "learner")
         self.updates = 0
         self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
@@ -105,10 +106,10 @@ class Learner(ABC):
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
         """The arrays of the acting networks' carry by name, without the leading axis; none without recurrence."""
         specs = {name: self.specs[name] for name in self.algorithm.acting_networks}
-        return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in spec.carry().items()}
+        return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in carry_shapes(spec).items()}
 
     def _acting(self, method: Literal["act", "collect", "value"], obs: Tree, *noise: np.ndarray | None) -> Any:
-        """That method of the algorithm with the networks as they are now, in NumPy where that is faster; and the carry."""
+        """The algorithm's method with the networks as they are now, in NumPy where that is faster; and the carry."""
         if not self._acts_on_host:
             return self._act(method, obs, *noise)
         if self._host is None:

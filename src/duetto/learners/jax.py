@@ -79,7 +79,9 @@ class JaxLearner(Learner):
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
 
     def _program(self, method: Any) -> Any:
-        rollouts = isinstance(self.algorithm.memory(), RolloutSpec)  # then what was collected is compared while learning
+        rollouts = isinstance(
+            self.algorithm.memory(), RolloutSpec
+        )  # then what was collected is compared while learning
         precision = self.precision if rollouts else "float32"
 
         def run(state: State, *inputs: Any) -> Any:

@@ -68,8 +68,13 @@ class TorchLearner(Learner):
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: dict[str, float]) -> Metrics:
         """See `Learner._update`."""
         self._rates, self._noise = rates, _tensors(noise, self.device)
-        values = [self._learn(batch if part is None else _rows(batch, part)) for part in (rows if rows is not None else [None])]
-        return Metrics(tuple(self._names), values[0] if len(values) == 1 else torch.stack(values).mean(0), self._priority)
+        values = [
+            self._learn(batch if part is None else _rows(batch, part))
+            for part in (rows if rows is not None else [None])
+        ]
+        return Metrics(
+            tuple(self._names), values[0] if len(values) == 1 else torch.stack(values).mean(0), self._priority
+        )
 
     def _learn(self, batch: Any) -> Tensor:
         began = self._begin_trial()
@@ -134,7 +139,9 @@ class TorchLearner(Learner):
     # ------------------------------------------------------------------------------------------------ acting
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
-        rollouts = isinstance(self.algorithm.memory(), RolloutSpec)  # then what was collected is compared while learning
+        rollouts = isinstance(
+            self.algorithm.memory(), RolloutSpec
+        )  # then what was collected is compared while learning
         with torch.no_grad(), self._autocast if rollouts else contextlib.nullcontext():
             inputs = (_tensors(part, self.device) for part in (obs, *noise))
             nets = self._networks()

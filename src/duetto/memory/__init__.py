@@ -12,8 +12,8 @@ from duetto.memory.base import Experience, Sample
 from duetto.memory.episodes import row_fields
 from duetto.memory.fields import Field, step_fields, transition_fields
 from duetto.memory.prioritized import PrioritizedReplay
-from duetto.memory.replay import Replay
 from duetto.memory.recurrent_rollout import RecurrentRollout
+from duetto.memory.replay import Replay
 from duetto.memory.rollout import Rollout
 from duetto.memory.sequences import SequenceReplay
 from duetto.networks.spaces import Space

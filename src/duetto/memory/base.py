@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Experience(NamedTuple):
@@ -23,7 +27,7 @@ class Experience(NamedTuple):
     next_obs: Tree  # (K, ...)
     terminated: np.ndarray  # (K,) bool, the task ended: no future counts
     truncated: np.ndarray  # (K,) bool, the episode was cut from outside: the future counts
-    extras: dict[str, np.ndarray] = {}  # (K, ...), what the algorithm gave with its actions
+    extras: Mapping[str, np.ndarray] = NOTHING  # (K, ...), what the algorithm gave with its actions
 
 
 _NOWHERE = np.zeros(0, np.int64)
@@ -36,7 +40,7 @@ class Sample(NamedTuple):
     index: np.ndarray = _NOWHERE  # (B,) environment * rows + slot  # pyright: ignore[reportIncompatibleMethodOverride]
     stamp: np.ndarray = _NOWHERE  # (B,) the number of the transition in its environment: tells if it was overwritten
     age: int = 0  # steps taken since its policy began to collect: schedules stand where they stood then
-    info: dict[str, float] = {}  # numbers about the batch, for the log
+    info: Mapping[str, float] = NOTHING  # numbers about the batch, for the log
 
 
 class Memory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ class Carries:
         self._kept: dict[int, Carry] = {}
         self._zeros: Carry = {}  # one state, known from the first that was kept on
 
-    def check(self, extras: Carry, count: int) -> None:
+    def check(self, extras: Mapping[str, np.ndarray], count: int) -> None:
         """Raise ValueError for states of another kind than those kept."""
         carry = _named(extras)
         shapes = {name: (len(array), *array.shape[1:]) for name, array in carry.items()}
@@ -28,7 +28,7 @@ class Carries:
         if wrong_count or (carry and expected and shapes != expected):
             raise ValueError(f"The recurrent states have the shapes {shapes}, expected for {count} steps: {expected}")
 
-    def keep(self, index: np.ndarray, extras: Carry) -> None:
+    def keep(self, index: np.ndarray, extras: Mapping[str, np.ndarray]) -> None:
         """Keep copies of the states (K, ...) in `extras` for the indices (K,)."""
         carry = _named(extras)
         if carry and not self._zeros:
@@ -62,5 +62,5 @@ class Carries:
         self._kept, self._zeros = {}, dict(state)
 
 
-def _named(extras: Carry) -> Carry:
+def _named(extras: Mapping[str, np.ndarray]) -> Carry:
     return {name.removeprefix(PREFIX): array for name, array in extras.items() if name.startswith(PREFIX)}

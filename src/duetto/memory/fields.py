@@ -43,7 +43,7 @@ def step_fields(observation_space: Space, action_space: Space, recurrent: bool) 
     """Every field of a step in a rollout by its name; see `transition_fields`."""
     kept = transition_fields(observation_space, action_space)
     fields = {name: field for name, field in kept.items() if not name.startswith("next_obs")}
-    fields |= {name: fields["reward"] for name in ("log_prob", "value")}
+    fields |= dict.fromkeys(("log_prob", "value"), fields["reward"])
     if not recurrent:
         return fields
     context = {"previous_action": "action", "previous_reward": "reward", "starts": "terminated"}

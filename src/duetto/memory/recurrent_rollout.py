@@ -88,6 +88,4 @@ class RecurrentRollout(Rollout):
 
 def _named_like(experience: Experience, prefix: str) -> dict[str, np.ndarray]:
     """The extras of that prefix, without it."""
-    return {
-        name.removeprefix(prefix): part for name, part in experience.extras.items() if name.startswith(prefix)
-    }
+    return {name.removeprefix(prefix): part for name, part in experience.extras.items() if name.startswith(prefix)}

@@ -32,7 +32,9 @@ class Rollout(Memory):
         """Use `memory.build`. `value` gives V(s) (N,) of N observations, with the parameters of the moment."""
         self._spec, self._fields, self._value = spec, fields, value
         self._arrays = {name: field.allocate(spec.steps * num_envs) for name, field in fields.items()}
-        self._arrays = {name: array.reshape(spec.steps, num_envs, *array.shape[1:]) for name, array in self._arrays.items()}
+        self._arrays = {
+            name: array.reshape(spec.steps, num_envs, *array.shape[1:]) for name, array in self._arrays.items()
+        }
         self._real = np.zeros((spec.steps, num_envs), bool)
         self._next_obs: Tree = None  # (N, ...), what the newest step led to
         self._ends: list[tuple[int, int, Tree]] = []  # time, environment and final observation of truncated episodes
@@ -98,7 +100,7 @@ class Rollout(Memory):
         self._diverged = divergence > self._spec.target_kl
 
     def interrupt(self) -> None:
-        """Every environment begins a new episode though the last one did not end: cut the trace behind the last step."""
+        """Every environment begins a new episode though the last one did not end: the trace is cut there."""
         if not self._filled:
             return
         last = self._filled - 1

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from duetto.networks.specs import Actor, ActorCritic, Critic, Initializer, NetworkSpec, QNetwork, Recurrent
 from duetto.networks.spaces import Box
+from duetto.networks.specs import Actor, ActorCritic, Critic, Initializer, NetworkSpec, QNetwork, Recurrent
 
 
 def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> dict[str, np.ndarray]:
@@ -23,7 +23,7 @@ def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> dict[s
 
 
 def _perceptron(spec: Actor | Critic, random: np.random.Generator) -> dict[str, np.ndarray]:
-    values = _recurrent(spec.recurrent, spec.observation.size, random) if spec.recurrent else {}
+    values = _recurrent(spec.recurrent, spec.observation.size, random)
     lead = (spec.members,) if spec.members else ()
     for i, (inputs, outputs) in enumerate(spec.layers):
         last = i == len(spec.layers) - 1
@@ -40,7 +40,7 @@ def _actor_critic(spec: ActorCritic, random: np.random.Generator) -> dict[str, n
     layers["policy_head"] = ((spec.head, spec.torso.width), spec.policy_gain)
     layers["value_head"] = ((1, spec.torso.width), 1.0)
     values: dict[str, np.ndarray] = {}
-    for torso in spec.torsos if spec.recurrent else ():
+    for torso in spec.torsos:
         drawn = _recurrent(spec.recurrent, spec.torso.unrolled, random)
         values |= {f"{torso}.{name}": value for name, value in drawn.items()}
     for name, (shape, gain) in layers.items():
@@ -62,13 +62,13 @@ def _q_network(spec: QNetwork, random: np.random.Generator) -> dict[str, np.ndar
         bound = 1 / math.sqrt(math.prod(shape[1:]))
         values[f"{name}.weight"] = random.uniform(-bound, bound, shape)
         values[f"{name}.bias"] = random.uniform(-bound, bound, shape[:1])
-    if spec.recurrent:
-        drawn = _recurrent(spec.recurrent, spec.torso.unrolled, random)
-        values |= {f"torso.{name}": value for name, value in drawn.items()}
-    return values
+    drawn = _recurrent(spec.recurrent, spec.torso.unrolled, random)
+    return values | {f"torso.{name}": value for name, value in drawn.items()}
 
 
-def _recurrent(spec: Recurrent, inputs: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+def _recurrent(spec: Recurrent | None, inputs: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+    if spec is None:
+        return {}
     bound = 1 / math.sqrt(spec.size)
     values = {}
     for name, shape in spec.shapes(inputs).items():

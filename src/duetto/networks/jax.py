@@ -37,8 +37,8 @@ def build(spec: NetworkSpec, random: np.random.Generator) -> Any:
         case QNetwork():
             return _action_values(spec, values)
     layers = [_linear(values, f"layers.{i}") for i in range(len(spec.layers))]
-    kind = ActorNetwork if isinstance(spec, Actor) else CriticNetwork
-    return kind(spec, _recurrent(spec.recurrent, values, ""), layers)
+    memory = _recurrent(spec.recurrent, values, "")
+    return ActorNetwork(spec, memory, layers) if isinstance(spec, Actor) else CriticNetwork(spec, memory, layers)
 
 
 def _linear(values: Values, name: str) -> Linear:

@@ -15,7 +15,6 @@ import numpy as np
 from duetto.functional.distributions import Distribution
 from duetto.networks.encoding import encode, is_image
 from duetto.networks.policies import distribution
-from duetto.networks.spaces import Box
 from duetto.networks.specs import ActorCritic, NetworkSpec
 
 Layer = tuple[np.ndarray, np.ndarray]  # weight (in, out), bias (out,)
@@ -53,7 +52,7 @@ class ActorCriticNetwork:
         names = [f"layers.{i}" for i in range(len(spec.torso.layers))]
         self._torsos = [[layer(f"{torso}.{name}") for name in names] for torso in spec.torsos]
         self._policy_head, self._value_head = layer("policy_head"), layer("value_head")
-        self._log_std = parameters.get("log_std")
+        self._log_std = parameters.get("log_std")  # a continuous policy's
 
     def __call__(self, obs: Any) -> tuple[Distribution, np.ndarray]:
         """The policy, and values (B,)."""
@@ -66,6 +65,6 @@ class ActorCriticNetwork:
                 y = activation(y @ weight + bias)
             features.append(y)
         parameters = features[0] @ self._policy_head[0] + self._policy_head[1]
-        if isinstance(spec.action, Box):
+        if self._log_std is not None:
             parameters = np.concatenate([parameters, np.broadcast_to(self._log_std, parameters.shape)], -1)
         return distribution(spec.action, parameters), (features[-1] @ self._value_head[0] + self._value_head[1])[..., 0]

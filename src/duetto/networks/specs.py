@@ -65,7 +65,7 @@ class Recurrent:
 
     def state(self) -> dict[str, tuple[int, int]]:
         """The arrays of a carry by name, without the leading batch axis: "h", and an LSTM's cells "c"."""
-        return {name: (self.layers, self.size) for name in (("h", "c") if self.kind == "lstm" else ("h",))}
+        return dict.fromkeys(("h", "c") if self.kind == "lstm" else ("h",), (self.layers, self.size))
 
     def shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
         """Every parameter by PyTorch's name of it, for `inputs` numbers before the previous action and reward."""
@@ -79,18 +79,8 @@ class Recurrent:
         return found
 
 
-class Carrying:
-    """A network's spec that may have recurrent layers."""
-
-    recurrent: Recurrent | None
-
-    def carry(self) -> dict[str, tuple[int, int]]:
-        """The arrays of its carry by name, without the leading batch axis; none without recurrence."""
-        return self.recurrent.state() if self.recurrent else {}
-
-
 @dataclass(frozen=True)
-class Actor(Carrying):
+class Actor:
     """A deterministic policy μ: observation (B, ...) to action (B, A) in [-1, 1], a multilayer perceptron and tanh."""
 
     observation: Space
@@ -110,7 +100,7 @@ class Actor(Carrying):
 
 
 @dataclass(frozen=True)
-class Critic(Carrying):
+class Critic:
     """An ensemble of action-value functions: observation (B, ...) and action (B, A) to (members, B)."""
 
     observation: Space
@@ -150,7 +140,7 @@ class Torso:
     @property
     def images(self) -> dict[str, Box]:
         """The image parts by name; "image" where the observation is a single one."""
-        return {name: part for name, part in named_parts(self.observation) if is_image(part)}
+        return {name: part for name, part in named_parts(self.observation) if isinstance(part, Box) and part.is_image}
 
     @property
     def layers(self) -> list[tuple[int, int]]:
@@ -185,7 +175,7 @@ class Torso:
 
 
 @dataclass(frozen=True)
-class ActorCritic(Carrying):
+class ActorCritic:
     """A policy and a value function: observation (B, ...) to a distribution over actions and to values (B,).
 
     With `shared` both heads sit on one torso, without each has its own. The logarithm of a Gaussian's std is a
@@ -226,13 +216,9 @@ class ActorCritic(Carrying):
         """The names under which the torsos' parameters are found."""
         return ("torso",) if self.shared else ("policy_torso", "value_torso")
 
-    def carry(self) -> dict[str, tuple[int, int]]:
-        """Of all torsos."""
-        return {f"{torso}/{name}": shape for torso in self.torsos for name, shape in super(ActorCritic, self).carry().items()}
-
 
 @dataclass(frozen=True)
-class QNetwork(Carrying):
+class QNetwork:
     """Action values: observation (B, ...) to (B, actions). Dueling, a state's value and the actions' advantages."""
 
     torso: Torso
@@ -265,3 +251,11 @@ class QNetwork(Carrying):
 
 
 NetworkSpec = Actor | Critic | ActorCritic | QNetwork
+
+
+def carry_shapes(spec: NetworkSpec) -> dict[str, tuple[int, int]]:
+    """The arrays of a network's carry by name, without the leading batch axis; none without recurrence."""
+    state = spec.recurrent.state() if spec.recurrent else {}
+    if isinstance(spec, ActorCritic):
+        return {f"{torso}/{name}": shape for torso in spec.torsos for name, shape in state.items()}
+    return state

@@ -1,7 +1,7 @@
 """Networks in PyTorch. The counterpart of `networks/jax.py`, class by class and name by name.
 
-Every network is a trunk and a head. Without recurrence it is called with observations (B, ...). With it, `trunk` turns a
-`Window` into features of all its positions and the carry behind them, and `head` turns features of some positions into
+Every network is a trunk and a head. Without recurrence it is called with observations (B, ...). With it, `trunk` turns
+a `Window` into features of all its positions and the carry behind them, and `head` turns some of these features into
 outputs; `learners.unrolling` brings the two together.
 """
 
@@ -48,7 +48,7 @@ def build(spec: NetworkSpec, random: np.random.Generator) -> nn.Module:
 class Trunk(nn.Module):
     """What actor and critic share: vectors as they are, or recurrent layers over them."""
 
-    def __init__(self, spec: Actor | Critic):
+    def __init__(self, spec: Any):
         super().__init__()
         self.spec = spec
         if spec.recurrent:

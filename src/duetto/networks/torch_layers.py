@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ class RecurrentLayers(nn.Module):
         outputs = []
         # The library's loop over time knows no resets: it is run from each to the next.
         bounds = sorted({0, *resets, min(self.spec.burn_in, x.shape[1]), x.shape[1]})
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in pairwise(bounds):
             state = [self._entering(part, window, begin) for part in state]
             output, state = self._run(x[:, begin:end], state)
             outputs.append(output)

@@ -23,7 +23,20 @@ from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.training import disk
 
-RECORDED = ("duetto", "numpy", "gymnasium", "torch", "jax", "equinox", "optax", "mujoco", "ale-py", "opencv-python-headless", "pybullet", "safetensors")
+RECORDED = (
+    "duetto",
+    "numpy",
+    "gymnasium",
+    "torch",
+    "jax",
+    "equinox",
+    "optax",
+    "mujoco",
+    "ale-py",
+    "opencv-python-headless",
+    "pybullet",
+    "safetensors",
+)
 
 
 @dataclass(frozen=True)

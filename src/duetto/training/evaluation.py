@@ -62,9 +62,7 @@ def evaluate(act: Act, stepper: Stepper, episodes: int, seed: int) -> Evaluation
     return Evaluation(returns, lengths)
 
 
-def watch(
-    act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None]
-) -> Episode:
+def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None]) -> Episode:
     """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
     observation (1, ...) that the policy acts on.
     """

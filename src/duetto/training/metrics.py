@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class MetricLog:
         """Mean training return of the recent episodes, exploration included."""
         return float(np.mean(self._returns)) if self._returns else None
 
-    def add(self, step: int, metrics: Metrics, numbers: dict[str, float] | None = None) -> None:
+    def add(self, step: int, metrics: Metrics, numbers: Mapping[str, float] | None = None) -> None:
         """Keep an update's metrics, on the device, and numbers that are known already."""
         self._pending.append((step, metrics))
         for name, value in (numbers or {}).items():

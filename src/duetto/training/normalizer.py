@@ -105,10 +105,13 @@ class RewardScaler:
 
     def state_dict(self) -> dict[str, Any]:
         """The sums and their statistics."""
-        return {"sums": self._sums.copy(), "moments": {name: np.asarray(x) for name, x in self._moments._asdict().items()}}
+        return {
+            "sums": self._sums.copy(),
+            "moments": {name: np.asarray(x) for name, x in self._moments._asdict().items()},
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
         self._sums = np.array(state["sums"])
-        mean, variance, count = (np.float64(state["moments"][name]) for name in Moments._fields)
+        mean, variance, count = (np.asarray(state["moments"][name]) for name in Moments._fields)
         self._moments = Moments(mean, variance, float(count))

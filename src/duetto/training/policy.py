@@ -34,7 +34,9 @@ class Policy:
         begins = self._recurrence is None
         if self._recurrence is None:
             self._recurrence = Recurrence(self._learner, self._action, len(part))
-        window = self._recurrence.window(self._normalizer(obs), np.full(len(part), begins) if starts is None else starts)
+        window = self._recurrence.window(
+            self._normalizer(obs), np.full(len(part), begins) if starts is None else starts
+        )
         action, carry = self._learner.remember("act", window, noise)
         self._recurrence.step(carry, action)
         return action

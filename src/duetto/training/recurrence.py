@@ -13,13 +13,11 @@ from duetto.networks.windows import Window
 
 
 class Recurrence:
-    """The carry, the previous action and the previous reward of N environments; zeros and none at an episode's start."""
+    """The carry, the previous action and reward of N environments; zeros and none at an episode's start."""
 
     def __init__(self, learner: Learner, action: Space, num_envs: int) -> None:
         self._learner = learner
-        self.carry = {
-            name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()
-        }
+        self.carry = {name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()}
         self._none = _no_action(action, num_envs)
         self._previous_action, self._previous_reward = self._none.copy(), np.zeros(num_envs, np.float32)
 
@@ -66,7 +64,7 @@ class Recurrence:
 
 
 def _no_action(action: Space, num_envs: int) -> np.ndarray:
-    """"No action": -1, whose one-hot code is zeros; or zeros."""
+    """ "No action": -1, whose one-hot code is zeros; or zeros."""
     match action:
         case Box():
             return np.zeros((num_envs, action.size), np.float32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -19,9 +18,7 @@ from duetto.networks.spaces import Box, Space
 from duetto.training.evaluation import Act, watch
 
 
-def record(
-    act: Act, stepper: Stepper, seed: int, path: Path, frames: Path | None = None
-) -> Episode:
+def record(act: Act, stepper: Stepper, seed: int, path: Path, frames: Path | None = None) -> Episode:
     """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete.
 
     Where the agent observes an image, the newest one is shown beside the picture. `frames` is a folder for the same
@@ -56,7 +53,7 @@ def record(
 
 
 def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
-    """The frame (H, W, 3) with the agent's own newest image to its right, enlarged to the same height, if it has one."""
+    """The frame (H, W, 3) and, if the agent sees images, its newest one beside it, enlarged to the same height."""
     image = next(((name, part) for name, part in named_parts(space) if is_image(part)), None)
     if image is None:
         return frame
