@@ -1,10 +1,9 @@
 """One measurement of one library's training speed, in a process of its own.
 
-    python contenders.py NAME ALGORITHM THREADS PRECISION SECONDS     prints one line of JSON
-    python contenders.py --list                                       what this interpreter has, as JSON
+    python contenders.py NAME TASK THREADS PRECISION SECONDS     prints one line of JSON
+    python contenders.py --list                                  what this interpreter has, as JSON
 
-Every contender trains TD3 or DDPG on HalfCheetah-v5 with the settings in `task`, through its own public interface and
-its own training loop.
+Every contender trains with the settings in `task`, through its own public interface and its own training loop.
 """
 
 from __future__ import annotations
@@ -19,64 +18,15 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import ours
 import peers
-from task import (
-    BATCH,
-    CAPACITY,
-    DISCOUNT,
-    HIDDEN,
-    LEARNING_RATE,
-    NOISE,
-    POLICY_DELAY,
-    RANDOM_STEPS,
-    STEPS,
-    TARGET_CLIP,
-    TARGET_NOISE,
-    TAU,
-    Clock,
-)
+import peers_ppo
+import peers_ppo_tianshou
+from clock import Clock
+from task import TASKS, OffPolicy, Task
 
 PRECISIONS = ("float32", "bf16")
-RECORDED = ("torch", "jax", "jaxlib", "flax", "equinox", "optax", "numpy", "gymnasium", "mujoco")
-
-
-def ours(backend: str, clock: Clock, algorithm: str, threads: int, precision: str = "float32") -> None:
-    import duetto
-
-    shared: dict[str, Any] = {
-        "random_steps": RANDOM_STEPS,
-        "learning_starts": RANDOM_STEPS,
-        "exploration_noise": NOISE,
-        "actor_learning_rate": LEARNING_RATE,
-        "critic_learning_rate": LEARNING_RATE,
-        "hidden": HIDDEN,
-        "batch_size": BATCH,
-        "replay_capacity": CAPACITY,
-        "tau": TAU,
-        "discount": DISCOUNT,
-    }
-    twins = {
-        "policy_delay": POLICY_DELAY,
-        "target_noise": TARGET_NOISE,
-        "target_noise_clip": (-TARGET_CLIP, TARGET_CLIP),
-    }
-
-    def watch(session: Any) -> None:
-        if session.step == 1:
-            clock.watch(session.learner, "update")
-
-    duetto.train(
-        duetto.TD3(**shared, **twins) if algorithm == "td3" else duetto.DDPG(**shared),
-        clock,
-        steps=STEPS,
-        backend=backend,
-        device="cpu",
-        precision=precision,
-        threads=threads,
-        evaluate_every=0,
-        checkpoint_every=0,  # metrics.jsonl and TensorBoard events stay on, as they are by default
-        callbacks=[watch],
-    )
+RECORDED = ("torch", "jax", "jaxlib", "flax", "equinox", "optax", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
 @dataclass(frozen=True)
@@ -84,22 +34,49 @@ class Contender:
     label: str
     backend: str
     needs: tuple[str, ...]  # distributions, the library's own first
-    run: Callable[..., None]
+    off_policy: Callable[..., None]
+    on_policy: Callable[..., None] | None
     precisions: tuple[str, ...] = ("float32",)
+    without: tuple[str, ...] = ()  # tasks that it has no way to do
 
     @property
     def ours(self) -> bool:
         return self.needs[0] == "duetto"
 
+    def run(self, clock: Clock, task: Task, threads: int, **options: Any) -> None:
+        train = self.off_policy if isinstance(task, OffPolicy) else self.on_policy
+        assert train is not None
+        train(clock, task, threads, **options)
+
+    def tasks(self) -> list[str]:
+        """What it can do here, with what is installed."""
+        return [
+            name
+            for name, task in TASKS.items()
+            if name not in self.without
+            and (self.on_policy is not None or isinstance(task, OffPolicy))
+            and all(installed(needed) for needed in (*self.needs, task.needs))
+        ]
+
+
+def _ours(backend: str, *needs: str) -> Contender:
+    label = {"jax": "JAX", "torch": "PyTorch"}[backend]
+    runs = (partial(ours.off_policy, backend), partial(ours.on_policy, backend))
+    return Contender("Duetto", label, ("duetto", *needs), *runs, precisions=PRECISIONS)
+
 
 CONTENDERS = {
-    "duetto-jax": Contender("Duetto", "JAX", ("duetto", "jax", "equinox", "optax"), partial(ours, "jax"), PRECISIONS),
-    "duetto-torch": Contender("Duetto", "PyTorch", ("duetto", "torch"), partial(ours, "torch"), PRECISIONS),
-    "sbx": Contender("SBX", "JAX", ("sbx-rl",), peers.sbx),
-    "sb3": Contender("Stable-Baselines3", "PyTorch", ("stable-baselines3",), peers.stable_baselines3),
-    "skrl-torch": Contender("skrl", "PyTorch", ("skrl", "torch"), peers.skrl_torch),
-    "skrl-jax": Contender("skrl", "JAX", ("skrl", "jax", "flax"), peers.skrl_jax),
-    "tianshou": Contender("Tianshou", "PyTorch", ("tianshou",), peers.tianshou),
+    "duetto-jax": _ours("jax", "jax", "equinox", "optax"),
+    "duetto-torch": _ours("torch", "torch"),
+    "sbx": Contender("SBX", "JAX", ("sbx-rl",), peers.sbx, peers_ppo.sbx),
+    "sb3": Contender(
+        "Stable-Baselines3", "PyTorch", ("stable-baselines3",), peers.stable_baselines3, peers_ppo.stable_baselines3
+    ),
+    "skrl-torch": Contender(
+        "skrl", "PyTorch", ("skrl", "torch"), peers.skrl_torch, peers_ppo.skrl_torch, without=("ppo-breakout",)
+    ),
+    "skrl-jax": Contender("skrl", "JAX", ("skrl", "jax", "flax"), peers.skrl_jax, None),  # README: compiles for minutes
+    "tianshou": Contender("Tianshou", "PyTorch", ("tianshou",), peers.tianshou, peers_ppo_tianshou.tianshou),
 }
 
 
@@ -112,9 +89,9 @@ def installed(distribution: str) -> str | None:
 
 def listing() -> dict[str, Any]:
     found = {
-        name: installed(contender.needs[0])
+        name: {"version": installed(contender.needs[0]), "tasks": tasks}
         for name, contender in CONTENDERS.items()
-        if all(installed(distribution) for distribution in (*contender.needs, "mujoco"))
+        if (tasks := contender.tasks())
     }
     packages = {name: found_version for name in RECORDED if (found_version := installed(name))}
     return {"contenders": found, "packages": {"python": platform.python_version()} | packages}
@@ -137,13 +114,13 @@ def main() -> None:
     if sys.argv[1:] == ["--list"]:
         print(json.dumps(listing()))
         return
-    name, algorithm, threads, precision, seconds = sys.argv[1:]
+    name, task_name, threads, precision, seconds = sys.argv[1:]
     wanted = settings(int(threads))
     if any(os.environ.get(key) != value for key, value in wanted.items()):  # libraries read them when they are loaded
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | wanted)
-    contender = CONTENDERS[name]
+    contender, task = CONTENDERS[name], TASKS[task_name]
     options = {"precision": precision} if contender.ours else {}
-    contender.run(Clock(float(seconds)), algorithm, int(threads), **options)
+    contender.run(Clock(task, float(seconds)), task, int(threads), **options)
     raise SystemExit("the training loop ended before the clock")
 
 

@@ -23,31 +23,29 @@ from typing import Any
 
 from contenders import CONTENDERS
 from report import circumstances, publish, table
+from task import TASKS
 
 SCRIPT = Path(__file__).with_name("contenders.py")
 START_SECONDS = 180  # for imports, the warm-up and compilation, before a contender counts as stuck
 REFERENCE = "sb3"
 
 METHOD = """\
-One HalfCheetah-v5, one update per step, batch 256, networks 400-300 (ReLU), Adam 1e-3, replay of a million transitions,
-exploration noise 0.1, TD3 with delay 2; on the CPU. Each measurement is a fresh process in the library's own training
-loop. 1,000 random steps and 500 learning steps pass before the clock starts, so compilation is outside. Inside is
-everything that a training step is: choosing the action, the environment, storing, sampling, the update, and the
-library's own bookkeeping. There is no evaluation and no checkpoint. Duetto writes its metrics (a line of JSON and
-TensorBoard events every 1,000 steps) as it does by default; the others, by default or by option, write nothing.
-Threads are each library's own setting; all cores stay available. Every library comes as it is, float32 unless said.
+On the CPU. Each measurement is a fresh process in the library's own training loop, in which the clock starts after a
+warm-up, so compilation is outside. Inside is everything that training is: choosing actions, the environments, storing,
+sampling, the updates, and the library's own bookkeeping; only whole cycles count (a step with its update, or a rollout
+with its epochs). There is no evaluation and no checkpoint. Duetto writes its metrics (a line of JSON and TensorBoard
+events) as it does by default; the others, by default or by option, write nothing. Threads are each library's own
+setting; all cores stay available. Every library comes as it is, float32 unless said. Steps are those of all
+environments together; one of Breakout's is 4 frames.
 
 *steps/s*: the better number of threads, median over {rounds} rounds of {seconds:g} s. *Ratios*: of the same round's
 measurements, each at its better number of threads; median (least to greatest) over the rounds. The fastest peer is the
-one with the highest steps/s of its table.
-
-Known differences: SBX moves its targets at every update in TD3 too. skrl on JAX has a replay of 15,000 (it copies all
-of it at every step). Stable-Baselines3 and Tianshou store float64 observations, as the environment gives them."""
+one with the highest steps/s of its table."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    algorithm: str
+    task: str
     contender: str
     version: str
     backend: str
@@ -63,7 +61,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Job:
-    algorithm: str
+    task: str
     contender: str
     precision: str
     threads: int
@@ -75,10 +73,11 @@ def main() -> None:
     found, packages = discover(pythons)
     chosen = {name: found[name] for name in CONTENDERS if name in found and name in options.contenders}
     jobs = [
-        Job(algorithm, name, precision, threads)
-        for algorithm in options.algorithms
+        Job(task, name, precision, threads)
+        for task in options.tasks
         for threads in options.threads
         for name in chosen
+        if task in chosen[name].tasks
         for precision in CONTENDERS[name].precisions
         if precision in options.precisions
     ]
@@ -86,22 +85,32 @@ def main() -> None:
     raw = options.output.with_suffix(".csv") if options.output else None
     results = list(record(measure(jobs, chosen, options.rounds, options.seconds), raw))
     sections = [f"# Training speed\n\n{head}\n\n{METHOD.format(rounds=options.rounds, seconds=options.seconds)}"]
-    for algorithm in options.algorithms:
-        lines = summary([result for result in results if result.algorithm == algorithm], options.threads)
-        sections.append(f"## {algorithm.upper()}\n\n{lines}")
-    absent = [CONTENDERS[name].label for name in options.contenders if name not in chosen]
-    if absent:
-        sections.append("Not installed, so not measured: " + ", ".join(dict.fromkeys(absent)) + ".")
+    for task in options.tasks:
+        lines = summary([result for result in results if result.task == task], options.threads)
+        sections.append(f"## {task}\n\n{TASKS[task].about}\n\n{lines}")
+        absent = [name for name in options.contenders if name not in chosen or task not in chosen[name].tasks]
+        if absent:
+            labels = dict.fromkeys(f"{CONTENDERS[name].label} ({CONTENDERS[name].backend})" for name in absent)
+            sections.append("Not measured: " + ", ".join(labels) + ".")
     publish("\n\n".join(sections), options.output)
 
 
-def discover(pythons: list[str]) -> tuple[dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
-    """Interpreter and version of each contender (the first interpreter that has it), and packages by interpreter."""
-    found: dict[str, tuple[str, str]] = {}
+@dataclass(frozen=True)
+class Found:
+    """A contender where it is installed."""
+
+    python: str
+    version: str
+    tasks: list[str]
+
+
+def discover(pythons: list[str]) -> tuple[dict[str, Found], dict[str, dict[str, str]]]:
+    """Each contender in the first interpreter that has it, and packages by interpreter."""
+    found: dict[str, Found] = {}
     packages: dict[str, dict[str, str]] = {}
     for python in pythons:
         listed = json.loads(subprocess.run([python, SCRIPT, "--list"], capture_output=True, check=True).stdout)
-        new = {name: (python, number) for name, number in listed["contenders"].items() if name not in found}
+        new = {name: Found(python, **entry) for name, entry in listed["contenders"].items() if name not in found}
         if new:
             labels = dict.fromkeys(CONTENDERS[name].label for name in new)
             packages["Versions with " + ", ".join(labels)] = listed["packages"]
@@ -109,12 +118,11 @@ def discover(pythons: list[str]) -> tuple[dict[str, tuple[str, str]], dict[str, 
     return found, packages
 
 
-def measure(jobs: list[Job], found: dict[str, tuple[str, str]], rounds: int, seconds: float) -> Iterator[Measurement]:
+def measure(jobs: list[Job], found: dict[str, Found], rounds: int, seconds: float) -> Iterator[Measurement]:
     """Measure all jobs once per round, every second round backwards, so that drift falls on all alike."""
     for number in range(1, rounds + 1):
         for job in jobs if number % 2 else reversed(jobs):
-            python, version = found[job.contender]
-            result = _run(python, job, seconds)
+            result = _run(found[job.contender].python, job, seconds)
             if result is None:
                 continue
             rate = result["steps"] / result["seconds"]
@@ -122,7 +130,7 @@ def measure(jobs: list[Job], found: dict[str, tuple[str, str]], rounds: int, sec
             contender = CONTENDERS[job.contender]
             yield Measurement(
                 **asdict(job),
-                version=version,
+                version=found[job.contender].version,
                 backend=contender.backend,
                 round=number,
                 steps=result["steps"],
@@ -134,7 +142,7 @@ def measure(jobs: list[Job], found: dict[str, tuple[str, str]], rounds: int, sec
 
 
 def _run(python: str, job: Job, seconds: float) -> dict[str, Any] | None:
-    command = [python, SCRIPT, job.contender, job.algorithm, str(job.threads), job.precision, str(seconds)]
+    command = [python, SCRIPT, job.contender, job.task, str(job.threads), job.precision, str(seconds)]
     with tempfile.TemporaryDirectory() as folder:  # for what libraries write to where they run
         try:
             done = subprocess.run(
@@ -148,7 +156,8 @@ def _run(python: str, job: Job, seconds: float) -> dict[str, Any] | None:
         print(f"{job} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
         return None
     result = json.loads(lines[-1])
-    if result["updates"] != result["steps"]:
+    task = TASKS[job.task]
+    if result["updates"] * task.cycle != result["steps"] * task.updates:
         print(f"{job} made {result['updates']} updates in {result['steps']} steps: no comparison", file=sys.stderr)
         return None
     return result
@@ -174,7 +183,7 @@ Rates = dict[int, float]  # steps/s by round
 
 
 def summary(results: list[Measurement], threads: list[int]) -> str:
-    """One algorithm's table, fastest first."""
+    """One task's table, fastest first."""
     rates: dict[Key, dict[int, Rates]] = {}
     for result in results:
         of_key = rates.setdefault((result.contender, result.precision), {})
@@ -206,7 +215,7 @@ def _ratio(ours: Rates, theirs: Rates | None) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--algorithms", nargs="+", default=["td3", "ddpg"], choices=["td3", "ddpg"])
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"], choices=["float32", "bf16"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])

@@ -1,66 +1,156 @@
-"""What every contender has to do, and the clock that measures it: the same for all."""
+"""What every contender has to do: the same settings for all."""
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Literal
 
-import gymnasium
-
-ENVIRONMENT = "HalfCheetah-v5"
-RANDOM_STEPS = 1_000  # learning starts after them
-WARM_STEPS = 500  # learning steps before the clock starts: compilation, caches
 STEPS = 1_000_000  # the run's length that each library is told; the clock ends it long before
-CAPACITY = 1_000_000
-SKRL_JAX_CAPACITY = 15_000  # of its DDPG example: it copies the whole memory at every step, 3 steps/s with a million
-BATCH = 256
-HIDDEN = (400, 300)
-LEARNING_RATE = 1e-3
-NOISE = 0.1
-TAU, DISCOUNT = 0.005, 0.99
-POLICY_DELAY, TARGET_NOISE, TARGET_CLIP = 2, 0.2, 0.5  # TD3
 
 
-class Clock(gymnasium.Wrapper):
-    """The environment, which counts its steps; once `seconds` are measured it prints them and ends the process.
+@dataclass(frozen=True)
+class OffPolicy:
+    """TD3 or DDPG: one update per step of one environment."""
 
-    It measures from the beginning of one step to the beginning of another: whole rounds of acting, stepping, storing,
-    sampling and updating.
-    """
+    algorithm: str
+    about: str
+    environment: str = "HalfCheetah-v5"
+    needs: str = "mujoco"  # the distribution
+    num_envs: int = 1
+    random_steps: int = 1_000  # learning starts after them
+    learning_steps: int = 500  # before the clock starts: compilation, caches
+    replay_capacity: int = 1_000_000
+    batch_size: int = 256
+    hidden: tuple[int, int] = (400, 300)
+    learning_rate: float = 1e-3
+    exploration_noise: float = 0.1
+    tau: float = 0.005
+    discount: float = 0.99
+    policy_delay: int = 2  # this and the next two: TD3 only
+    target_noise: float = 0.2
+    target_clip: float = 0.5
+    cycle: int = 1  # steps over all environments after which the loop repeats
+    updates: int = 1  # in a cycle
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(gymnasium.make(ENVIRONMENT, disable_env_checker=True))
-        self._seconds = seconds
-        self._steps = -RANDOM_STEPS - WARM_STEPS
-        self._updates = 0
-        self._began = self._cpu_began = 0.0
+    @property
+    def twins(self) -> bool:
+        return self.algorithm == "td3"
 
-    def step(self, action: Any) -> Any:
-        if self._steps == 0:
-            self._began, self._cpu_began, self._updates = time.perf_counter(), time.process_time(), 0
-        elif self._steps > 0 and time.perf_counter() - self._began >= self._seconds:
-            self._finish()
-        self._steps += 1
-        return super().step(action)
+    @property
+    def warm_steps(self) -> int:
+        return self.random_steps + self.learning_steps
 
-    def watch(self, owner: Any, method: str) -> None:
-        """Count the calls of the method that makes one update, to show that there is one per step."""
-        update = getattr(owner, method)
 
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            self._updates += 1
-            return update(*args, **kwargs)
+@dataclass(frozen=True)
+class OnPolicy:
+    """PPO: rollouts of all environments, then epochs of minibatches over them."""
 
-        setattr(owner, method, counted)
+    about: str
+    environment: str
+    needs: str
+    num_envs: int
+    rollout_steps: int  # of each environment
+    epochs: int
+    minibatches: int
+    learning_rate: float
+    decay: Literal["constant", "linear"]
+    clip_range: float
+    entropy_coefficient: float
+    hidden: tuple[int, ...] = ()  # after the convolutions; of the policy and of the value, where there are none
+    value_coefficient: float = 0.5
+    max_grad_norm: float = 0.5
+    adam_epsilon: float = 1e-5
+    discount: float = 0.99
+    gae_lambda: float = 0.95
+    warm_cycles: int = 2  # before the clock starts: in the second one the compiler may meet its own outputs
+    algorithm: str = "ppo"
 
-    def _finish(self) -> NoReturn:
-        result = {
-            "steps": self._steps,
-            "updates": self._updates,
-            "seconds": time.perf_counter() - self._began,
-            "cpu_seconds": time.process_time() - self._cpu_began,
-        }
-        print("\n" + json.dumps(result), flush=True)
-        os._exit(0)  # from the midst of any library's loop, without what it would still write
+    @property
+    def images(self) -> bool:
+        return self.needs == "ale-py"
+
+    @property
+    def linear(self) -> bool:
+        return self.decay == "linear"
+
+    @property
+    def cycle(self) -> int:
+        return self.num_envs * self.rollout_steps
+
+    @property
+    def batch_size(self) -> int:
+        return self.cycle // self.minibatches
+
+    @property
+    def updates(self) -> int:
+        return self.epochs * self.minibatches
+
+    @property
+    def warm_steps(self) -> int:
+        return self.warm_cycles * self.cycle
+
+
+Task = OffPolicy | OnPolicy
+
+REPLAY = """\
+One HalfCheetah-v5, one update per step, batch 256, networks 400-300 (ReLU), Adam 1e-3, replay of a million transitions,
+exploration noise 0.1{twins}. 1,000 random steps and 500 learning steps pass before the clock starts.
+
+Known differences: SBX moves its targets at every update in TD3 too. skrl on JAX has a replay of 15,000 (it copies all
+of it at every step). Stable-Baselines3 and Tianshou store float64 observations, as the environment gives them."""
+
+ATARI = """\
+Breakout without sticky actions: frame-skip 4, 84x84 grey, 4 frames, an episode per life, rewards clipped to their sign.
+8 environments x 128 steps, 4 epochs of 4 minibatches of 256, Nature CNN for policy and value together, Adam 2.5e-4
+(epsilon 1e-5) falling linearly, clip 0.1, entropy 0.01, value 0.5, gradient norm 0.5, discount 0.99, lambda 0.95. Two
+cycles of 1,024 steps pass before the clock starts.
+
+Known differences: SBX trains convolutions for the policy and for the value, and copies them to each other; Tianshou
+runs its shared ones for each separately, and once more over the rollout for the values and the probabilities; every
+library has its own wrappers for the emulator."""
+
+CHEETAH = """\
+{rollout}, 10 epochs of minibatches of 64, separate networks 64-64 (tanh), Adam 3e-4, clip 0.2, value
+0.5, gradient norm 0.5, discount 0.99, lambda 0.95; observations and rewards are normalised by nobody. Two cycles of
+2,048 steps pass before the clock starts.
+
+Known differences: skrl normalises advantages over the rollout, the others over the minibatch; its Adam has epsilon
+1e-8. Tianshou computes the values and the probabilities of a rollout once more after it."""
+
+
+def _cheetah(num_envs: int, rollout_steps: int, rollout: str) -> OnPolicy:
+    return OnPolicy(
+        about=CHEETAH.format(rollout=rollout),
+        environment="HalfCheetah-v5",
+        needs="mujoco",
+        num_envs=num_envs,
+        rollout_steps=rollout_steps,
+        epochs=10,
+        minibatches=32,
+        learning_rate=3e-4,
+        decay="constant",
+        clip_range=0.2,
+        entropy_coefficient=0.0,
+        hidden=(64, 64),
+    )
+
+
+TASKS: dict[str, Task] = {
+    "td3": OffPolicy("td3", REPLAY.format(twins=", delay 2")),
+    "ddpg": OffPolicy("ddpg", REPLAY.format(twins="")),
+    "ppo-breakout": OnPolicy(
+        about=ATARI,
+        environment="BreakoutNoFrameskip-v4",
+        needs="ale-py",
+        num_envs=8,
+        rollout_steps=128,
+        epochs=4,
+        minibatches=4,
+        learning_rate=2.5e-4,
+        decay="linear",
+        clip_range=0.1,
+        entropy_coefficient=0.01,
+    ),
+    "ppo-halfcheetah-1": _cheetah(1, 2048, "One HalfCheetah-v5 x 2,048 steps"),
+    "ppo-halfcheetah-8": _cheetah(8, 256, "8 HalfCheetah-v5 x 256 steps"),
+}

@@ -1,0 +1,86 @@
+"""Duetto's own runs, as a user would write them, with the settings of `task`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clock import Clock
+from task import STEPS, OffPolicy, OnPolicy
+
+
+def off_policy(backend: str, clock: Clock, task: OffPolicy, threads: int, precision: str) -> None:
+    import duetto
+
+    shared: dict[str, Any] = {
+        "random_steps": task.random_steps,
+        "learning_starts": task.random_steps,
+        "exploration_noise": task.exploration_noise,
+        "actor_learning_rate": task.learning_rate,
+        "critic_learning_rate": task.learning_rate,
+        "hidden": task.hidden,
+        "batch_size": task.batch_size,
+        "replay_capacity": task.replay_capacity,
+        "tau": task.tau,
+        "discount": task.discount,
+    }
+    twins = {
+        "policy_delay": task.policy_delay,
+        "target_noise": task.target_noise,
+        "target_noise_clip": (-task.target_clip, task.target_clip),
+    }
+
+    def watch(session: Any) -> None:
+        if session.step == 1:
+            clock.count_updates(session.learner, "update")
+
+    algorithm = duetto.TD3(**shared, **twins) if task.twins else duetto.DDPG(**shared)
+    duetto.train(algorithm, clock.environment(), callbacks=[watch], **_options(backend, threads, precision))
+
+
+def on_policy(backend: str, clock: Clock, task: OnPolicy, threads: int, precision: str) -> None:
+    import duetto
+
+    algorithm = duetto.PPO(
+        rollout_steps=task.rollout_steps,
+        epochs=task.epochs,
+        minibatches=task.minibatches,
+        learning_rate=task.learning_rate,
+        learning_rate_decay=task.decay,
+        adam_epsilon=task.adam_epsilon,
+        clip_range=task.clip_range,
+        entropy_coefficient=task.entropy_coefficient,
+        value_coefficient=task.value_coefficient,
+        max_grad_norm=task.max_grad_norm,
+        discount=task.discount,
+        gae_lambda=task.gae_lambda,
+        normalize_observations=False,
+        normalize_rewards=False,
+        hidden=task.hidden,
+        activation="tanh",
+        shared_torso=task.images,
+    )
+
+    def watch(session: Any) -> None:
+        clock.at(session.step, session.learner.updates * task.minibatches)  # it counts epochs
+
+    duetto.train(
+        algorithm,
+        task.environment,
+        num_envs=task.num_envs,
+        environment_options={"episodic_life": True, "clip_rewards": True} if task.images else {},
+        callbacks=[watch],
+        **_options(backend, threads, precision),
+    )
+
+
+def _options(backend: str, threads: int, precision: str) -> dict[str, Any]:
+    """Evaluations and checkpoints are off; metrics.jsonl and TensorBoard events stay on, as they are by default."""
+    return {
+        "steps": STEPS,
+        "backend": backend,
+        "device": "cpu",
+        "precision": precision,
+        "threads": threads,
+        "evaluate_every": 0,
+        "checkpoint_every": 0,
+    }
