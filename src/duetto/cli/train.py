@@ -98,8 +98,20 @@ def _environment_options(given: tuple[str, ...]) -> dict[str, Any]:
         key, separator, value = text.partition("=")
         if not separator:
             raise UsageError(f"--environment-options takes KEY=VALUE, not {text!r}: --environment-options stack=4.")
-        options[key] = yaml.safe_load(value)
+        options[key] = _value(text, value)
     return options
+
+
+def _value(text: str, value: str) -> Any:
+    """As YAML reads it; but 1e-3 is a number, which YAML takes for text."""
+    try:
+        read = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--environment-options cannot read the value of {text!r}: write lists as [1, 2].") from error
+    try:
+        return float(read) if isinstance(read, str) else read
+    except ValueError:
+        return read
 
 
 def _algorithm(name: str) -> type[Algorithm]:

@@ -22,8 +22,10 @@ from torch.optim.adam import adam
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
+from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
 from duetto.learners.threads import ThreadTrial
+from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
 from duetto.networks.torch import build
 from duetto.networks.torch_layers import USE_ONEDNN
@@ -54,6 +56,8 @@ class TorchLearner(Learner):
         if device == "cuda" and not has_cuda():
             raise UsageError("PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch.")
         self.device = torch.device(device)
+        if device == "cpu" and is_image(observation):
+            heap.keep()
         self._set_threads(threads)
         nets = {name: build(spec, self.initial_random(name)).to(device) for name, spec in self.specs.items()}
         nets |= {name: copy.deepcopy(nets[source]).requires_grad_(False) for name, source in self.targets.items()}

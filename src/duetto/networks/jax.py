@@ -153,7 +153,6 @@ class TorsoNetwork(eqx.Module):
         x = x.astype(self.features[name].weight.dtype)
         for convolution in self.convolutions[name]:
             x = convolution(x)
-        x = jnp.moveaxis(x, -1, -3)  # PyTorch flattens channels first
         return jax.nn.relu(self.features[name](jnp.reshape(x, (len(x), -1))))
 
 

@@ -155,10 +155,11 @@ class TorsoNetwork(nn.Module):
 
     def _features(self, name: str, image: Tensor) -> Tensor:
         x = image if self.spec.images[name].channels_first else image.movedim(-1, -3)
-        x = x.to(_precision(x), memory_format=torch.channels_last)
+        # Bytes are moved to channels last, then converted: in one step, which looks simpler, it takes twice as long.
+        x = x.contiguous(memory_format=torch.channels_last).to(_precision(x))
         for convolution in self.convolutions[name]:  # pyright: ignore[reportGeneralTypeIssues]
             x = convolution(x)
-        return torch.relu(self.features[name](x.flatten(1)))
+        return torch.relu(self.features[name](x.permute(0, 2, 3, 1).flatten(1)))  # as it lies: without a copy
 
 
 class ActorCriticNetwork(nn.Module):

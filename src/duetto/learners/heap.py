@@ -1,0 +1,23 @@
+"""Keeping freed memory, for programs that free and want the same large arrays at every update."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # mallopt(3)
+
+
+def keep() -> None:
+    """Have glibc keep what is freed in this process; elsewhere nothing happens.
+
+    Otherwise it maps large tensors anew, page by page filled with zeros, and unmaps them again, at every update: 9,000
+    and more page faults for one minibatch of images, a third of its time (AMD EPYC, Zen 5: 69 ms of CPU time instead
+    of 53 in bfloat16).
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    if mallopt is not None:
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
