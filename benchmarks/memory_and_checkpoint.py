@@ -150,6 +150,7 @@ def sampling(prioritized: bool, batches: int = 3_000) -> dict[str, list[float]]:
     spec = TD3(prioritized=prioritized, replay_capacity=CAPACITY, learning_starts=CAPACITY).memory()
     random = np.random.default_rng(0)
     replay = memory.build(spec, stepper.observation_space, stepper.action_space, 1, random)
+    assert isinstance(replay, memory.Replay)
     fill(replay, CAPACITY)
     found: dict[str, list[float]] = {"sample": [], "feedback": []}
     for number in range(batches + 100):

@@ -201,7 +201,7 @@ def summary(results: list[Measurement], threads: list[int]) -> str:
         row += [f"{median(headline[key].values()):.0f}"]
         row += [f"{min(headline[key].values()):.0f} to {max(headline[key].values()):.0f}", best[key]]
         row += [f"{median(of_key[count].values()):.0f}" if count in of_key else "-" for count in threads]
-        row += [_ratio(headline[key], headline.get(other)) for other in (fastest, (REFERENCE, "float32"))]
+        row += [_ratio(headline[key], headline.get(other)) for other in (fastest or key, (REFERENCE, "float32"))]
         rows.append(row)
     peer = f"{CONTENDERS[fastest[0]].label} ({CONTENDERS[fastest[0]].backend})" if fastest else "the fastest peer"
     header = ["library", "steps/s", "rounds", "threads", *(f"with {count}" for count in threads)]

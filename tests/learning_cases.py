@@ -31,6 +31,8 @@ def observations(space: Space, size: int, random: np.random.Generator) -> Any:
         return random.integers(space.n, size=size)
     if isinstance(space, MultiDiscrete):
         return random.integers(space.nvec, size=(size, len(space.nvec)))
+    if space.dtype == "uint8":
+        return random.integers(256, size=(size, *space.shape), dtype=np.uint8)
     return random.normal(size=(size, *space.shape)).astype(np.float32)
 
 
@@ -55,7 +57,7 @@ def small(kind: type[Algorithm] = TD3, **options: Any) -> Algorithm:
 
 
 def build(
-    backend: Any, algorithm: Algorithm, observation: Space = VECTOR, action: Box = ACTION, seed: int = 0, **options: Any
+    backend: Any, algorithm: Algorithm, observation: Space = VECTOR, action: Space = ACTION, seed: int = 0, **options: Any
 ) -> Learner:
     return learners.build(backend, algorithm, observation, action, seed=seed, threads=1, **options)
 

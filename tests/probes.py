@@ -1,7 +1,7 @@
 """Environments so small that their values and best actions are known, and runs on them with small networks.
 
 After Andy Jones's and rejax's probe environments. Observations and actions are single numbers, so that all probes
-share the same compiled programs.
+share the same compiled programs; or actions are one of three choices.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from duetto.algorithms import Algorithm
 from duetto.training.config import Config, RunOptions
@@ -19,13 +19,16 @@ from duetto.training.session import Session
 
 
 class Probe(gymnasium.Env):
-    """Episodes of `length` steps; a probe says what is observed and what is paid."""
+    """Episodes of `length` steps; a probe says what is observed and what is paid.
+
+    With `choices` actions are integers, which a probe may take for numbers.
+    """
 
     length = 1
 
-    def __init__(self) -> None:
+    def __init__(self, choices: bool = False) -> None:
         self.observation_space = Box(-10.0, 10.0, (1,), np.float32)
-        self.action_space = Box(-1.0, 1.0, (1,), np.float32)
+        self.action_space = Discrete(3) if choices else Box(-1.0, 1.0, (1,), np.float32)
 
     def begin(self) -> None:
         """Draw what an episode needs."""
@@ -43,7 +46,7 @@ class Probe(gymnasium.Env):
         return self._obs(), {}
 
     def step(self, action: np.ndarray) -> Any:
-        reward = self.pay(float(action[0]))
+        reward = self.pay(float(np.ravel(action)[0]))
         self.time += 1
         return self._obs(), reward, self.time == self.length, False, {}
 
@@ -103,6 +106,46 @@ class Count(Probe):
 
     def pay(self, action: float) -> float:
         return float(self.time == 2)
+
+
+class Pick(Look):
+    """One step, which pays 1 for the right one of three choices: 0 where -1 is observed, 2 where 1 is."""
+
+    def __init__(self) -> None:
+        super().__init__(choices=True)
+
+    def pay(self, action: float) -> float:
+        return float(action == self.seen + 1)
+
+
+class Foresee(Probe):
+    """Two steps. The second pays 1 if the first one's choice was 1; it observes 1 + that choice."""
+
+    length = 2
+
+    def __init__(self) -> None:
+        super().__init__(choices=True)
+
+    def observe(self) -> float:
+        return 0.0 if self.time == 0 else 1.0 + self.first
+
+    def pay(self, action: float) -> float:
+        if self.time == 0:
+            self.first = action
+        return float(self.time == 1 and self.first == 1)
+
+
+class Combine(Probe):
+    """One step with two choices, of 2 and of 3. Each is worth a half: the first one's 1, the second one's 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = MultiDiscrete([2, 3])
+
+    def step(self, action: np.ndarray) -> Any:
+        reward = 0.5 * (action[0] == 1) + 0.5 * (action[1] == 0)
+        self.time += 1
+        return self._obs(), float(reward), True, False, {}
 
 
 def run(algorithm: Algorithm, environment: Any, backend: Any, folder: Path, steps: int, **options: Any) -> Session:

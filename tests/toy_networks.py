@@ -74,6 +74,30 @@ class JaxCritic(eqx.Module):
         return jnp.concatenate([obs, action], -1) @ self.w
 
 
+class TorchAgent(torch.nn.Module):
+    """A policy's outputs and a value function, linear: s·p and s·v."""
+
+    def __init__(self, observation: Any, action_size: int, start: float = 1.0):
+        super().__init__()
+        self.p = torch.nn.Parameter(torch.full((observation.size, action_size), start))
+        self.v = torch.nn.Parameter(torch.full((observation.size,), start))
+
+    def forward(self, obs):
+        return obs @ self.p, obs @ self.v
+
+
+class JaxAgent(eqx.Module):
+    p: Any
+    v: Any
+
+    def __init__(self, observation: Any, action_size: int, start: float = 1.0, *, key: Any):
+        self.p = jnp.full((observation.size, action_size), start, jnp.float32)
+        self.v = jnp.full((observation.size,), start, jnp.float32)
+
+    def __call__(self, obs):
+        return obs @ self.p, obs @ self.v
+
+
 class TorchNoisyCritic(TorchCritic):
     """Starts from PyTorch's global generator, as modules do."""
 
@@ -93,6 +117,10 @@ def actor(start: float = 1.0) -> CustomNetwork:
 
 def critic(start: float = 1.0) -> CustomNetwork:
     return CustomNetwork(torch=TorchCritic, jax=JaxCritic, arguments={"start": start})
+
+
+def agent(start: float = 1.0) -> CustomNetwork:
+    return CustomNetwork(torch=TorchAgent, jax=JaxAgent, arguments={"start": start})
 
 
 def shared_actor() -> CustomNetwork:

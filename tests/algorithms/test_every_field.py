@@ -20,6 +20,8 @@ SMALL = {"hidden": (8,), "batch_size": 8, "random_steps": 15, "learning_starts":
 BASE = {DDPG: SMALL, TD3: SMALL | {"policy_delay": 1}}  # a single phase, so that JAX compiles one program
 PER = {"prioritized": True}
 OU = {"exploration": "ou"}
+WINDOWS = {"recurrent_size": 4, "burn_in": 2, "unroll": 4, "overlap": 2}
+LSTM = {"recurrent": "lstm"} | WINDOWS
 
 # Each field's other values, and the options with which alone it matters. A new field needs a line here.
 FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
@@ -38,6 +40,16 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "priority_epsilon": ([0.5], PER),
     "importance_exponent": ([1.0], PER),
     "importance_anneal_samples": ([10], PER),
+    "recurrent": (["lstm", "gru"], WINDOWS),
+    "recurrent_size": ([6], LSTM),
+    "recurrent_layers": ([2], LSTM),
+    "burn_in": ([1], LSTM),
+    "unroll": ([5], LSTM),
+    "overlap": ([1], LSTM),
+    "stored_carry": ([False], LSTM),
+    "learn_from_start": ([False], LSTM),
+    "priority_mix": ([0.1], LSTM | PER),
+    "previous_reward": (["raw", "sign"], LSTM),
     "tau": ([0.5], {}),
     "actor_learning_rate": ([1e-2], {}),
     "critic_learning_rate": ([1e-2], {}),

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from learning_cases import ACTION
+
 from duetto.algorithms import DDPG, TD3
 
 
@@ -20,7 +22,7 @@ def explore(algorithm, steps, *, total=1000, shape=(1, 1), random=None, start=0)
     """Noise at each of some steps, and the last state."""
     random, state, seen = random or np.random.default_rng(0), np.zeros(shape, np.float32), []
     for step in range(start, start + steps):
-        noise, state = algorithm.explore(random, state, step, total)
+        noise, state = algorithm.explore(random, state, step, total, ACTION)
         assert noise.dtype == state.dtype == np.float32
         assert noise.shape == state.shape == shape
         seen.append(noise)

@@ -8,13 +8,13 @@ import math
 import pytest
 import toy_networks
 
-from duetto.algorithms import ALGORITHMS, DDPG, TD3
+from duetto.algorithms import ALGORITHMS, DDPG, DQN, PPO, R2D2, TD3
 from duetto.algorithms.base import ReplaySpec
 from duetto.errors import UsageError
 
 
 def test_names():
-    assert ALGORITHMS == {"ddpg": DDPG, "td3": TD3}
+    assert ALGORITHMS == {"ddpg": DDPG, "dqn": DQN, "ppo": PPO, "r2d2": R2D2, "td3": TD3}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,41 @@ def test_out_of_range(options, sentence):
     with pytest.raises(UsageError) as refusal:
         TD3(**options)
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"gae_lambda": 1.1}, "gae_lambda is 1.1; it must be at least 0 and at most 1."),
+        ({"rollout_steps": 0}, "rollout_steps is 0; it must be at least 1."),
+        ({"epochs": 0}, "epochs is 0; it must be at least 1."),
+        ({"minibatches": 0}, "minibatches is 0; it must be at least 1."),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be more than 0."),
+        ({"learning_rate_final": -0.5}, "learning_rate_final is -0.5; it must be at least 0 and at most 1."),
+        ({"adam_epsilon": 0}, "adam_epsilon is 0; it must be more than 0."),
+        ({"max_grad_norm": -1}, "max_grad_norm is -1; it must be at least 0."),
+        ({"clip_range": 0.0}, "clip_range is 0.0; it must be more than 0."),
+        ({"clip_range_decay": "exp"}, "clip_range_decay is 'exp'; it must be one of constant, linear, cosine."),
+        ({"value_coefficient": -0.5}, "value_coefficient is -0.5; it must be at least 0."),
+        ({"entropy_coefficient": math.nan}, "entropy_coefficient is nan; it must be at least 0."),
+        ({"target_kl": -0.01}, "target_kl is -0.01; it must be at least 0."),
+        ({"learning_rate_kl": -0.01}, "learning_rate_kl is -0.01; it must be at least 0."),
+        ({"image_features": 0}, "image_features is 0; it must be at least 1."),
+        ({"policy_gain": 0.0}, "policy_gain is 0.0; it must be more than 0."),
+        ({"hidden": (0,)}, "hidden is (0,); it must be at least 1."),
+        ({"activation": "gelu"}, "activation is 'gelu'; it must be one of relu, tanh, elu, silu."),
+        ({"rollout_steps": 128.0}, "rollout_steps is 128.0; it must be a whole number."),
+    ],
+)
+def test_out_of_range_for_ppo(options, sentence):
+    with pytest.raises(UsageError) as refusal:
+        PPO(**options)
+    assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize("options", [{"gae_lambda": 0}, {"gae_lambda": 1}, {"hidden": ()}, {"max_grad_norm": 0.0}])
+def test_the_ends_of_its_ranges_belong_to_them(options):
+    PPO(**options)
 
 
 @pytest.mark.parametrize("options", [{"discount": 0.0}, {"discount": 1.0}, {"tau": 1}, {"hidden": ()}])
@@ -97,3 +132,10 @@ def test_the_memorys_part_is_handed_over_whole():
     priorities = TD3(prioritized=True, priority_exponent=0.7, priority_epsilon=0.1).memory().prioritization
     assert (priorities.exponent, priorities.epsilon) == (0.7, 0.1)
     assert (priorities.importance_exponent, priorities.importance_anneal_samples) == (0.4, 100_000)
+
+
+def test_the_rollouts_part_too():
+    spec = PPO(rollout_steps=7, epochs=3, minibatches=2, discount=0.9, gae_lambda=0.8, target_kl=0.1).memory()
+    assert (spec.steps, spec.epochs, spec.minibatches, spec.discount, spec.trace) == (7, 3, 2, 0.9, 0.8)
+    assert (spec.recompute_advantages, spec.target_kl) == (False, 0.1)
+    assert PPO(recompute_advantages=True).memory().recompute_advantages

@@ -9,10 +9,12 @@ import pytest
 
 from duetto.cli import main
 
-SMALL = shlex.split(
-    "--hidden 16 16 --batch-size 8 --random-steps 20 --learning-starts 20 --replay-capacity 100 --backend torch "
-    "--device cpu --threads 1 --evaluate-every 40 --evaluation-episodes 2 --checkpoint-every 30 --log-every 10"
+SMALL_RUN = shlex.split(
+    "--hidden 16 16 --backend torch --device cpu --threads 1 --evaluate-every 40 --evaluation-episodes 2 "
+    "--checkpoint-every 30 --log-every 10"
 )
+SMALL = [*SMALL_RUN, *shlex.split("--batch-size 8 --random-steps 20 --learning-starts 20 --replay-capacity 100")]
+SMALL_PPO = [*SMALL_RUN, *shlex.split("--rollout-steps 10 --epochs 2 --minibatches 2")]
 
 
 class Result(NamedTuple):
@@ -49,6 +51,7 @@ def train(duetto: Command) -> Command:
     """`duetto train td3 Pendulum-v1` with small networks, and with what else is asked for."""
 
     def call(*arguments: str, environment: str = "Pendulum-v1", algorithm: str = "td3") -> Result:
-        return duetto("train", algorithm, environment, "--steps", "60", *SMALL, *arguments)
+        small = SMALL_PPO if algorithm == "ppo" else SMALL
+        return duetto("train", algorithm, environment, "--steps", "60", *small, *arguments)
 
     return call

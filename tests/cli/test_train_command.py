@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import yaml
@@ -65,33 +65,39 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
 
 
 OTHERS = {
-    "learning_rate_decay": "cosine",
-    "normalize_observations": "sampled",
-    "exploration": "ou",
-    "activation": "tanh",
-    "initializer": "normal",
-    "target_update": "every_step",
     "hidden": (8, 8),
     "target_noise_clip": (-0.25, 0.75),
+    "rollout_steps": 30,
+    "minibatches": 3,  # of 10 steps each
 }
+APART = {"replacement", "recurrent"}  # they change what the others need
 
 
-def another(field: str, default: Any) -> Any:
+def another(algorithm: Any, field: str) -> Any:
     """A value that is not the default."""
+    default, hint = getattr(algorithm, field), get_type_hints(type(algorithm), include_extras=True)[field]
     if field in OTHERS:
         return OTHERS[field]
     if isinstance(default, bool):
         return not default
+    if isinstance(default, str):
+        return next(choice for choice in get_args(hint) if choice not in (default, "none"))
+    if isinstance(default, tuple):
+        return (*default, 8)
     return default + 1 if isinstance(default, int) else (default or 0.01) / 2
+
+
+def environment_for(name: str) -> str:
+    return "CartPole-v1" if "Discrete" in ALGORITHMS[name].actions else "Pendulum-v1"
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_hyper_parameter_can_be_set(train: Command, tmp_path: Path, name: str):
-    algorithm = ALGORITHMS[name]()
+    algorithm, environment = ALGORITHMS[name](), environment_for(name)
     wanted = {
-        field: another(field, getattr(algorithm, field))
+        field: another(algorithm, field)
         for field in algorithm.options()
-        if not field.endswith("_network") and field != "replacement"  # which priorities need
+        if not field.endswith("network") and field not in APART
     }
     arguments: list[str] = []
     for field, value in wanted.items():
@@ -100,13 +106,28 @@ def test_every_hyper_parameter_can_be_set(train: Command, tmp_path: Path, name: 
             arguments.append(f"--{option}" if value else f"--no-{option}")
         else:
             arguments += [f"--{option}", *map(str, value if isinstance(value, tuple) else [value])]
-    code, _, err = train("--preset", "default", "--evaluate-every", "0", *arguments, algorithm=name)
+    options = ["--preset", "default", "--evaluate-every", "0", *arguments]
+    code, _, err = train(*options, algorithm=name, environment=environment)
     assert (code, err) == (0, "")
-    used = Run(tmp_path / "runs" / f"{name}-Pendulum-v1-s0").config.algorithm
+    used = Run(tmp_path / "runs" / f"{name}-{environment}-s0").config.algorithm
     assert {field: getattr(used, field) for field in wanted} == wanted
     assert all(value != getattr(algorithm, field) for field, value in wanted.items())
+
+
+@pytest.mark.parametrize("name", ["ddpg", "td3"])
+def test_replacement_can_be_turned_off(train: Command, tmp_path: Path, name: str):
     assert train("--no-replacement", "--name", "without", algorithm=name).code == 0
     assert not Run(tmp_path / "runs" / "without").config.algorithm.replacement
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_recurrence_can_be_chosen(train: Command, tmp_path: Path, name: str):
+    others = ["--minibatches", "1"] if name == "ppo" else ["--burn-in", "2", "--unroll", "4", "--overlap", "2"]
+    options = ["--preset", "default", "--recurrent", "gru", "--recurrent-size", "4", "--name", "gru", *others]
+    code, _, err = train(*options, algorithm=name, environment=environment_for(name))
+    assert (code, err) == (0, "")
+    used = Run(tmp_path / "runs" / "gru").config.algorithm
+    assert (used.recurrent, used.recurrent_size) == ("gru", 4)
 
 
 def test_names_are_numbered(train: Command, tmp_path: Path):
@@ -167,7 +188,7 @@ def test_no_preset(duetto: Command):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["td4", "Pendulum-v1"], "There is no algorithm 'td4'. Did you mean 'td3'? There are: ddpg, td3."),
+        (["td4", "Pendulum-v1"], "There is no algorithm 'td4'. Did you mean 'td3'? There are: ddpg, dqn, ppo, r2d2, td3."),
         (["TD3x", "Pendulum-v1"], "There is no algorithm 'TD3x'. Did you mean 'td3'?"),
         (["td3", "Pendulun-v1"], "There is no environment Pendulun-v1. Did you mean Pendulum-v1"),
         (["td3", "CartPole-v1"], "td3 needs a continuous action space (Box); CartPole-v1 has Discrete(2)."),

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from duetto.environments import Stepper, make
+from duetto.environments import Stepper, make, trees
 
 
 def record(stepper: Stepper, random: np.random.Generator, steps: int) -> list[Any]:
     seen = []
     for _ in range(steps):
         row, ended = stepper.step(stepper.sample_actions(random))
-        seen.append(([np.copy(part) for part in row], ended))
+        seen.append(([np.copy(array) for part in row for _, array in trees.parts(part)], ended))
     return seen
 
 

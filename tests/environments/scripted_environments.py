@@ -128,6 +128,14 @@ class OwnState(Opaque):
         self.history = [(0, "start")] * state["length"]
 
 
+class Unsure(OwnState):
+    """The same, but it says that it could not come back exactly."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        super().load_state_dict(state)
+        return False
+
+
 class Parts(Walk):
     """A walk that is seen in parts."""
 

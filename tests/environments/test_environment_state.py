@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from resuming import assert_equal, check_resume, plain, record
-from scripted_environments import Opaque, OwnState, Walk
+from scripted_environments import Opaque, OwnState, Unsure, Walk
 
 from duetto.environments import Stepper, make, values
 from duetto.errors import CheckpointError, UsageError
@@ -81,6 +81,22 @@ def test_what_cannot_be_saved_begins_new_episodes(environment: Any) -> None:
         assert stepper.starts.all()
         assert stepper.steps == 5
     assert_equal(*(record(stepper, np.random.default_rng(0), 30) for stepper in resumed))
+
+
+@pytest.mark.parametrize("environment", [Unsure, lambda: SyncVectorEnv([OwnState, Unsure])])
+def test_an_environment_that_says_it_is_elsewhere_begins_new_episodes(environment: Any) -> None:
+    def fresh() -> Stepper:
+        return make(environment() if environment is not Unsure else environment)
+
+    saving, resumed, begun = fresh(), fresh(), fresh()
+    saving.reset(0)
+    record(saving, np.random.default_rng(0), 5)
+    state = saving.state_dict()
+    resumed.load_state_dict(state)
+    begun.load_state_dict(state | {"environments": None})
+    assert not resumed.resumed_exactly
+    assert resumed.starts.all()
+    assert_equal(*(record(stepper, np.random.default_rng(0), 30) for stepper in (resumed, begun)))
 
 
 def test_wrappers_with_hidden_state_are_not_savable() -> None:

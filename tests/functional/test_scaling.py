@@ -47,6 +47,11 @@ def test_a_batch_of_one_is_no_poison():
     assert np.isnan(poisoned.variance).all()
 
 
+def test_an_empty_batch_changes_nothing():
+    moments = merged(fresh_moments((2,)), np.array([[5.0, 1.0]]))
+    assert merged(moments, np.zeros((0, 2))) is moments
+
+
 def test_outliers_are_clipped():
     moments = merged(fresh_moments((1,)), np.zeros((99, 1)))  # std .1
     np.testing.assert_array_equal(scaled([[9.0], [-9.0]], moments), [[5.0], [-5.0]])

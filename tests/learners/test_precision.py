@@ -1,8 +1,10 @@
 """bfloat16 computes networks faster and less exactly; parameters, targets and losses stay float32."""
 
 import numpy as np
+import policy_cases
 import pytest
 from learning_cases import batch, build, small
+from policy_cases import ACTIONS, OBSERVATIONS, noise, rollout
 
 from duetto.algorithms import DDPG, TD3
 
@@ -40,3 +42,40 @@ def test_acting_is_float32(backend):
     exact, rough = (build(backend, small(), precision=name) for name in ("float32", "bf16"))
     assert rough.act(obs).dtype == np.float32
     np.testing.assert_array_equal(exact.act(obs), rough.act(obs))
+
+
+@pytest.mark.parametrize(("observation", "action"), [("vector", "choice"), ("image", "choice"), ("both", "numbers")])
+def test_policies_in_bfloat16_are_near_float32(backend, observation, action):
+    """Values, the policies' probabilities and what is learned from them."""
+    algorithm = policy_cases.small(policy_gain=0.1, minibatches=2, entropy_coefficient=0.01)
+    one = rollout(64, observation=OBSERVATIONS[observation], action=action)
+    exact, rough = (
+        policy_cases.build(backend, algorithm, OBSERVATIONS[observation], action, precision=precision)
+        for precision in ("float32", "bf16")
+    )
+    drawn = noise(ACTIONS[action], 64)
+    ours, theirs = (learner.collect(one.obs, drawn)[1] for learner in (exact, rough))
+    for name in ("log_prob", "value"):
+        assert theirs[name].dtype == np.float32
+        assert not np.array_equal(ours[name], theirs[name])
+    np.testing.assert_allclose(ours["value"], theirs["value"], atol=0.02 * np.abs(ours["value"]).max())
+    metrics = [learner.update(one) for learner in (exact, rough)]
+    assert metrics[0].names == metrics[1].names
+    np.testing.assert_allclose(*(np.asarray(one.values) for one in metrics), rtol=0.03, atol=0.02)
+    for name, values in rough.parameters()["agent"].items():
+        assert values.dtype == np.float32, name
+        np.testing.assert_allclose(values, exact.parameters()["agent"][name], atol=2e-3)
+
+
+@pytest.mark.parametrize("action", ["choice", "numbers"])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_what_was_collected_is_compared_in_the_same_precision(backend, precision, action):
+    """Nothing was learned yet, so every ratio is 1: log π and log π_old are rounded alike."""
+    algorithm = policy_cases.small(policy_gain=1.0, minibatches=1, hidden=(64, 64), initial_log_std=-1.0)
+    learner = policy_cases.build(backend, algorithm, action=action, precision=precision)
+    one = rollout(64, action=action)
+    taken, extras = learner.collect(one.obs, noise(ACTIONS[action], 64))
+    metrics = learner.update(one._replace(action=taken, **extras))
+    assert metrics.value("approx_kl_k2") < 1e-10
+    assert metrics.value("clip_fraction") == 0
+    assert learner.update(one._replace(action=taken, **extras)).value("approx_kl_k2") > 1e-9  # then it has moved

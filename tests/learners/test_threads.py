@@ -7,7 +7,7 @@ from learning_cases import ACTION, VECTOR, assert_same, batch, small
 
 from duetto import learners
 from duetto.learners.threads import PERIOD, TRIAL, ThreadTrial
-from duetto.networks import torch as networks
+from duetto.networks import torch_layers as networks
 
 
 def run(trial: ThreadTrial, updates: int, cost) -> list[int]:

@@ -7,7 +7,8 @@ from learning_cases import PARTS, VECTOR, box, observations, perceptron
 
 from duetto.errors import UsageError
 from duetto.networks.encoding import encode
-from duetto.networks.specs import Actor, Critic, CustomNetwork, Initializer, initial_parameters
+from duetto.networks.initial import initial_parameters
+from duetto.networks.specs import Actor, Critic, CustomNetwork, Initializer
 
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
@@ -120,7 +121,7 @@ def test_pytorchs_batched_product_for_gpus_is_the_same():
 def test_onednns_product_has_pytorchs_gradients():
     import torch
 
-    from duetto.networks import torch as networks
+    from duetto.networks import torch_layers as networks
 
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("this PyTorch has no oneDNN")

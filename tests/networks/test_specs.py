@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from learning_cases import PARTS, box
 
-from duetto.networks.specs import Actor, Critic, Initializer, initial_parameters
+from duetto.networks.initial import initial_parameters
+from duetto.networks.specs import Actor, Critic, Initializer
 
 
 def critic(initializer=None, **options):

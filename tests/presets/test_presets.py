@@ -46,6 +46,7 @@ def test_what_the_issue_asks_for_is_there():
     tuned = {"HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "AntBulletEnv-v0", "Pendulum-v1"}
     assert tuned <= presets("td3").keys()
     assert {"paper", "skrl"} <= presets("ddpg").keys()
+    assert {"walkthrough", "atari", "mujoco", "cleanrl", "classic"} <= presets("ppo").keys()
 
 
 @pytest.mark.parametrize(("name", "preset"), ALL)
@@ -91,13 +92,91 @@ PUBLISHED = {
         "exploration_noise": 0.1, "exploration_scale": 1.0, "exploration_final_scale": 1e-3, "max_grad_norm": 0,
         "normalize_observations": "sampled",
     },
+    # SPEC 4.1 to 4.4
+    ("ppo", "walkthrough"): {
+        "discount": 0.99, "gae_lambda": 0.95, "rollout_steps": 128, "epochs": 4, "minibatches": 4,
+        "learning_rate": 3e-4, "learning_rate_decay": "linear", "learning_rate_final": 0.0, "adam_epsilon": 1e-8,
+        "max_grad_norm": 0.5, "clip_range": 0.1, "clip_range_decay": "linear", "clip_value": True,
+        "normalize_advantages": True, "value_coefficient": 0.5, "entropy_coefficient": 0.01, "shared_torso": True,
+        "image_features": 512, "hidden": (), "policy_gain": 0.1, "zero_biases": False, "recompute_advantages": False,
+        "target_kl": 0.0,
+    },
+    # OpenAI Baselines' ppo2 for Atari and CleanRL's ppo_atari.py; SPEC 4.7
+    ("ppo", "atari"): {
+        "discount": 0.99, "gae_lambda": 0.95, "rollout_steps": 128, "epochs": 4, "minibatches": 4,
+        "learning_rate": 2.5e-4, "learning_rate_decay": "linear", "learning_rate_final": 0.0, "adam_epsilon": 1e-5,
+        "max_grad_norm": 0.5, "clip_range": 0.1, "clip_range_decay": "constant", "clip_value": True,
+        "normalize_advantages": True, "value_coefficient": 0.5, "entropy_coefficient": 0.01, "shared_torso": True,
+        "image_features": 512, "hidden": (), "policy_gain": 0.01, "zero_biases": True,
+    },
+    # CleanRL's ppo_continuous_action.py
+    ("ppo", "cleanrl"): {
+        "discount": 0.99, "gae_lambda": 0.95, "rollout_steps": 2048, "epochs": 10, "minibatches": 32,
+        "learning_rate": 3e-4, "learning_rate_decay": "linear", "adam_epsilon": 1e-5, "max_grad_norm": 0.5,
+        "clip_range": 0.2, "clip_value": True, "normalize_advantages": True, "value_coefficient": 0.5,
+        "entropy_coefficient": 0.0, "hidden": (64, 64), "activation": "tanh", "shared_torso": False,
+        "policy_gain": 0.01, "initial_log_std": 0.0, "normalize_observations": True, "normalize_rewards": True,
+    },
+    # rl-baselines3-zoo, ppo.yml: CartPole-v1
+    ("ppo", "classic"): {
+        "rollout_steps": 32, "gae_lambda": 0.8, "discount": 0.98, "epochs": 20, "minibatches": 1,
+        "entropy_coefficient": 0.0, "learning_rate": 1e-3, "learning_rate_decay": "linear", "clip_range": 0.2,
+        "clip_range_decay": "linear",
+    },
 }  # fmt: skip
+# Environments side by side, of which minibatches and rollouts are made, and options of the environment itself.
+SURROUNDINGS = {
+    ("ppo", "walkthrough"): ({"steps": 15_000 * 8 * 128, "num_envs": 8}, {"clip_rewards": True, "episodic_life": True}),
+    ("ppo", "atari"): ({"num_envs": 8}, {"clip_rewards": True, "episodic_life": True, "sticky_actions": 0}),
+    ("ppo", "cleanrl"): ({}, {}),
+    ("ppo", "classic"): ({"num_envs": 8, "steps": 100_000}, {}),
+}
 
 
 @pytest.mark.parametrize(("name", "preset"), PUBLISHED)
 def test_numbers_are_the_published_ones(name: str, preset: str):
     used = algorithm(name, preset)
     assert {key: getattr(used, key) for key in PUBLISHED[name, preset]} == PUBLISHED[name, preset]
+
+
+@pytest.mark.parametrize(("name", "preset"), SURROUNDINGS)
+def test_and_so_are_the_numbers_around_them(name: str, preset: str):
+    run, environment = SURROUNDINGS[name, preset]
+    assert presets(name)[preset].run.items() >= run.items()
+    assert presets(name)[preset].environment.items() >= environment.items()
+
+
+@pytest.mark.parametrize("preset", presets("ppo"))
+def test_rollouts_can_be_cut_into_their_minibatches(preset: str):
+    used, num_envs = algorithm("ppo", preset), presets("ppo")[preset].run.get("num_envs", 1)
+    size, rest = divmod(used.rollout_steps * num_envs, used.minibatches)
+    assert rest == 0
+    assert size >= 64
+
+
+@pytest.mark.parametrize(
+    ("environment", "preset"),
+    [
+        ("CartPole-v1", "classic"),
+        ("CartPole-v0", "classic"),
+        ("Acrobot-v1", "classic"),
+        ("MountainCar-v0", "classic"),
+        ("MountainCarContinuous-v0", "default"),
+        ("HalfCheetah-v5", "mujoco"),
+        ("Humanoid-v4", "mujoco"),
+        ("ALE/Breakout-v5", "atari"),
+        ("PongNoFrameskip-v4", "atari"),
+        ("ale/breakout-v5", "default"),
+        ("Pendulum-v1", "default"),
+    ],
+)
+def test_a_familys_preset_is_taken_for_its_environments(environment: str, preset: str):
+    assert choose("ppo", environment, None) == (preset, presets("ppo").get(preset, Preset()))
+    assert choose("ppo", environment, "classic")[0] == "classic"
+
+
+def test_a_familys_preset_is_the_algorithms_own():
+    assert choose("td3", "ALE/Breakout-v5", None) == ("default", Preset())
 
 
 def test_the_environments_own_is_taken_where_none_is_named():

@@ -20,6 +20,7 @@ from duetto.training.session import Session
 
 # The replay is smaller than the runs, so that its rings are full and go round.
 SMALL = {"hidden": (32, 32), "batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
+SMALL_PPO = {"hidden": (32, 32), "rollout_steps": 16, "epochs": 2, "minibatches": 2}
 OPTIONS = {
     "steps": 200,
     "backend": "torch",
@@ -33,7 +34,8 @@ OPTIONS = {
 
 
 def small(name: str = "td3", **hyperparameters: Any) -> Algorithm:
-    return ALGORITHMS[name](**SMALL | hyperparameters)
+    options = SMALL_PPO if name == "ppo" else SMALL
+    return ALGORITHMS[name](**options | hyperparameters)
 
 
 def train(parent: Path, algorithm: Algorithm | None = None, environment: Any = "Pendulum-v1", **options: Any) -> Run:
@@ -71,15 +73,18 @@ def checkpoints(run: Run) -> CheckpointStore:
 
 
 def outcome(run: Run) -> dict[str, Any]:
-    """All that a run leaves, but what a clock decides: its last checkpoint, the memory in it, and its logs."""
+    """All that a run leaves, but what a clock decides: its last checkpoint, the memory in it, and its logs.
+
+    A rollout is in the checkpoint's state whole; the transitions of a replay memory are in its segments.
+    """
     loaded = checkpoints(run).load_latest()
     state = loaded.state
     observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
-    num_envs = len(state["memory"]["written"])
-    replay = memory.build(run.config.algorithm.memory(), observation, action, num_envs, generator(0, "any"))
-    replay.load_state_dict(state["memory"])
+    num_envs = state["stepper"]["num_envs"]
+    kept = memory.build(run.config.algorithm.memory(), observation, action, num_envs, generator(0, "any"), value=len)
+    kept.load_state_dict(state["memory"])
     for segment in loaded.segments:
-        replay.load_segment(segment)
+        kept.load_segment(segment)
     del state["session"]["seconds"], state["log"]["position"], state["evaluations"]  # lengths of files with times in
     best = checkpoints(run).load_best() if run.config.run.evaluate_every else None
     lines = JsonLines.read(run.path / "metrics.jsonl")
@@ -87,7 +92,7 @@ def outcome(run: Run) -> dict[str, Any]:
     return {
         "step": loaded.step,
         "state": state,
-        "memory": replay.segment(np.zeros(num_envs, np.int64)),
+        "memory": kept.segment(np.zeros(num_envs, np.int64)),
         "best": best and {"step": best.step, "state": best.state, "info": best.info},
         "metrics": [{key: line[key] for key in line if not key.startswith("time/")} for line in lines],
         "evaluations": [{key: row[key] for key in row if key != "seconds"} for row in rows],

@@ -18,12 +18,14 @@ from duetto.training.normalizer import Normalizer
 class Recorder:
     """In the place of a learner: always the same action, and every call is remembered."""
 
-    def __init__(self) -> None:
-        self.calls: list[tuple[np.ndarray, np.ndarray | None]] = []
+    recurrent = False
 
-    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
-        self.calls.append((np.array(obs), None if noise is None else noise.copy()))
-        return np.clip(0.25 + (0 if noise is None else noise), -1, 1).astype(np.float32)
+    def __init__(self) -> None:
+        self.calls: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def collect(self, obs: Any, noise: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        self.calls.append((np.array(obs), noise.copy()))
+        return np.clip(0.25 + noise, -1, 1).astype(np.float32), {"first": obs[:, 0].copy()}
 
 
 class Parts:
@@ -66,6 +68,7 @@ def test_what_is_handed_on_is_what_happened():
     np.testing.assert_array_equal(obs, before)
     np.testing.assert_array_equal(experience.obs, before)
     np.testing.assert_array_equal(experience.action, np.clip(0.25 + noise, -1, 1))
+    np.testing.assert_array_equal(experience.extras["first"], before[:, 0])
     np.testing.assert_allclose(experience.next_obs - before, 0.1 * (1 + 2 * experience.action[:, :1]) * [[1, 1]], 1e-5)
     assert experience.env.tolist() == [0, 1]
     assert episodes == []

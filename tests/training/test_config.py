@@ -48,9 +48,15 @@ def changed(path: Path, where: str, value: Any) -> None:
     path.write_text(yaml.safe_dump(values), "utf-8")
 
 
+CHANGED = {"prioritized": True, "actor_learning_rate": 3e-4, "n_step": 3, "clip_value": True, "epochs": 3}
+CHANGED |= {"learning_rate": 3e-3, "learning_rate_decay": "linear", "target_noise_clip": (-0.25, 0.5), "hidden": ()}
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_field_is_in_it_and_comes_back(path: Path, name: str):
-    algorithm = small(name, prioritized=True, exploration="ou", actor_learning_rate=3e-4, n_step=3)
+    changed = {field: value for field, value in CHANGED.items() if field in ALGORITHMS[name].options()}
+    algorithm = small(name, **changed)
+    assert len(changed) > 3
     run = RunOptions(steps=77, seed=5, backend="jax", device="cpu", num_envs=2, log_every=3)
     config = Config(algorithm, "Pendulum-v1", run, True, {"g": 9.0, "list": [1]}, "author", "a command", {"numpy": "2"})
     config.save(path)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line
-from small_runs import small, train
+from policy_environments import Wander
+from small_runs import checkpoints, small, train
 
-from duetto.algorithms.base import Batch
+from duetto.algorithms.base import Batch, RolloutBatch
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.training.normalizer import Normalizer
 from duetto.training.session import Session
@@ -30,7 +31,7 @@ def moments(normalizer: Normalizer, part: str = "") -> tuple[np.ndarray, np.ndar
     return state["mean"], state["variance"], state["count"]
 
 
-@pytest.mark.parametrize("mode", ["off", "collected", "sampled"])
+@pytest.mark.parametrize("mode", ["off", "collected", "sampled", "rollouts"])
 def test_before_it_saw_anything_it_changes_nothing_within_the_clip(mode: str):
     obs = np.array([[1.0, -4.5]], np.float32)
     np.testing.assert_allclose(Normalizer(VECTOR, mode)(obs), obs, rtol=1e-6)
@@ -129,3 +130,72 @@ def test_in_a_run_sampled_means_every_batch(tmp_path: Path):
         callbacks=[lambda session: counts.update({session.step: moments(session.normalizer)[2]})],
     )
     assert [counts[step] for step in (29, 30, 31, 32, 33)] == [1, 1, 17, 33, 49]  # batches of 16, after step 30
+
+
+# ---------------------------------------------------------------------------------------------------- rollouts
+def rollout(obs: Any, weight: Any) -> RolloutBatch:
+    return RolloutBatch(obs, *[np.zeros(len(weight), np.float32)] * 5, weight=np.array(weight, np.float32))
+
+
+def test_a_rollout_is_learned_from_as_it_was_collected():
+    """Its own observations enter the statistics behind it, those of rows that were no steps never."""
+    normalizer = Normalizer(VECTOR, "rollouts")
+    batch = rollout(np.array([[1.0, 2.0], [3.0, 6.0], [1e6, 1e6]], np.float32), [1, 1, 0])
+    for _ in range(3):
+        np.testing.assert_allclose(normalizer.batch(batch).obs, [[1, 2], [3, 5], [5, 5]], rtol=1e-6)
+    assert moments(normalizer)[2] == 1
+    normalizer.after_learning(batch)
+    mean, _, count = moments(normalizer)
+    assert count == 3
+    np.testing.assert_allclose(mean, [4 / 3, 8 / 3])
+
+
+def test_of_parts_too():
+    obs = {
+        "choice": np.array([1, 2, 0]),
+        "image": np.full((3, 3, 4, 4), 200, np.uint8),
+        "where": np.array([[1.0, 5.0], [3.0, 9.0], [0, 0]], np.float32),
+    }
+    normalizer = Normalizer(PARTS, "rollouts")
+    normalizer.after_learning(rollout(obs, [1, 1, 0]))
+    mean, _, count = moments(normalizer, "where")
+    assert (mean.tolist(), count) == ([4 / 3, 14 / 3], 3)
+    scaled = normalizer.batch(rollout(obs, [1, 1, 0])).obs
+    assert scaled["image"] is obs["image"]
+    assert np.abs(scaled["where"] - obs["where"]).min() > 0.1
+
+
+@pytest.mark.parametrize("mode", ["off", "collected", "sampled"])
+def test_only_of_rollouts_it_learns_behind_them(mode: str):
+    normalizer = Normalizer(VECTOR, mode)
+    before = normalizer.state_dict()
+    normalizer.after_learning(rollout(np.ones((2, 2), np.float32), [1, 1]))
+    assert same(before, normalizer.state_dict())
+
+
+def test_in_a_run_rollouts_means_every_step_once_and_behind_each_rollout(tmp_path: Path):
+    """2 environments of 16 steps: 32 rows after each rollout, whatever the epochs; frozen inside it."""
+    counts: dict[int, float] = {}
+    seen: dict[int, np.ndarray] = {}
+
+    def look(session: Session) -> None:
+        counts[session.step] = moments(session.normalizer)[2]
+        seen[session.step] = session.stepper.obs
+        before = session.normalizer.state_dict()
+        session.evaluate()
+        assert same(before, session.normalizer.state_dict())
+
+    options: dict[str, Any] = {"num_envs": 2, "steps": 80, "evaluate_every": 80}
+    run = train(tmp_path, small("ppo", normalize_observations=True, epochs=3), Wander, callbacks=[look], **options)
+    assert [counts[step] for step in (2, 30, 32, 62, 64, 80)] == [1, 1, 33, 33, 65, 65]
+    agent = run.agent()
+    assert same(agent._normalizer.state_dict(), checkpoints(run).load_latest().state["normalizer"])
+    assert moments(agent._normalizer)[2] == 65
+
+
+def test_in_a_run_ratios_of_the_first_minibatch_are_1(tmp_path: Path):
+    """What was collected with one scaling is learned from with the same: in the second rollout too."""
+    options: dict[str, Any] = {"steps": 48, "log_every": 16, "evaluate_every": 0}
+    algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1)
+    run = train(tmp_path, algorithm, Wander, **options)
+    assert [line["learn/approx_kl"] < 1e-6 for line in run.metrics()] == [True] * 3

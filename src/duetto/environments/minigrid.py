@@ -80,7 +80,7 @@ def wrap(env: gymnasium.Env, options: MiniGridOptions) -> gymnasium.Env:
     # BabyAI prints a line for each mission that it draws and rejects: more lines than there are episodes.
     vars(importlib.import_module("minigrid.envs.babyai.core.roomgrid_level"))["print"] = lambda *_: None
     pattern = getattr(getattr(env.unwrapped, "config", None), "pattern_path", None)
-    if False:
+    if pattern is not None and not pattern.exists():
         raise UsageError(
             f"{env.spec.id if env.spec else env} needs the picture {pattern}, which minigrid's packages on PyPI leave "
             'out. Install: pip install "minigrid[wfc] @ git+https://github.com/Farama-Foundation/Minigrid"'
