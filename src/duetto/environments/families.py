@@ -95,7 +95,7 @@ def register(environment: str) -> None:
     """
     for family in FAMILIES:
         prefix = f"{family.imports[-1]}:" if family.imports else ""
-        if re.fullmatch(family.pattern, environment):
+        if re.fullmatch(family.pattern, environment.removeprefix(prefix)):
             with quiet.output():  # PyBullet's C code prints when it was built
                 for package in family.imports:
                     import_family(family, package, environment)

@@ -1,0 +1,101 @@
+"""MiniGrid saved in the middle of its episodes goes on bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from resuming import assert_equal, check_resume, plain, record
+
+from duetto.environments import make
+
+pytest.importorskip("minigrid")
+SHORT = {"max_steps": 60}
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        "MiniGrid-Dynamic-Obstacles-8x8-v0",
+        "MiniGrid-MemoryS9-v0",
+        "MiniGrid-MultiRoom-N2-S4-v0",
+        "MiniGrid-ObstructedMaze-1Dlhb-v0",
+        "BabyAI-KeyCorridorS3R3-v0",
+        "BabyAI-PutNextS5N2Carrying-v0",
+        "BabyAI-BossLevel-v0",
+    ],
+)
+def test_episodes_go_on(environment: str) -> None:
+    check_resume(environment, 150, kwargs=SHORT)
+
+
+def test_images_in_subprocesses_go_on() -> None:
+    kwargs = SHORT | {"view": "image", "mission": "ordered"}
+    check_resume("BabyAI-UnlockToUnlock-v0", 80, kwargs=kwargs, vectorization="subprocess")
+
+
+def test_saved_with_a_seed_without_a_step_and_after_a_reset_of_one() -> None:
+    saving = make("BabyAI-GoToSeq-v0", num_envs=4, kwargs=SHORT)
+    saving.reset(11)
+    saving.reset_env(1, 5)
+    saving._engine.envs[2].reset()  # without a seed, as after an episode
+    random = np.random.default_rng(0)
+    record(saving, random, 25)
+    saving.reset_env(3, 8)
+    state = saving.state_dict()
+    plain(state)
+    numbers = random.bit_generator.state
+    expected = record(saving, random, 130)
+    resumed = make("BabyAI-GoToSeq-v0", num_envs=4, kwargs=SHORT)
+    resumed.load_state_dict(state)
+    assert resumed.resumed_exactly
+    again = resumed.state_dict()  # before another step
+    assert str(again) == str(state)
+    random.bit_generator.state = numbers
+    assert_equal(expected, record(resumed, random, 130))
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+@pytest.mark.parametrize("spoil", ["action", "numbers"])
+def test_another_episode_is_no_exact_resume(spoil: str, vectorization: Any) -> None:
+    def fresh() -> Any:
+        return make("MiniGrid-DoorKey-5x5-v0", num_envs=2, vectorization=vectorization)
+
+    saving, resumed, begun = fresh(), fresh(), fresh()
+    saving.reset(0)
+    record(saving, np.random.default_rng(0), 8)
+    state = saving.state_dict()
+    own = state["environments"]["1"]["0"]["own"]
+    if spoil == "action":
+        own["told"] = np.append(own["told"][:-1], (own["told"][-1] + 1) % 2).astype(np.uint8)
+    else:
+        own["begin"]["seed"] += 1
+    resumed.load_state_dict(state)
+    begun.load_state_dict(state | {"environments": None})
+    assert not resumed.resumed_exactly
+    assert resumed.starts.all()
+    assert resumed.steps == 8
+    assert_equal(record(resumed, np.random.default_rng(1), 30), record(begun, np.random.default_rng(1), 30))
+    for stepper in (saving, resumed, begun):
+        stepper.close()
+
+
+@pytest.mark.parametrize("what", ["door", "generator", "step_count", "max_steps", "mission"])
+def test_the_fingerprint_covers_what_is_not_seen(what: str) -> None:
+    stepper = make("MiniGrid-ObstructedMaze-Full-v1")
+    stepper.reset(0)
+    env = stepper._engine.envs[0]
+    inside = env.unwrapped
+    before = env.state_dict()["fingerprint"]
+    assert env.state_dict()["fingerprint"] == before
+    if what == "door":
+        door = next(cell for cell in inside.grid.grid if cell is not None and cell.type == "door")
+        door.is_open, door.is_locked = not door.is_open, False
+    elif what == "generator":
+        inside.np_random.random()
+    elif what == "mission":
+        inside.mission += " now"
+    else:
+        setattr(inside, what, getattr(inside, what) + 1)
+    assert env.state_dict()["fingerprint"] != before
