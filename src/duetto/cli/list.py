@@ -23,7 +23,7 @@ def overview() -> None:
     algorithms = Table("algorithm", "observations", "actions", "paper", title="Algorithms", title_justify="left")
     named = Table("algorithm", "preset", "what it is", title="Presets", title_justify="left")
     for name, algorithm in ALGORITHMS.items():
-        about = (algorithm.__doc__ or "").strip()
+        about = (algorithm.__doc__ or "").split("\n\n")[0].strip()
         algorithms.add_row(*map(escape, (name, algorithm.observations, algorithm.actions, about)))
         for preset, entry in presets(name).items():
             named.add_row(*map(escape, (name, preset, entry.about)))
