@@ -1,0 +1,188 @@
+"""Updates per second of R2D2's learner, sampling and priorities included: both backends, and plain PyTorch.
+
+    python benchmarks/recurrent.py --output benchmarks/results/recurrent.md
+
+The task: 32 sequences of 40 steps (no burn-in), vector observations of 147 numbers, 7 actions, a layer of 128 units,
+an LSTM of 128, dueling streams of 128, 5-step double Q with rescaled values, prioritised, target copied every 1,000
+updates. Each measurement is a process of its own; contenders take turns. `plain` is what one writes by hand with
+`nn.LSTM`: the same networks, loss and optimiser, sequences that lie ready in one array, priorities drawn by NumPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from contenders import listing, settings
+from report import circumstances, publish, table
+
+OBSERVATION, ACTIONS, UNITS = 147, 7, 128
+BATCH, STEPS, N_STEP, DISCOUNT = 32, 40, 5, 0.997
+RATE, EPSILON, CLIP, TARGET_PERIOD = 5e-4, 1e-5, 40.0, 1000
+EXPONENT, IMPORTANCE, MIX, RESCALE = 0.9, 0.6, 0.9, 1e-3
+EPISODES, EPISODE = 100, 200  # in the memory
+WARM = 30  # updates before the clock starts
+
+
+def ours(backend: str, threads: int, seconds: float) -> float:
+    from duetto import R2D2, learners, memory
+    from duetto.algorithms.base import SequenceBatch
+    from duetto.memory import Experience
+    from duetto.networks.spaces import Box, Discrete
+
+    algorithm = R2D2(
+        hidden=(UNITS,), recurrent_size=UNITS, head_hidden=(UNITS,), burn_in=0, unroll=STEPS, overlap=STEPS // 2,
+        batch_size=BATCH, n_step=N_STEP, discount=DISCOUNT, learning_rate=RATE, adam_epsilon=EPSILON,
+        max_grad_norm=CLIP, target_period=TARGET_PERIOD, priority_exponent=EXPONENT, importance_exponent=IMPORTANCE,
+        priority_mix=MIX, rescale_epsilon=RESCALE, replay_capacity=2 * EPISODES * EPISODE,
+    )  # fmt: skip
+    observation, action = Box((OBSERVATION,), "float32", (0.0,), (1.0,)), Discrete(ACTIONS)
+    learner: Any = learners.build(backend, algorithm, observation, action, threads=threads)  # pyright: ignore
+    replay: Any = memory.build(algorithm.memory(), observation, action, 1, np.random.default_rng(0))
+    random, obs = np.random.default_rng(1), np.zeros((1, OBSERVATION), np.float32)
+    carry = {f"carry/{name}": np.zeros((1, *shape), np.float32) for name, shape in learner.carry_shapes().items()}
+    for step in range(EPISODES * EPISODE):
+        end = step % EPISODE == EPISODE - 1
+        next_obs = random.random((1, OBSERVATION), np.float32)
+        flags = np.array([end]), np.array([False])
+        reward, taken = random.random(1, np.float32), random.integers(0, ACTIONS, 1)
+        replay.add(Experience(np.zeros(1, np.int64), obs, taken, reward, next_obs, *flags, carry))
+        obs = random.random((1, OBSERVATION), np.float32) if end else next_obs
+
+    def update() -> None:
+        sample = replay.sample()
+        batch: SequenceBatch = sample.batch
+        seen = algorithm.seen_reward(batch.obs.previous_reward)
+        metrics = learner.update(batch._replace(obs=batch.obs._replace(previous_reward=seen)))
+        replay.feedback(sample, np.asarray(metrics.priority))
+
+    return rate(update, seconds)
+
+
+def plain(threads: int, seconds: float) -> float:
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(threads)
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = nn.Linear(OBSERVATION, UNITS)
+            self.lstm = nn.LSTM(UNITS + ACTIONS + 1, UNITS, batch_first=True)
+            self.value = nn.Sequential(nn.Linear(UNITS, UNITS), nn.ReLU(), nn.Linear(UNITS, 1))
+            self.advantage = nn.Sequential(nn.Linear(UNITS, UNITS), nn.ReLU(), nn.Linear(UNITS, ACTIONS))
+
+        def forward(self, obs: Any, previous: Any, state: Any) -> Any:
+            x = torch.cat([torch.relu(self.encoder(obs)), previous], -1)
+            x, _ = self.lstm(x, state)
+            advantage = self.advantage(x)
+            return self.value(x) + advantage - advantage.mean(-1, keepdim=True)
+
+    online, target = Network(), Network()
+    target.load_state_dict(online.state_dict())
+    adam = torch.optim.Adam(online.parameters(), RATE, eps=EPSILON)
+    random, count = np.random.default_rng(0), EPISODES * EPISODE // (STEPS // 2)
+    obs = random.random((count, STEPS + 1, OBSERVATION), np.float32)
+    previous = random.random((count, STEPS + 1, ACTIONS + 1), np.float32)
+    action = random.integers(0, ACTIONS, (count, STEPS))
+    reward = random.random((count, STEPS), np.float32)  # n-step sums, ready made
+    discount = np.full((count, STEPS), DISCOUNT**N_STEP, np.float32)
+    state = np.zeros((2, count, 1, UNITS), np.float32)
+    priorities, updates = np.ones(count), 0
+    ahead = torch.clamp(torch.arange(STEPS) + N_STEP, max=STEPS)
+
+    def rescale(x: Any) -> Any:
+        return torch.sign(x) * (torch.sqrt(torch.abs(x) + 1) - 1) + RESCALE * x
+
+    def unrescale(x: Any) -> Any:
+        root = torch.sqrt(1 + 4 * RESCALE * (torch.abs(x) + 1 + RESCALE))
+        return torch.sign(x) * (((root - 1) / (2 * RESCALE)) ** 2 - 1)
+
+    def update() -> None:
+        nonlocal updates
+        probability = priorities**EXPONENT / (priorities**EXPONENT).sum()
+        rows = random.choice(count, BATCH, p=probability)
+        weight = (count * probability[rows]) ** -IMPORTANCE
+        tensors = [torch.from_numpy(array[rows]) for array in (obs, previous, action, reward, discount)]
+        seen, before, taken, summed, discounted = tensors
+        carried = tuple(torch.from_numpy(part[rows]).transpose(0, 1).contiguous() for part in state)
+        q = online(seen, before, carried)
+        with torch.no_grad():
+            best = q[:, ahead].argmax(-1, keepdim=True)
+            value = target(seen, before, carried)[:, ahead].gather(-1, best)[..., 0]
+            goal = rescale(summed + discounted * unrescale(value))
+        error = q[:, :STEPS].gather(-1, taken[..., None])[..., 0] - goal
+        loss = (torch.from_numpy((weight / weight.max()).astype(np.float32)) * (error**2).mean(1)).mean()
+        adam.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(online.parameters(), CLIP)
+        adam.step()
+        size = error.detach().abs()
+        priorities[rows] = (MIX * size.amax(1) + (1 - MIX) * size.mean(1)).numpy() + 1e-5
+        updates += 1
+        if updates % TARGET_PERIOD == 0:
+            target.load_state_dict(online.state_dict())
+
+    return rate(update, seconds)
+
+
+def rate(update: Any, seconds: float) -> float:
+    """Calls per second."""
+    for _ in range(WARM):
+        update()
+    began, count = perf_counter(), 0
+    while perf_counter() - began < seconds:
+        update()
+        count += 1
+    return count / (perf_counter() - began)
+
+
+CONTENDERS: dict[str, Any] = {
+    "Duetto, JAX": lambda threads, seconds: ours("jax", threads, seconds),
+    "Duetto, PyTorch": lambda threads, seconds: ours("torch", threads, seconds),
+    "plain PyTorch": plain,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--call", nargs=2, metavar=("CONTENDER", "THREADS"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.call:
+        name, threads = options.call
+        print(json.dumps(CONTENDERS[name](int(threads), options.seconds)))
+        return
+    found: dict[tuple[str, int], list[float]] = {}
+    for _ in range(options.rounds):
+        for threads in options.threads:
+            for name in CONTENDERS:
+                command = [sys.executable, __file__, "--seconds", str(options.seconds), "--call", name, str(threads)]
+                done = subprocess.run(command, env=os.environ | settings(threads), stdout=subprocess.PIPE, check=True)
+                found.setdefault((name, threads), []).append(json.loads(done.stdout.splitlines()[-1]))
+                print(name, threads, found[name, threads][-1], file=sys.stderr)
+    best = {name: max(options.threads, key=lambda count: median(found[name, count])) for name in CONTENDERS}
+    plain_rate = median(found["plain PyTorch", best["plain PyTorch"]])
+    rows = []
+    for name in CONTENDERS:
+        rates = [f"{median(found[name, threads]):.1f}" for threads in options.threads]
+        rows.append([name, *rates, f"{median(found[name, best[name]]) / plain_rate:.2f}"])
+    header = ["updates/s", *(f"{threads} thread(s)" for threads in options.threads), "times plain PyTorch"]
+    head = circumstances({"Versions": listing()["packages"]})
+    publish(f"{head}\n\n{__doc__.split(chr(10) * 2)[2]}\n\n{table(header, rows)}\n", options.output)
+
+
+if __name__ == "__main__":
+    main()
