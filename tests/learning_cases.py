@@ -57,7 +57,12 @@ def small(kind: type[Algorithm] = TD3, **options: Any) -> Algorithm:
 
 
 def build(
-    backend: Any, algorithm: Algorithm, observation: Space = VECTOR, action: Space = ACTION, seed: int = 0, **options: Any
+    backend: Any,
+    algorithm: Algorithm,
+    observation: Space = VECTOR,
+    action: Space = ACTION,
+    seed: int = 0,
+    **options: Any,
 ) -> Learner:
     return learners.build(backend, algorithm, observation, action, seed=seed, threads=1, **options)
 

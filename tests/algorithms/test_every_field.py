@@ -45,7 +45,7 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "recurrent_layers": ([2], LSTM),
     "burn_in": ([1], LSTM),
     "unroll": ([5], LSTM),
-    "overlap": ([1], LSTM),
+    "overlap": ([3], LSTM),
     "stored_carry": ([False], LSTM),
     "learn_from_start": ([False], LSTM),
     "priority_mix": ([0.1], LSTM | PER),

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from learning_cases import ACTION
 
 from duetto.algorithms import DDPG, TD3

@@ -188,7 +188,10 @@ def test_no_preset(duetto: Command):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["td4", "Pendulum-v1"], "There is no algorithm 'td4'. Did you mean 'td3'? There are: ddpg, dqn, ppo, r2d2, td3."),
+        (
+            ["td4", "Pendulum-v1"],
+            "There is no algorithm 'td4'. Did you mean 'td3'? There are: ddpg, dqn, ppo, r2d2, td3.",
+        ),
         (["TD3x", "Pendulum-v1"], "There is no algorithm 'TD3x'. Did you mean 'td3'?"),
         (["td3", "Pendulun-v1"], "There is no environment Pendulun-v1. Did you mean Pendulum-v1"),
         (["td3", "CartPole-v1"], "td3 needs a continuous action space (Box); CartPole-v1 has Discrete(2)."),

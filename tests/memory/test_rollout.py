@@ -29,7 +29,7 @@ def test_o5_through_the_memory(discount, trace, expected):
     o5(rollout)
     batch = one(rollout)
     np.testing.assert_allclose(batch.advantage, expected, rtol=1e-6)
-    np.testing.assert_allclose(batch.returns, np.array(expected) + [0.5, 1, 1.5, 2], rtol=1e-6)
+    np.testing.assert_allclose(batch.returns, np.add(expected, [0.5, 1, 1.5, 2]), rtol=1e-6)
     np.testing.assert_allclose(batch.value, [0.5, 1, 1.5, 2])
     np.testing.assert_allclose(batch.log_prob, [-0.05, -0.1, -0.15, -0.2])
     assert batch.weight.tolist() == [1, 1, 1, 1]

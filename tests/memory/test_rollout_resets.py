@@ -1,7 +1,7 @@
 """Vector steps that lack some environments: Gymnasium's NEXT_STEP resets take a step, in which nothing is learned.
 
-    SAME_STEP    s s E s s s E s s ...
-    NEXT_STEP    s s E - s s s E - ...       -: a row of weight 0
+SAME_STEP    s s E s s s E s s ...
+NEXT_STEP    s s E - s s s E - ...       -: a row of weight 0
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import policy_cases
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_cases import small
 from rollout_cases import build, one, step, worth
 
 from duetto import environments
+from duetto.algorithms import PPO
 from duetto.algorithms.base import RolloutBatch
 from duetto.memory import Experience
 
@@ -140,19 +141,17 @@ def test_the_first_step_after_resuming_may_lack_an_environment():
     np.testing.assert_array_equal(*(one(rollout).advantage for rollout in (ours, again)))
 
 
+class Ordered(PPO):
+    """Minibatches in order, so that the first four rows are together."""
+
+    def split(self, random, size):
+        return np.arange(size, dtype=np.int32).reshape(self.minibatches, -1)
+
+
 @pytest.mark.parametrize("weights", [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1]])
 def test_a_minibatch_of_resets_changes_nothing_and_is_no_divergence(backend, weights):
     """Of four rows none counts, or one: its loss is 0, or has advantage 0. Episodes of one step make it likely."""
-    from policy_cases import build as learner
-    from policy_cases import rollout
-
-    class Ordered(type(small())):
-        """Minibatches in order, so that the first four rows are together."""
-
-        def split(self, random, size):
-            return np.arange(size, dtype=np.int32).reshape(self.minibatches, -1)
-
-    made = learner(backend, Ordered(hidden=(8,), minibatches=2, max_grad_norm=0.0, entropy_coefficient=0.01))
-    metrics = made.update(rollout(8)._replace(weight=np.array(weights, np.float32)))
+    made = policy_cases.build(backend, Ordered(hidden=(8,), minibatches=2, max_grad_norm=0.0, entropy_coefficient=0.01))
+    metrics = made.update(policy_cases.rollout(8)._replace(weight=np.array(weights, np.float32)))
     assert np.isfinite(np.asarray(metrics.values)).all()
     assert all(np.isfinite(value).all() for value in made.parameters()["agent"].values())
