@@ -1,0 +1,159 @@
+"""Distributions over actions against PyTorch's own, for NumPy, PyTorch and JAX arrays."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from torch import distributions as theirs
+
+from duetto.functional.distributions import Categorical, DiagonalGaussian, MultiCategorical, cuts
+
+RANDOM = np.random.default_rng(0)
+LOGITS = RANDOM.normal(0, 2, (6, 4)).astype(np.float32)
+MEAN, LOG_STD = RANDOM.normal(0, 2, (2, 6, 3)).astype(np.float32) * [[[1.0]], [[0.5]]]
+CHOICE = np.array([0, 1, 2, 3, 3, 0])
+CHOICES = np.stack([CHOICE % 2, CHOICE], axis=1)
+NUMBERS = RANDOM.normal(0, 3, (6, 3)).astype(np.float32)
+
+
+def parts(logits):
+    """Two choices, of 2 and of 4."""
+    return logits[..., :2], logits[..., 2:]
+
+
+SIX = np.concatenate([LOGITS[:, :2] * 0.5, LOGITS], axis=1)
+
+
+def close(found, expected, tolerance=1e-5):
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=tolerance, atol=tolerance)
+
+
+# SPEC O6: Σ e = 2.7182818 + 1 + .3678794 + 1 = 5.0861613, its logarithm 1.6265234.
+def test_o6_logits(array):
+    policy = Categorical(array([[1, 0, -1, 0]]))
+    close(policy.log_probs, [[-0.626523375, -1.626523375, -2.626523375, -1.626523375]], 1e-6)
+    close(policy.entropy(), [1.1644062178], 1e-6)
+
+
+def test_categorical(array):
+    policy, reference = Categorical(array(LOGITS)), theirs.Categorical(logits=torch.from_numpy(LOGITS))
+    close(policy.log_prob(like(policy.logits, CHOICE)), reference.log_prob(torch.from_numpy(CHOICE)))
+    close(policy.entropy(), reference.entropy())
+    np.testing.assert_array_equal(policy.mode(), LOGITS.argmax(axis=1))
+
+
+def test_several_choices(array):
+    policy = MultiCategorical(tuple(Categorical(part) for part in parts(array(SIX))))
+    references = [theirs.Categorical(logits=torch.from_numpy(part)) for part in parts(SIX)]
+    expected = sum(one.log_prob(torch.from_numpy(CHOICES[:, i])) for i, one in enumerate(references))
+    close(policy.log_prob(like(policy.parts[0].logits, CHOICES)), expected)
+    close(policy.entropy(), sum(one.entropy() for one in references))
+    np.testing.assert_array_equal(policy.mode(), np.stack([part.argmax(axis=1) for part in parts(SIX)], axis=1))
+
+
+def test_gaussian(array):
+    policy = DiagonalGaussian(array(MEAN), array(LOG_STD))
+    reference = theirs.Independent(theirs.Normal(torch.tensor(MEAN), torch.tensor(LOG_STD).exp()), 1)
+    close(policy.log_prob(array(NUMBERS)), reference.log_prob(torch.from_numpy(NUMBERS)))
+    close(policy.entropy(), reference.entropy())
+    close(policy.mode(), MEAN)
+
+
+def like(array, values):
+    """Integers as an array of the same framework."""
+    if isinstance(array, torch.Tensor):
+        return torch.from_numpy(values)
+    return values if isinstance(array, np.ndarray) else jnp.asarray(values)
+
+
+# ---------------------------------------------------------------------------------------------------- sampling
+def test_a_choice_is_the_largest_of_logits_and_noise(array):
+    """[1, 2] + [.5, 0] and [1, 2] + [1.5, 0]: 1.5 < 2 and 2.5 > 2."""
+    policy = Categorical(array([[1, 2], [1, 2]]))
+    assert np.asarray(policy.sample(array([[0.5, 0], [1.5, 0]]))).tolist() == [1, 0]
+
+
+def test_each_of_several_choices_has_its_own_noise(array):
+    policy = MultiCategorical((Categorical(array([[0, 0]])), Categorical(array([[0, 0, 0]]))))
+    assert np.asarray(policy.sample(array([[0, 1, 0, 0, 1]]))).tolist() == [[1, 2]]
+    assert np.asarray(policy.sample(array([[1, 0, 0, 1, 0]]))).tolist() == [[0, 1]]
+
+
+def test_gumbel_noise_gives_the_probabilities():
+    """100,000 samples: the standard deviation of a frequency is at most .0016."""
+    noise = np.random.default_rng(1).gumbel(size=(100_000, 4))
+    logits = np.broadcast_to(LOGITS[0].astype(np.float64), noise.shape)
+    frequencies = np.bincount(Categorical(logits).sample(noise), minlength=4) / 100_000
+    np.testing.assert_allclose(frequencies, np.exp(Categorical(LOGITS[0]).log_probs), atol=0.007)
+
+
+def test_normal_noise_is_shifted_and_stretched(array):
+    """1 + e^.6931472 · [1, -2] = [3, -3], -1 + e^0 · [1, -2]: each dimension with its own std."""
+    policy = DiagonalGaussian(array([[1, -1], [1, -1]]), array([[0.6931472, 0.0]] * 2))
+    close(policy.sample(array([[1, 1], [-2, -2]])), [[3, 0], [-3, -3]])
+
+
+def test_noise_of_another_shape_is_refused(array):
+    """One number for all would choose by the logits alone."""
+    with pytest.raises(ValueError, match=r"logits \(6, 4\), noise \(6, 1\)"):
+        Categorical(array(LOGITS)).sample(array(np.zeros((6, 1))))
+    with pytest.raises(ValueError, match=r"mean \(6, 3\), noise \(3,\)"):
+        DiagonalGaussian(array(MEAN), array(LOG_STD)).sample(array(np.zeros(3)))
+    with pytest.raises(ValueError, match=r"mean \(6, 3\), action \(6, 1\)"):
+        DiagonalGaussian(array(MEAN), array(LOG_STD)).log_prob(array(np.zeros((6, 1))))
+
+
+# ---------------------------------------------------------------------------------------------------- extremes
+EXTREME = np.array([[1e4, -1e4, 0], [-1e30, 0, 0], [1e38, 1e38, -1e38], [-100, -100, -100]], np.float32)
+
+
+def test_extreme_logits_stay_finite(array):
+    """The entropies are those of one certain choice, of two, of two and of three that are equally likely."""
+    policy = Categorical(array(EXTREME))
+    assert np.isfinite(np.asarray(policy.log_probs)).all()
+    close(policy.entropy(), [0, np.log(2), np.log(2), np.log(3)], 1e-6)
+    close(policy.log_prob(like(policy.logits, np.array([0, 1, 0, 2]))), [0, -np.log(2), -np.log(2), -np.log(3)], 1e-6)
+
+
+def test_their_gradients_too():
+    """Of log π(a), by the logits: 1 at a minus the probabilities; of the entropy: 0 where nothing is to be gained."""
+    choice = np.array([0, 1, 0, 2])
+    wanted = np.array([[0, 0, 0], [0, 0.5, -0.5], [0.5, -0.5, 0], [-1 / 3, -1 / 3, 2 / 3]])
+    logits = torch.tensor(EXTREME, requires_grad=True)
+    policy = Categorical(logits)
+    for value, expected in ((policy.log_prob(torch.from_numpy(choice)), wanted), (policy.entropy(), np.zeros((4, 3)))):
+        (gradient,) = torch.autograd.grad(value.sum(), logits, retain_graph=True)
+        close(gradient, expected, 1e-6)
+    close(jax.grad(lambda x: Categorical(x).log_prob(jnp.asarray(choice)).sum())(jnp.asarray(EXTREME)), wanted, 1e-6)
+    close(jax.grad(lambda x: Categorical(x).entropy().sum())(jnp.asarray(EXTREME)), np.zeros((4, 3)), 1e-6)
+
+
+def test_gradients_are_pytorchs():
+    """Of log π(a) + H, by everything that a policy is made from."""
+
+    def loss(policy, action):
+        return (policy.log_prob(action) + policy.entropy()).sum()
+
+    inputs = [
+        torch.tensor(x, requires_grad=True) for x in (LOGITS, MEAN.astype(np.float32), LOG_STD.astype(np.float32))
+    ]
+    logits, mean, log_std = inputs
+    references = (theirs.Categorical(logits=logits), theirs.Independent(theirs.Normal(mean, log_std.exp()), 1))
+    actions = (torch.from_numpy(CHOICE), torch.from_numpy(NUMBERS))
+    expected = torch.autograd.grad(sum(map(loss, references, actions)), inputs)
+    found = torch.autograd.grad(sum(map(loss, (Categorical(logits), DiagonalGaussian(mean, log_std)), actions)), inputs)
+
+    def ours(logits, mean, log_std):
+        return loss(Categorical(logits), jnp.asarray(CHOICE)) + loss(
+            DiagonalGaussian(mean, log_std), jnp.asarray(NUMBERS)
+        )
+
+    arrays = [jnp.asarray(x.detach().numpy()) for x in inputs]
+    for one, other, reference in zip(found, jax.grad(ours, (0, 1, 2))(*arrays), expected, strict=True):
+        close(one, reference, 1e-4)
+        close(other, reference, 1e-4)
+
+
+def test_cuts():
+    assert cuts([2, 3, 1]) == [(0, 2), (2, 5), (5, 6)]

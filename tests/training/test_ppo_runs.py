@@ -1,0 +1,185 @@
+"""PPO in whole runs: every kind of action and observation, what the log says, how it is evaluated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from policy_environments import KINDS, Pieces, Seen, Several, Wander
+from small_runs import differences, outcome, small, train
+
+import duetto
+from duetto.errors import UsageError
+from duetto.training.session import Session
+
+QUIET: dict[str, Any] = {"steps": 64, "evaluate_every": 0, "num_envs": 2}
+
+
+def observed(environment: gymnasium.Env, count: int = 12) -> list[Any]:
+    """What the environment gives, over two episodes."""
+    environment.action_space.seed(0)
+    seen = [environment.reset(seed=0)[0]]
+    while len(seen) < count:
+        obs, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+        seen.append(environment.reset()[0] if terminated or truncated else obs)
+    return seen
+
+
+@pytest.mark.parametrize("environment", KINDS)
+def test_every_kind_of_action_and_observation(tmp_path: Path, environment: Any):
+    """The environments refuse what is not theirs. What one framework trained acts the same on the other."""
+    options = {"normalize_observations": True, "image_features": 64, "policy_gain": 3.0, "learning_rate": 1e-4}
+    hidden = () if environment is Seen else (32, 32)  # a picture's likeliest choice changes seldom
+    run = train(tmp_path, small("ppo", hidden=hidden, **options), environment, **QUIET)
+    one, two = (duetto.load(run.path, backend=backend) for backend in ("torch", "jax"))
+    space, actions = environment.action_space, []
+    for obs in observed(environment()):
+        action = one.act(obs)
+        assert space.contains(action)
+        np.testing.assert_allclose(action, two.act(obs), rtol=1e-4, atol=1e-5)
+        actions.append(action)
+    assert np.ptp(actions, axis=0).max() > 0, "actions that do not depend on what is seen"
+
+
+@pytest.mark.parametrize("environment", [Wander, Several, Seen, Pieces])
+def test_both_backends_make_the_same_run(tmp_path: Path, environment: Any):
+    """Actions, rewards and episodes, while it learns: the losses too, as near as roundings allow."""
+    lines = []
+    for backend in ("torch", "jax"):
+        algorithm = small("ppo", image_features=8, shared_torso=True)
+        run = train(tmp_path, algorithm, environment, name=backend, **QUIET | {"backend": backend, "log_every": 32})
+        lines.append(run.metrics())
+    for ours, theirs in zip(*lines, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ours.keys() - {"time/seconds"}:
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-4), name
+
+
+class Dictator(Wander):
+    action_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})
+
+
+@pytest.mark.parametrize(
+    ("environment", "hyperparameters", "words"),
+    [
+        (
+            Dictator,
+            {},
+            r"The action space Dict\('a': Discrete\(2\)\) is not supported. Flatten it to one Box or one Mul",
+        ),
+        (Wander, {"minibatches": 5}, r"A rollout of 16 steps in 2 environment\(s\) has 32 steps, which cannot be cut"),
+        (Wander, {"minibatches": 32}, "32 minibatches of 32 steps have one step each. Choose fewer minibatches."),
+    ],
+)
+def test_what_it_cannot_do_is_refused_in_a_sentence(
+    tmp_path: Path, environment: Any, hyperparameters: dict, words: str
+):
+    with pytest.raises(UsageError, match=words):
+        train(tmp_path, small("ppo", **hyperparameters), environment, **QUIET)
+
+
+# ---------------------------------------------------------------------------------------------------- the log
+def test_a_line_of_metrics_says_how_learning_goes(tmp_path: Path):
+    run = train(tmp_path, small("ppo", max_grad_norm=0.5), Wander, **QUIET | {"log_every": 32})
+    first, second = run.metrics()
+    names = {name.removeprefix("learn/") for name in first if name.startswith("learn/")}
+    assert names == {
+        "agent_gradient_norm",
+        "agent_learning_rate",
+        "agent_loss",
+        "approx_kl",
+        "approx_kl_k2",
+        "clip_fraction",
+        "entropy",
+        "explained_variance",
+        "policy_loss",
+        "updates",
+        "value_loss",
+    }
+    assert (first["learn/updates"], second["learn/updates"]) == (2, 4)
+    assert first["learn/explained_variance"] < 1
+    assert 0 <= first["learn/clip_fraction"] <= 1
+    assert 0 < first["learn/entropy"] <= np.log(4) + 1e-6
+
+
+def test_the_explained_variance_is_the_rollouts_and_not_the_means_of_its_epochs(tmp_path: Path):
+    """It is known before anything is learned, so the number of epochs leaves the first rollout's as it is."""
+    lines = [
+        train(tmp_path, small("ppo", epochs=epochs), Wander, name=str(epochs), **QUIET | {"log_every": 32}).metrics()[0]
+        for epochs in (1, 4)
+    ]
+    assert lines[0]["learn/explained_variance"] == lines[1]["learn/explained_variance"]
+    assert lines[0]["learn/entropy"] != lines[1]["learn/entropy"]
+
+
+@pytest.mark.parametrize(("target_kl", "updates"), [(0.0, 12), (1e9, 12), (1e-9, 2)])
+def test_beyond_the_divergence_the_other_epochs_are_left_out(
+    tmp_path: Path, backend: str, target_kl: float, updates: int
+):
+    """Two rollouts, 6 epochs each. The first epoch has 2 minibatches, so it diverges a little: no second follows."""
+    algorithm = small("ppo", epochs=6, target_kl=target_kl)
+    [line] = train(tmp_path, algorithm, Wander, **QUIET | {"log_every": 64, "backend": backend}).metrics()
+    assert line["learn/updates"] == updates
+
+
+def test_the_adapted_learning_rate_is_logged(tmp_path: Path):
+    algorithm = small("ppo", learning_rate=1e-3, learning_rate_kl=1.0)
+    lines = train(tmp_path, algorithm, Wander, **QUIET | {"log_every": 32}).metrics()
+    rates = [line["learn/agent_learning_rate"] for line in lines]
+    np.testing.assert_allclose(rates, [1e-3 * 1.5**2, 1e-3 * 1.5**4], rtol=1e-6)  # twice for each rollout's epochs
+
+
+# ---------------------------------------------------------------------------------------------------- evaluation
+STOCHASTIC: dict[str, Any] = {"stochastic_evaluation": True, "policy_gain": 1.0}
+
+
+def test_sampled_evaluations_are_reproducible(tmp_path: Path):
+    """Each begins with the same random numbers, whatever was evaluated before; and the run's folder gives it again."""
+    results: list[Any] = []
+
+    def look(session: Session) -> None:
+        if session.step == 32:
+            results.extend(session.evaluate().returns.tolist() for _ in range(2))
+
+    options = QUIET | {"evaluate_every": 64, "evaluation_episodes": 4}
+    run = train(tmp_path, small("ppo", **STOCHASTIC), "CartPole-v1", callbacks=[look], **options)
+    assert results[0] == results[1]
+    assert len(set(results[0])) > 1
+    again = run.evaluate(episodes=4)
+    assert again.mean_return == run.evaluations()[-1]["mean_return"]
+    np.testing.assert_array_equal(run.evaluate(episodes=4).returns, again.returns)
+    assert not np.array_equal(run.evaluate(episodes=4, seed=5).returns, again.returns)
+
+
+def test_they_are_not_the_likeliest_actions(tmp_path: Path):
+    """Of the same untrained policy."""
+    options = QUIET | {"evaluate_every": 64, "evaluation_episodes": 4}
+    sampled, likeliest = (
+        train(tmp_path, small("ppo", policy_gain=1.0, stochastic_evaluation=on), "CartPole-v1", name=str(on), **options)
+        for on in (True, False)
+    )
+    assert sampled.evaluations()[0]["mean_return"] != likeliest.evaluations()[0]["mean_return"]
+
+
+def test_they_change_nothing_in_training(tmp_path: Path):
+    algorithm = small("ppo", normalize_observations=True, normalize_rewards=True, **STOCHASTIC)
+    with_it, without = (
+        outcome(train(tmp_path, algorithm, "CartPole-v1", **QUIET | {"evaluate_every": every})) for every in (20, 0)
+    )
+    assert len(with_it["evaluations"]) == 4
+    assert with_it["state"]["session"].pop("best") is not None
+    assert without["state"]["session"].pop("best") is None
+    for part in ("state", "metrics"):
+        assert differences(with_it[part], without[part]) == []
+
+
+def test_an_agent_that_samples_does_so_again_from_the_start(tmp_path: Path):
+    run = train(tmp_path, small("ppo", **STOCHASTIC), Wander, **QUIET)
+    obs = np.zeros(2, np.float32)
+    one, two = (duetto.load(run.path) for _ in range(2))
+    actions = [one.act(obs) for _ in range(40)]
+    assert len(set(map(int, actions))) > 1
+    assert actions == [two.act(obs) for _ in range(40)]

@@ -1,0 +1,134 @@
+"""Rewards divided by the running std of their discounted sums: which numbers enter it, and what is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from line_environment import Line
+from policy_environments import Wander
+from small_runs import small, train
+
+from duetto.training.normalizer import RewardScaler
+from duetto.training.session import Session
+from duetto.training.storage import decode_tree, encode_tree
+
+NO, YES = np.zeros(1, bool), np.ones(1, bool)
+ONLY = np.zeros(1, np.int64)
+
+
+def one(scaler: RewardScaler, reward: float, done: np.ndarray = NO) -> float:
+    """The scaled reward of a single environment."""
+    scaled = scaler(np.array([reward], np.float32), ONLY, done)
+    assert (scaled.dtype, scaled.shape) == (np.float32, (1,))
+    return float(scaled[0])
+
+
+def test_by_hand():
+    """γ .5, rewards 1, 2 (the episode ends), 3: discounted sums 1, 2.5, 3. From (mean, variance, count) = (0, 1, 1):
+
+    1:    (1 + 1² · 1/2) / 2 = .75;               1 / √.75 = 1.1547005
+    2.5:  (1.5 + 2² · 2/3) / 3 = 1.3888889;       2 / √1.3888889 = 1.6970563
+    3:    (4.1666667 + 1.8333333² · 3/4) / 4 = 1.671875;  3 / √1.671875 = 2.3201669
+    """
+    scaler = RewardScaler(1, 0.5)
+    found = [one(scaler, 1), one(scaler, 2, YES), one(scaler, 3)]
+    np.testing.assert_allclose(found, [1.1547005, 1.6970563, 2.3201669], rtol=1e-6)
+
+
+def test_the_sums_begin_again_where_an_episode_ended():
+    """Without the end the third sum would be 4.25."""
+    ended, went_on = RewardScaler(1, 0.5), RewardScaler(1, 0.5)
+    for scaler, done in ((ended, YES), (went_on, NO)):
+        one(scaler, 1)
+        one(scaler, 2, done)
+    assert ended.state_dict()["sums"].tolist() == [0.0]
+    assert went_on.state_dict()["sums"].tolist() == [2.5]
+    assert one(ended, 3) > one(went_on, 3)
+    went_on.interrupt()
+    assert went_on.state_dict()["sums"].tolist() == [0.0]
+
+
+def test_it_is_the_std_of_all_discounted_sums():
+    """Of environments side by side, each with its own sum; rewards keep their sign and their mean is not removed."""
+    random, scaler = np.random.default_rng(0), RewardScaler(3, 0.9)
+    sums, seen, last = np.zeros(3), [np.zeros(0)], np.zeros(3)
+    for _ in range(200):
+        reward, done = random.normal(5, 2, 3).astype(np.float32), random.random(3) < 0.1
+        sums = 0.9 * sums + reward
+        seen.append(sums.copy())
+        last = scaler(reward, np.arange(3), done)
+        sums[done] = 0
+    everything = np.concatenate(seen)
+    mean = everything.sum() / 601  # the statistics begin as if one sum of mean 0 and variance 1 had been seen
+    variance = (1 + (everything**2).sum()) / 601 - mean**2
+    np.testing.assert_allclose(last, reward / np.sqrt(variance), rtol=1e-5)
+
+
+def test_environments_that_made_no_step_keep_their_sums():
+    scaler = RewardScaler(3, 0.5)
+    scaler(np.ones(3, np.float32), np.arange(3), np.zeros(3, bool))
+    scaler(np.array([1, 7], np.float32), np.array([2, 0]), np.array([False, True]))
+    assert scaler.state_dict()["sums"].tolist() == [0.0, 1.0, 1.5]
+
+
+def test_where_none_made_a_step_nothing_changes():
+    """All environments are reset at once, in a step of their own."""
+    scaler = RewardScaler(2, 0.5)
+    scaler(np.ones(2, np.float32), np.arange(2), np.ones(2, bool))
+    before = encode_tree("state", scaler.state_dict())
+    nothing = scaler(np.zeros(0, np.float32), np.zeros(0, np.int64), np.zeros(0, bool))
+    assert nothing.shape == (0,)
+    assert encode_tree("state", scaler.state_dict()) == before
+
+
+def test_an_outlier_is_clipped():
+    scaler = RewardScaler(1, 0.0)
+    for _ in range(200):
+        one(scaler, 0)
+    assert one(scaler, 1e6) == pytest.approx(10.0)
+    assert one(RewardScaler(1, 0.0), 0.0) == 0.0
+
+
+def test_it_goes_on_from_its_state():
+    ours, again = RewardScaler(1, 0.9), RewardScaler(1, 0.9)
+    for reward in (1, -2, 3):
+        one(ours, reward)
+    again.load_state_dict(decode_tree("state", encode_tree("state", ours.state_dict())))
+    for reward in (5, 0.5):
+        assert one(ours, reward) == one(again, reward)
+    assert encode_tree("state", ours.state_dict()) == encode_tree("state", again.state_dict())
+
+
+# ---------------------------------------------------------------------------------------------------- in a run
+def rewards(parent: Path, **hyperparameters: Any) -> tuple[np.ndarray, list[float]]:
+    """What the memory holds of the first rollout before it is learned from, and the training returns."""
+    held: list[np.ndarray] = []
+
+    def look(session: Session) -> None:
+        if session.step == 30:
+            held.append(session.memory.state_dict()["arrays"]["reward"])
+
+    run = train(parent, small("ppo", **hyperparameters), Wander, num_envs=2, steps=60, log_every=20, callbacks=[look])
+    return held[0], [line["train/return"] for line in run.metrics()]
+
+
+def test_the_memory_holds_scaled_rewards_and_the_log_true_ones(tmp_path: Path):
+    """Pitfall 27. The first rollout is collected alike, so scaling is all the difference."""
+    raw, returns = rewards(tmp_path / "raw")
+    scaled, same = rewards(tmp_path / "scaled", normalize_rewards=True)
+    np.testing.assert_array_equal(np.sign(raw), np.sign(scaled))
+    assert not np.allclose(raw, scaled, rtol=0.05)
+    assert returns[0] == same[0]
+
+
+@pytest.mark.parametrize("length", [4, 10])
+def test_environments_that_all_reset_in_one_step(tmp_path: Path, length: int):
+    """Gymnasium's NEXT_STEP, and episodes of one length: vector steps in which no environment made any."""
+    vector = SyncVectorEnv([lambda: Line(length)] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    algorithm = small("ppo", normalize_rewards=True, normalize_observations=True)
+    run = train(tmp_path, algorithm, vector, num_envs=2, steps=120, evaluate_every=0)
+    assert all(np.isfinite(value).all() for value in run.agent()._learner.parameters()["agent"].values())
