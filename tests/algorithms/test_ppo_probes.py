@@ -32,11 +32,6 @@ def learn(backend, tmp_path):
     return lambda probe, **options: run(PPO(**OPTIONS | options), probe, backend, tmp_path, STEPS, num_envs=4).learner
 
 
-@pytest.fixture(params=[False, True], ids=["numbers", "choices"])
-def choices(request):
-    return request.param
-
-
 def column(*values):
     return np.array(values, np.float32)[:, None]
 
@@ -47,19 +42,20 @@ def likely(learner, obs, action):
     return np.mean([sample == action for sample in sampled])
 
 
-def test_a_constant_reward(learn, choices):
-    learner = learn(partial(Constant, choices))
+def test_a_constant_reward(learn):
+    learner = learn(partial(Constant, choices=True))
     np.testing.assert_allclose(learner.value(column(0)), [1.0], atol=NEAR)
 
 
+@pytest.mark.parametrize("choices", [False, True], ids=["numbers", "choices"])
 def test_a_value_of_the_observation(learn, choices):
     learner = learn(partial(Look, choices))
     np.testing.assert_allclose(learner.value(column(-1, 1)), [-1, 1], atol=NEAR)
 
 
-def test_discounting(learn, choices):
+def test_discounting(learn):
     """γ² = .25, γ = .5, 1."""
-    learner = learn(partial(Count, choices))
+    learner = learn(Count)
     np.testing.assert_allclose(learner.value(column(0, 1, 2)), [0.25, 0.5, 1], atol=NEAR)
 
 

@@ -44,20 +44,20 @@ def test_acting_is_float32(backend):
     np.testing.assert_array_equal(exact.act(obs), rough.act(obs))
 
 
-@pytest.mark.parametrize(("observation", "action"), [("vector", "choice"), ("image", "choice"), ("both", "numbers")])
+@pytest.mark.parametrize(("observation", "action"), [("vector", "numbers"), ("image", "choice")])
 def test_policies_in_bfloat16_are_near_float32(backend, observation, action):
     """Values, the policies' probabilities and what is learned from them."""
     algorithm = policy_cases.small(policy_gain=0.1, minibatches=2, entropy_coefficient=0.01)
-    one = rollout(64, observation=OBSERVATIONS[observation], action=action)
+    size = 64 if observation == "vector" else 16
+    one = rollout(size, observation=OBSERVATIONS[observation], action=action)
     exact, rough = (
         policy_cases.build(backend, algorithm, OBSERVATIONS[observation], action, precision=precision)
         for precision in ("float32", "bf16")
     )
-    drawn = noise(ACTIONS[action], 64)
+    drawn = noise(ACTIONS[action], size)
     ours, theirs = (learner.collect(one.obs, drawn)[1] for learner in (exact, rough))
-    for name in ("log_prob", "value"):
-        assert theirs[name].dtype == np.float32
-        assert not np.array_equal(ours[name], theirs[name])
+    assert theirs["log_prob"].dtype == theirs["value"].dtype == np.float32
+    assert not np.array_equal(ours["value"], theirs["value"])
     np.testing.assert_allclose(ours["value"], theirs["value"], atol=0.02 * np.abs(ours["value"]).max())
     metrics = [learner.update(one) for learner in (exact, rough)]
     assert metrics[0].names == metrics[1].names

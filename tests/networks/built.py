@@ -19,7 +19,7 @@ ACTIVATIONS = {
     "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
     "silu": lambda x: x / (1 + np.exp(-x)),
 }
-STRIDES = {3: (4, 2, 1), 2: (1, 1, 1)}  # of the Nature network, whose last kernels are 3 wide; of the small one
+STRIDES = {8: 4, 4: 2, 3: 1, 2: 1}  # by the kernel's width: the Nature network's 8, 4 and 3, and the small one's 2
 
 
 def agent(observation: Space = VECTOR, action: str = "choice", **options: Any) -> ActorCritic:
@@ -102,14 +102,16 @@ def _box(observation: Space, name: str) -> Any:
 
 
 def _features(values: dict[str, np.ndarray], prefix: str, name: str, image: np.ndarray, space: Box) -> np.ndarray:
-    """Convolutions from their definition, the channels first, on numbers from 0 to 1."""
+    """Convolutions from their definition, on numbers from 0 to 1; what they give is read row by row, channels last."""
     x = (image if space.channels_first else np.transpose(image, (0, 3, 1, 2))) / 255
     stem = f"{prefix}.convolutions.{name}"
-    last = values[f"{stem}.2.weight"].shape[-1]
-    for i, stride in enumerate(STRIDES[last]):
+    for i in range(sum(key.startswith(f"{stem}.") for key in values) // 2):
         weight, bias = values[f"{stem}.{i}.weight"], values[f"{stem}.{i}.bias"]
-        kernel = weight.shape[-1]
+        kernel, stride = weight.shape[-1], STRIDES[weight.shape[-1]]
         windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(2, 3))[:, :, ::stride, ::stride]
         x = np.maximum(np.einsum("bchwij,ocij->bohw", windows, weight, optimize=True) + bias[None, :, None, None], 0)
-    x = x.reshape(len(x), -1) @ values[f"{prefix}.features.{name}.weight"].T + values[f"{prefix}.features.{name}.bias"]
+    x = (
+        np.transpose(x, (0, 2, 3, 1)).reshape(len(x), -1) @ values[f"{prefix}.features.{name}.weight"].T
+        + values[f"{prefix}.features.{name}.bias"]
+    )
     return np.maximum(x, 0)

@@ -6,11 +6,19 @@ from built import ACTIVATIONS, agent, call, definition, parameters
 from learning_cases import box, observations
 from policy_cases import ACTIONS, BOTH, FRAMES, OBSERVATIONS, PARTS, PICTURE, VECTOR, build, image, rollout, small
 
+from duetto.errors import UsageError
+from duetto.networks import initial
 from duetto.networks.numpy import worth_it
 from duetto.networks.spaces import Discrete
 
 RANDOM = np.random.default_rng(3)
 EVERYWHERE = ["torch", "jax", "numpy"]
+
+
+@pytest.fixture
+def quickly(monkeypatch):
+    """Weights are zeros: 3,136 rows at right angles take a second to find."""
+    monkeypatch.setattr(initial, "orthogonal", lambda random, shape, gain: np.zeros(shape))
 
 
 def check(kind, spec, obs, activation="tanh", tolerance=1e-5):
@@ -50,12 +58,18 @@ def test_no_hidden_layers(kind):
 @pytest.mark.parametrize("kind", ["torch", "jax"])
 @pytest.mark.parametrize(
     "observation",
-    [FRAMES, PICTURE, BOTH, image(40, 52, 3), image(1, 44, 36)],
-    ids=["frames", "small", "both", "wide", "one"],
+    [FRAMES, PICTURE, BOTH, image(40, 52, 3), image(1, 44, 36), image(3, 3, 2), image(1, 2, 5)],
+    ids=["frames", "small", "both", "wide", "one channel", "3 pixels", "2 pixels"],
 )
 def test_images(kind, observation):
     spec = agent(observation, policy_gain=1.0, shared_torso=True, zero_biases=False)
     check(kind, spec, observations(observation, 3, RANDOM), tolerance=1e-4)
+
+
+def test_images_of_a_single_pixels_width_are_refused(backend):
+    """Nothing is left of them behind a convolution: a network would see nothing."""
+    with pytest.raises(UsageError, match=r"^Images of the shape \(1, 1, 5\) are too small"):
+        build(backend, small(), image(1, 1, 5))
 
 
 # ---------------------------------------------------------------------------------------------------- acting in NumPy
@@ -107,7 +121,7 @@ def test_p4_directions_are_uniform():
 
 
 @pytest.mark.parametrize("observation", [VECTOR, FRAMES])
-def test_p4_biases_are_0_or_pytorchs(observation):
+def test_p4_biases_are_0_or_pytorchs(quickly, observation):
     for zero in (True, False):
         values = parameters(agent(observation, zero_biases=zero, hidden=(64, 64), image_features=256))
         for name, value in values.items():
@@ -141,7 +155,7 @@ def test_pitfall_18_policys_and_values_torsos_start_different():
 
 # ---------------------------------------------------------------------------------------------------- numbers of them
 # SPEC P3: 8·8·4·32 + 32, 4·4·32·64 + 64, 3·3·64·64 + 64, 3136·512 + 512, 512·4 + 4, 512 + 1.
-def test_p3_number_of_parameters():
+def test_p3_number_of_parameters(quickly):
     """Of the numbers that both frameworks are built from; `call` checks that they have no others."""
     first, last = (
         agent(image(*shape), hidden=(), image_features=512, shared_torso=True) for shape in ((4, 84, 84), (84, 84, 4))

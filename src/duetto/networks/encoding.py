@@ -6,6 +6,7 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
+from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 
@@ -67,5 +68,12 @@ SMALL = ((16, 2, 1), (32, 2, 1), (64, 2, 1))  # where NATURE's kernels do not fi
 
 
 def convolutions(image: Box) -> tuple[tuple[int, int, int], ...]:
-    """The layers that fit this image: NATURE from 36 pixels on, SMALL below."""
-    return NATURE if min(chw(image)[1:]) >= 36 else SMALL
+    """The layers that fit this image: NATURE from 36 pixels on; below as many of SMALL, each of which takes one, as fit.
+
+    Raises:
+        UsageError: A side of one pixel, which leaves none to convolve.
+    """
+    shortest = min(chw(image)[1:])
+    if shortest < 2:
+        raise UsageError(f"Images of the shape {image.shape} are too small. Give observations of this size as vectors.")
+    return NATURE if shortest >= 36 else SMALL[: shortest - 1]
