@@ -68,7 +68,7 @@ SMALL = ((16, 2, 1), (32, 2, 1), (64, 2, 1))  # where NATURE's kernels do not fi
 
 
 def convolutions(image: Box) -> tuple[tuple[int, int, int], ...]:
-    """The layers that fit this image: NATURE from 36 pixels on; below as many of SMALL, each of which takes one, as fit.
+    """NATURE from 36 pixels on; below as many layers of SMALL, each of which takes a pixel, as fit this image.
 
     Raises:
         UsageError: A side of one pixel, which leaves none to convolve.
