@@ -7,16 +7,15 @@ import difflib
 from typing import Annotated, Any
 
 import tyro
-import yaml
 from rich.console import Console
 from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFixed, arg
 
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.cli.options import EnvironmentOptions, environment_options
 from duetto.errors import UsageError
 from duetto.presets import Preset, choose
 from duetto.training.config import RunOptions
 
-_OPTIONS = "Options of the environment itself, on top of the preset's; --environment-options sticky_actions=0."
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
 
@@ -66,7 +65,7 @@ def train(call: Any, name: str, preset: Preset) -> None:
             runs_dir=call.runs_dir,
             name=call.name,
             preset=name,
-            environment_options=preset.environment | _environment_options(call.environment_options),
+            environment_options=preset.environment | environment_options(call.environment_options),
             callbacks=[display],
             on_start=display.announce,
         )
@@ -83,35 +82,12 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
             OmitArgPrefixes[Annotated[algorithm, arg(name="")]],
             dataclasses.field(default=hyperparameters),
         ),
-        ("environment_options", Annotated[tuple[str, ...], arg(help=_OPTIONS, metavar="KEY=VALUE ...")], ()),
+        ("environment_options", EnvironmentOptions, ()),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
         ("runs_dir", Annotated[str, arg(help="Where the run's folder is made.")], "runs"),
         ("name", Annotated[str | None, arg(help="The folder's name.")], None),
     ]
     return dataclasses.make_dataclass("Train", fields)
-
-
-def _environment_options(given: tuple[str, ...]) -> dict[str, Any]:
-    """KEY=VALUE texts as a dict, values as YAML reads them."""
-    options: dict[str, Any] = {}
-    for text in given:
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise UsageError(f"--environment-options takes KEY=VALUE, not {text!r}: --environment-options stack=4.")
-        options[key] = _value(text, value)
-    return options
-
-
-def _value(text: str, value: str) -> Any:
-    """As YAML reads it; but 1e-3 is a number, which YAML takes for text."""
-    try:
-        read = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise UsageError(f"--environment-options cannot read the value of {text!r}: write lists as [1, 2].") from error
-    try:
-        return float(read) if isinstance(read, str) else read
-    except ValueError:
-        return read
 
 
 def _algorithm(name: str) -> type[Algorithm]:

@@ -6,9 +6,11 @@ here and nowhere else.
 
 from duetto.environments.actions import ActionMap
 from duetto.environments.atari import AtariOptions
+from duetto.environments.experts import make_bot
 from duetto.environments.families import FAMILIES, Family
 from duetto.environments.making import make, separate
 from duetto.environments.minigrid import MiniGridOptions
+from duetto.environments.options import complete_options
 from duetto.environments.spaces import flatten_observation, from_gymnasium, to_gymnasium
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
@@ -23,9 +25,11 @@ __all__ = [
     "Stepper",
     "Transition",
     "Tree",
+    "complete_options",
     "flatten_observation",
     "from_gymnasium",
     "make",
+    "make_bot",
     "separate",
     "to_gymnasium",
 ]

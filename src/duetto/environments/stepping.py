@@ -115,6 +115,11 @@ class Stepper:
         self.obs = trees.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
         return transition, self._count(outcome, rows)
 
+    @property
+    def environments(self) -> list[Any]:
+        """The Gymnasium environments, where they live in this process one by one; otherwise none."""
+        return list(getattr(self._engine, "envs", []))
+
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Uniform random actions for every environment, as `step` takes them."""
         return self._actions.sample(random, self.num_envs)

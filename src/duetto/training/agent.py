@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ class Agent:
 
     Attributes:
         step: The training step of its parameters.
+        observation_space, action_space: What it was trained with.
         config: The run that it came from.
         notices: Sentences about newer checkpoints that are damaged, if this is not the newest.
     """
@@ -34,9 +36,11 @@ class Agent:
         self.config, self.step, self.notices = config, loaded.step, notices
         state = loaded.state
         self._learner, self._normalizer = learner, normalizer
-        self._observation = environments.to_gymnasium(spaces.from_json(state["spaces"]["observation"]))
-        self._action_space = spaces.from_json(state["spaces"]["action"])
-        self._actions = environments.ActionMap(environments.to_gymnasium(self._action_space))
+        self.observation_space, self.action_space = (
+            spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action")
+        )
+        self._observation = environments.to_gymnasium(self.observation_space)
+        self._actions = environments.ActionMap(environments.to_gymnasium(self.action_space))
         self._acting = self.policy
 
     @classmethod
@@ -65,6 +69,15 @@ class Agent:
         normalizer.load_state_dict(state["normalizer"])
         return cls(config, learner, normalizer, loaded, loaded.problems if isinstance(loaded, Loaded) else [])
 
+    @property
+    def fingerprint(self) -> str:
+        """Of the parameters: 16 hexadecimal digits."""
+        digest = hashlib.sha256()
+        for network, arrays in sorted(self._learner.parameters().items()):
+            for name, array in sorted(arrays.items()):
+                digest.update(f"{network}/{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
+        return digest.hexdigest()[:16]
+
     def reset(self) -> None:
         """Forget what happened: a new episode begins. Only recurrent agents remember anything."""
         self._acting = self.policy
@@ -83,7 +96,7 @@ class Agent:
     @property
     def policy(self) -> Policy:
         """Actions (N, ...) in [-1, 1] or integers for N observations as a `Stepper` gives them; each access is new."""
-        return Policy(self._learner, self._normalizer, self._action_space, self.config.run.seed)
+        return Policy(self._learner, self._normalizer, self.action_space, self.config.run.seed)
 
 
 def _step(checkpoint: str | int) -> int:

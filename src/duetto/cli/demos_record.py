@@ -1,0 +1,128 @@
+"""`duetto demos record ENVIRONMENT --expert bot|keyboard|RUN --output FOLDER`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from tyro.conf import Positional, arg
+
+from duetto import demonstrations, environments
+from duetto.cli import options
+from duetto.cli.showing import warn
+from duetto.demonstrations import Description, Expert, Game, Writer
+from duetto.environments import Stepper
+from duetto.errors import UsageError
+from duetto.training.config import circumstances
+from duetto.training.evaluation import PARALLEL
+from duetto.training.progress import say
+from duetto.training.run import Run
+
+_EXPERT = "bot (MiniGrid, BabyAI), or the folder of a run, whose policy acts without exploration."
+
+
+class Source(NamedTuple):
+    """Who acts where, in an environment with which options."""
+
+    expert: Expert
+    stepper: Stepper
+    about: str
+    options: dict[str, Any]
+
+
+def main(arguments: list[str]) -> None:
+    """Parse, and record."""
+    tyro.cli(record, args=arguments, prog="duetto demos record")
+
+
+def record(
+    environment: Annotated[Positional[str], arg(metavar="ENVIRONMENT", help="An id.")],
+    expert: Annotated[str, arg(help=_EXPERT, metavar="bot|RUN")],
+    output: Annotated[str, arg(help="The folder to make.")],
+    episodes: Annotated[int, arg(help="Whole episodes.")] = 100,
+    seed: Annotated[int, arg(help="Of the first episode; the next one has the next.")] = 0,
+    only_successes: Annotated[
+        bool, arg(help="Leave out returns of 0 and less, as is always done for the bot.")
+    ] = False,
+    minimum_return: Annotated[float | None, arg(help="Leave out episodes with a lower return.")] = None,
+    environment_options: options.PlainEnvironmentOptions = (),
+    checkpoint: Annotated[Literal["best", "last"], arg(help="Of the run.")] = "best",
+    overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+) -> None:
+    """Record whole episodes of an expert as a Minari dataset, to learn from."""
+    demonstrations.check_free(Path(output), overwrite)
+    source = _source(expert, environment, options.environment_options(environment_options), checkpoint, episodes)
+    spaces = source.stepper.observation_space, source.stepper.action_space
+    description = Description(environment, source.options, source.about, *spaces, circumstances())
+    keep = _condition(minimum_return, only_successes or expert == "bot")
+    console = Console()
+    try:
+        with demonstrations.writer(output, description, overwrite) as writer, _progress(console, episodes) as advance:
+            games = demonstrations.record(source.expert, source.stepper, episodes, seed, keep)
+            last = _write(games, writer, advance)
+    finally:
+        source.stepper.close()
+    _say_what_is_there(console, output, last - seed + 1)
+
+
+def _write(games: Iterator[Game], writer: Writer, advance: Callable[[], None]) -> int:
+    """Write the games as they come; the seed of the last one."""
+    last = 0
+    for game in games:
+        for part, demonstration in enumerate(game.demonstrations):
+            writer.add(demonstration, game.seed, part)
+        last = game.seed
+        advance()
+    return last
+
+
+def _source(expert: str, environment: str, given: dict[str, Any], checkpoint: str, episodes: int) -> Source:
+    if expert == "bot":
+        stepper, bot = environments.make_bot(environment, given)
+        return Source(bot, stepper, bot.about, given)
+    return _trained(expert, environment, given, checkpoint, episodes)
+
+
+def _trained(folder: str, environment: str, given: dict[str, Any], checkpoint: str, episodes: int) -> Source:
+    """A run's policy, in the environment with the run's options where no others are given."""
+    run = Run(folder)
+    agent, config = run.agent(checkpoint), run.config
+    warn(run)
+    kwargs = config.environment_options | given
+    stepper = environments.make(environment, num_envs=min(episodes, PARALLEL), kwargs=kwargs)
+    trained = agent.observation_space, agent.action_space
+    if (stepper.observation_space, stepper.action_space) != trained:
+        found = f"{stepper.observation_space} and {stepper.action_space}"
+        stepper.close()
+        raise UsageError(
+            f"The agent in {folder} was trained on {config.environment} with observations {trained[0]} and actions "
+            f"{trained[1]}; {environment} has {found}. Record in the environment that it was trained in."
+        )
+    about = f"{config.algorithm.name()} in {folder}, {checkpoint} checkpoint, step {agent.step}, {agent.fingerprint}"
+    return Source(agent.policy, stepper, about, kwargs)
+
+
+def _condition(least: float | None, successes: bool) -> Callable[[float], bool]:
+    return lambda score: (least is None or score >= least) and (score > 0 or not successes)
+
+
+@contextmanager
+def _progress(console: Console, episodes: int) -> Iterator[Callable[[], None]]:
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("episodes", total=episodes)
+        yield lambda: bar.advance(task)
+
+
+def _say_what_is_there(console: Console, output: str, tried: int) -> None:
+    found = demonstrations.load(output)
+    games = found.parts.count(0)
+    returns = f"return {found.returns.mean():.3g} ({found.returns.min():.3g} to {found.returns.max():.3g})"
+    left = f", {tried - games} left out" if tried > games else ""
+    say(console, f"{output}: {games} episodes{left}, {found.steps:,} steps, {returns}")
+    say(console, f"See them: duetto demos inspect {output}")

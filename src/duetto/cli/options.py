@@ -1,0 +1,44 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import yaml
+from tyro.conf import arg
+
+from duetto.errors import UsageError
+
+_METAVAR = "KEY=VALUE ..."
+_EXAMPLE = "--environment-options sticky_actions=0."
+
+EnvironmentOptions = Annotated[
+    tuple[str, ...],
+    arg(help=f"Options of the environment itself, on top of the preset's; {_EXAMPLE}", metavar=_METAVAR),
+]
+PlainEnvironmentOptions = Annotated[
+    tuple[str, ...], arg(help=f"Options of the environment itself; {_EXAMPLE}", metavar=_METAVAR)
+]
+
+
+def environment_options(given: tuple[str, ...]) -> dict[str, Any]:
+    """KEY=VALUE texts as a dict, values as YAML reads them."""
+    options: dict[str, Any] = {}
+    for text in given:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise UsageError(f"--environment-options takes KEY=VALUE, not {text!r}: --environment-options stack=4.")
+        options[key] = _value(text, value)
+    return options
+
+
+def _value(text: str, value: str) -> Any:
+    """As YAML reads it; but 1e-3 is a number, which YAML takes for text."""
+    try:
+        read = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--environment-options cannot read the value of {text!r}: write lists as [1, 2].") from error
+    try:
+        return float(read) if isinstance(read, str) else read
+    except ValueError:
+        return read

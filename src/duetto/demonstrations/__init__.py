@@ -1,0 +1,25 @@
+"""Recorded demonstrations: made by an expert, kept as Minari datasets, handed to whoever learns from them.
+
+A dataset is a folder that Minari itself reads (`minari.MinariDataset(path)`); what Duetto needs to know stands in
+Minari's own metadata. Observations, actions and rewards are those that a training run's `Stepper` gives and takes.
+"""
+
+from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description
+from duetto.demonstrations.files import Writer, check_free, load, save, writer
+from duetto.demonstrations.fitting import check_fits
+from duetto.demonstrations.recording import Expert, Game, record
+
+__all__ = [
+    "Demonstration",
+    "Demonstrations",
+    "Description",
+    "Expert",
+    "Game",
+    "Writer",
+    "check_fits",
+    "check_free",
+    "load",
+    "record",
+    "save",
+    "writer",
+]

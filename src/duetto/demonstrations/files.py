@@ -1,0 +1,308 @@
+"""Demonstrations on disk: a Minari dataset (HDF5 and JSON, never pickle) that describes itself."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast, overload
+from urllib.parse import quote
+
+import numpy as np
+
+from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, check
+from duetto.environments import Tree, to_gymnasium
+from duetto.errors import DuettoError, UsageError
+from duetto.networks import spaces
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+FORMAT = 1
+KEY = "duetto"  # of our description in Minari's metadata
+BUFFERED = 2**26  # bytes, and
+MANY = 100  # episodes, after which they are written
+
+# What Minari and HDF5 raise for files that are not as they should be.
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError)
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+def load(path: str | Path) -> Demonstrations:
+    """The demonstrations in a folder; each is read when it is asked for. Loading runs no code that the folder brings.
+
+    Raises:
+        UsageError: The folder holds no dataset, one that does not describe itself, or a damaged one.
+    """
+    path = Path(path)
+    minari_storage = _minari().dataset.minari_storage.MinariStorage
+    if not (path / "metadata.json").is_file():
+        raise UsageError(f"{path} holds no demonstrations. Make some: duetto demos record --help.")
+    try:
+        storage = minari_storage.read(path)
+        about = storage.metadata.get(KEY)
+        if about is None:
+            raise UsageError(
+                f"{path} is a Minari dataset that does not say what it is of. Take it over: "
+                f"duetto demos import {path} --environment ID --output FOLDER."
+            )
+        return _described(path, storage, about)
+    except UsageError:
+        raise
+    except _DAMAGE as error:
+        raise _damaged(path, error) from error
+
+
+def _described(path: Path, storage: Any, about: dict[str, Any]) -> Demonstrations:
+    if about["format"] != FORMAT:
+        raise UsageError(f"{path} has format {about['format']}, this Duetto reads {FORMAT}. Update Duetto.")
+    observation, action = (spaces.from_json(about[f"{kind}_space"]) for kind in ("observation", "action"))
+    description = Description(
+        about["environment"], about["options"], about["expert"], observation, action, about["versions"]
+    )
+    lengths = np.array(about["lengths"], np.int64)
+    found = next(iter(storage.get_episode_metadata([len(lengths) - 1])))  # opens the file, so that damage shows now
+    if storage.total_episodes != len(lengths) or storage.total_steps != lengths.sum():
+        raise ValueError(f"it has {storage.total_episodes} episodes, and {len(lengths)} are described")
+    if found["total_steps"] != lengths[-1]:
+        raise ValueError("its last episode has another length than is described")
+    return Demonstrations(
+        str(path),
+        description,
+        _Episodes(path, storage, description, lengths),
+        np.array(about["returns"], np.float64),
+        lengths,
+        np.array(about["terminated"], bool),
+        about["seeds"],
+        about["parts"],
+    )
+
+
+class _Episodes(Sequence[Demonstration]):
+    """Reads, and checks, an episode when it is asked for."""
+
+    def __init__(self, path: Path, storage: Any, description: Description, lengths: np.ndarray) -> None:
+        self._path, self._storage, self._description, self._lengths = path, storage, description, lengths
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    @overload
+    def __getitem__(self, index: int) -> Demonstration: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Demonstration]: ...
+    def __getitem__(self, index: int | slice) -> Demonstration | list[Demonstration]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
+        number = range(len(self))[index]
+        try:
+            episode = _read(next(iter(self._storage.get_episodes([number]))), self._description.observation_space)
+            check(episode, self._description)
+            if episode.length != self._lengths[number]:
+                raise ValueError(f"it has {episode.length} steps instead of {self._lengths[number]}")
+        except (*_DAMAGE, UsageError) as error:
+            raise _damaged(self._path, error, f"episode {number}: ") from error
+        return episode
+
+
+def _read(found: dict[str, Any], space: Space) -> Demonstration:
+    obs = found["observations"]
+    if isinstance(space, Dict):
+        obs = {name: obs[_key(name)] for name, _ in space.parts}
+    terminated, truncated = (bool(found[name][-1]) for name in ("terminations", "truncations"))
+    return Demonstration(obs, found["actions"], found["rewards"], terminated, truncated)
+
+
+def _damaged(path: Path, error: Exception, where: str = "") -> UsageError:
+    return UsageError(
+        f"The demonstrations in {path} are damaged ({where}{error}). Record them anew, or copy them again."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+def save(
+    path: str | Path,
+    description: Description,
+    episodes: Iterable[Demonstration],
+    seeds: Iterable[int | None] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a dataset of these episodes; `seeds` are what the environment was reset with, where that is known.
+
+    Raises:
+        UsageError: The folder exists, and is not to be overwritten; or an episode is not as it is described.
+    """
+    with writer(path, description, overwrite) as opened:
+        numbered = iter(seeds) if seeds is not None else None
+        for episode in episodes:
+            opened.add(episode, next(numbered) if numbered else None)
+    return Path(path)
+
+
+@contextmanager
+def writer(path: str | Path, description: Description, overwrite: bool = False) -> Iterator[Writer]:
+    """Takes episodes one by one. The folder appears when all of them are written, or not at all.
+
+    Raises:
+        UsageError: The folder exists, and is not to be overwritten; or nothing was written.
+    """
+    path = Path(path)
+    _minari()
+    check_free(path, overwrite)
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.absolute().parent))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another folder.") from error
+    try:
+        opened = Writer(temporary, path.name, description)
+        yield opened
+        opened.finish()
+        _publish(temporary, path)
+    except OSError as error:
+        raise DuettoError(f"The demonstrations {path} cannot be written: {error}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_free(path: Path, overwrite: bool) -> None:
+    """UsageError where something is at `path`, unless it is a dataset that may be overwritten."""
+    if not path.exists():
+        return
+    if not overwrite:
+        raise UsageError(f"{path} exists already. Choose another --output, or replace it with --overwrite.")
+    if not (path / "metadata.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} is no dataset, so it is not overwritten. Choose another --output.")
+
+
+class Writer:
+    """Adds episodes to a dataset that nobody sees yet."""
+
+    def __init__(self, folder: Path, name: str, description: Description) -> None:
+        self._description = description
+        storage = _minari().dataset.minari_storage.MinariStorage
+        self._storage = storage.new(
+            folder,
+            to_gymnasium(_stored(description.observation_space)),
+            to_gymnasium(_stored(description.action_space, is_action=True)),
+            jpeg_encoding=False,  # Minari's default loses what is in small details of an image
+        )
+        self._folder, self._name = folder, name
+        self._buffer: list[Any] = []
+        self._bytes = 0
+        self._about: dict[str, list[Any]] = {
+            name: [] for name in ("returns", "lengths", "terminated", "seeds", "parts")
+        }
+
+    def add(self, episode: Demonstration, seed: int | None = None, part: int = 0) -> None:
+        """Append an episode; UsageError where it is not as it is described."""
+        try:
+            check(episode, self._description)
+        except UsageError as error:
+            raise UsageError(f"Episode {len(self._about['returns'])} does not fit: {error}") from error
+        values = (float(episode.reward.sum(dtype=np.float64)), episode.length, bool(episode.terminated), seed, part)
+        for entries, value in zip(self._about.values(), values, strict=True):
+            entries.append(value)
+        self._buffer.append(_buffer(episode, seed))
+        self._bytes += sum(array.nbytes for array in _arrays(episode.obs))
+        if self._bytes > BUFFERED or len(self._buffer) >= MANY:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write what is left, and the description; UsageError if there is no episode."""
+        if not self._about["returns"]:
+            raise UsageError("No episode was recorded, so there is nothing to write.")
+        self._flush()
+        about = self._description
+        described = {
+            "format": FORMAT,
+            "environment": about.environment,
+            "options": about.options,
+            "expert": about.expert,
+            "observation_space": spaces.to_json(about.observation_space),
+            "action_space": spaces.to_json(about.action_space),
+            "versions": about.versions,
+        }
+        self._storage.update_metadata(
+            {
+                "dataset_id": re.sub(r"[^-\w]+", "-", self._name).strip("-") + "-v0",
+                "minari_version": _minari().__version__,
+                "algorithm_name": about.expert,
+                "description": f"Demonstrations of {about.environment}, recorded by Duetto.",
+                KEY: described | self._about,
+            }
+        )
+
+    def _flush(self) -> None:
+        self._storage.update_episodes(self._buffer)
+        self._buffer, self._bytes = [], 0
+
+
+def _buffer(episode: Demonstration, seed: int | None) -> Any:
+    ends = np.zeros((2, episode.length), bool)
+    ends[:, -1] = episode.terminated, episode.truncated
+    obs = {_key(name): part for name, part in episode.obs.items()} if isinstance(episode.obs, dict) else episode.obs
+    return _minari().data_collector.EpisodeBuffer(
+        seed=seed,
+        observations=obs,
+        actions=episode.action,
+        rewards=cast("list[float]", episode.reward),
+        terminations=cast("list[bool]", ends[0]),
+        truncations=cast("list[bool]", ends[1]),
+    )
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """Give the folder its name in one step; what was there before is gone only then."""
+    for file in temporary.iterdir():
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+    temporary.chmod(0o777 & ~_umask())  # mkdtemp's folders are for their owner only
+    if not path.exists():
+        temporary.rename(path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=path.absolute().parent))
+    path.rename(old / path.name)
+    temporary.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# ---------------------------------------------------------------------------------------------------- both
+def _stored(space: Space, *, is_action: bool = False) -> Space:
+    """The space of what is in the arrays: choices from 0, rows flat, actions in [-1, 1], keys that HDF5 can have."""
+    match space:
+        case Box() if is_action:
+            return Box((space.size,), "float32", (-1.0,), (1.0,))
+        case Discrete():
+            return Discrete(space.n)
+        case MultiDiscrete():
+            return MultiDiscrete(space.nvec)
+        case Dict():
+            return Dict(tuple((_key(name), cast("Any", _stored(part))) for name, part in space.parts))
+    return space
+
+
+def _key(name: str) -> str:
+    return quote(name, safe=" ")  # in HDF5 "camera/left" would be a group
+
+
+def _arrays(tree: Tree) -> Iterable[np.ndarray]:
+    return tree.values() if isinstance(tree, dict) else [tree]
+
+
+def _minari() -> Any:
+    try:
+        importlib.import_module("h5py")
+        importlib.import_module("minari.dataset.minari_storage")
+        return importlib.import_module("minari")
+    except ImportError as error:
+        raise UsageError(f"Demonstrations need minari ({error}). Install: pip install 'duetto[demos]'") from error

@@ -1,0 +1,237 @@
+"""Solves MiniGrid's tasks without instructions, knowing only the cells that the agent has seen.
+
+The goal is a green square, or an object to pick up (`env.obj`). In every step, the first of these that can be reached:
+
+    1. the goal
+    2. a locked door whose key is in the hand, or the key of a locked door that can be reached
+    3. a cell that was never seen or, while doors are locked, a box, which may hide a key
+
+and if none can, the first ball, box or key on the way to one of them, to be carried aside. What is in the hand is put
+down when the hand is needed, where it is in nobody's way. (BabyAI's own bot opens no boxes, which hide the keys of
+ObstructedMaze, and needs an instruction.)
+
+It plans by Dijkstra's algorithm over positions and directions, and in every step anew: a step changes what is known.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
+STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))  # of the directions right, down, left, up
+RING = ((-1, -1), (0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0))  # a cell's neighbours, in a circle
+MOVABLE = ("ball", "box", "key")
+ASIDE = 12  # steps that it costs, about, to carry a thing out of the way
+DETOUR = 6  # steps that a good place to put something down is worth
+
+Cell = tuple[int, int]
+State = tuple[int, int, int]  # position and direction
+Wanted = Callable[[Cell], bool]
+
+
+class Aim(NamedTuple):
+    """Cells worth facing, and what to do then."""
+
+    wanted: Wanted
+    action: Callable[[Cell], int]
+    hand: bool = False  # whether it must be empty then
+    then: Wanted | None = None  # what has to stay in reach too
+
+
+class Explorer:
+    """Plays one episode in `env`, a MiniGrid environment that was just reset."""
+
+    about = "Duetto's explorer of MiniGrid"
+
+    def __init__(self, env: Any) -> None:
+        self._env: Any = env.unwrapped
+        self._seen = np.zeros((self._env.width, self._env.height), bool)
+        self._target = getattr(self._env, "obj", None)
+        self._kind = self._target.type if self._target else "goal"
+
+    def act(self) -> int:
+        """The next action; DONE where it knows nothing more to do."""
+        self._look()
+        held = self._env.carrying
+        for aim in self._aims(held):
+            route = self._route(aim.wanted, None if aim.hand else held)
+            if route and aim.hand and held:
+                return self._put_down(aim)
+            if route:
+                return self._follow(route, aim.action)
+        if held:
+            return self._put_down(None)
+        for aim in self._aims(None, past_things=True):
+            route = self._route(aim.wanted, None, past_things=True)
+            if route and (blocked := self._until_thing(route)):
+                return self._follow(blocked, lambda _: PICK_UP)
+        return DONE
+
+    # ------------------------------------------------------------------------------------------------ what is known
+    def _look(self) -> None:
+        """Remember the cells that are seen now."""
+        env = self._env
+        size = env.agent_view_size
+        i, j = np.nonzero(env.gen_obs_grid()[1])  # column and row of the view; the agent is in the middle of the last
+        ahead, right = np.array(STEPS[env.agent_dir]), np.array(STEPS[(env.agent_dir + 1) % 4])
+        cells = np.array(env.agent_pos) + np.outer(size - 1 - j, ahead) + np.outer(i - size // 2, right)
+        inside = ((cells >= 0) & (cells < self._seen.shape)).all(axis=1)
+        self._seen[tuple(cells[inside].T)] = True
+
+    def _thing(self, cell: Cell) -> Any:
+        """What is in a cell, where that is known."""
+        return self._env.grid.get(*cell) if self._seen[cell] else None
+
+    def _known(self, kind: str) -> list[tuple[Cell, Any]]:
+        """The things of a kind, with where they are."""
+        cells = ((int(x), int(y)) for x, y in np.argwhere(self._seen))
+        return [(cell, thing) for cell in cells if (thing := self._thing(cell)) is not None and thing.type == kind]
+
+    # ------------------------------------------------------------------------------------------------ what to do
+    def _aims(self, held: Any, past_things: bool = False) -> Iterator[Aim]:
+        """What is worth doing, the best first."""
+        goals = {cell for cell, thing in self._known(self._kind) if self._target in (None, thing)}
+        if goals:
+            yield Aim(goals.__contains__, lambda _: PICK_UP if self._target else FORWARD, hand=self._target is not None)
+        locked = [(cell, door) for cell, door in self._known("door") if door.is_locked]
+        for cell, door in locked:
+            yield from self._unlock(cell, door, held, past_things)
+        yield Aim(
+            lambda cell: not self._seen[cell] or (bool(locked) and self._is_closed_box(cell)),
+            lambda cell: TOGGLE if self._seen[cell] else FORWARD,
+        )
+
+    def _unlock(self, cell: Cell, door: Any, held: Any, past_things: bool) -> Iterator[Aim]:
+        def there(other: Cell) -> bool:
+            return other == cell
+
+        if _is(held, "key") and held.color == door.color:
+            yield Aim(there, lambda _: TOGGLE)
+            return
+        keys = {where for where, key in self._known("key") if key.color == door.color and key is not self._target}
+        if keys and past_things:
+            yield Aim(there, lambda _: TOGGLE)
+        if keys and (past_things or self._route(there, None)):
+            yield Aim(lambda other: other in keys, lambda _: PICK_UP, hand=True, then=there)
+
+    def _is_closed_box(self, cell: Cell) -> bool:
+        thing = self._thing(cell)
+        return _is(thing, "box") and thing is not self._target
+
+    def _put_down(self, aim: Aim | None) -> int:
+        """Put what is in the hand where it bars the way to nothing, least of all to what is aimed at."""
+        fair: tuple[int, list[State]] | None = None
+        for cost, state, before in self._routes(self._env.carrying):
+            front = _front(state)
+            if not self._seen[front] or self._thing(front) is not None:
+                continue
+            if fair and cost > fair[0] + DETOUR:
+                break
+            reached = aim is None or self._stays_in_reach(aim, state, front)
+            if reached and self._joins_nothing(front):
+                return self._follow(_back(state, before), lambda _: DROP)
+            if reached and fair is None:
+                fair = cost, _back(state, before)
+        return self._follow(fair[1], lambda _: DROP) if fair else DONE
+
+    def _stays_in_reach(self, aim: Aim, start: State, barred: Cell) -> bool:
+        wanted = [aim.wanted] if aim.then is None else [aim.wanted, aim.then]
+        return all(self._route(one, None, start=start, barred=barred) for one in wanted)
+
+    def _joins_nothing(self, cell: Cell) -> bool:
+        """Whether one can still walk around this cell when something lies in it: its free neighbours hang together."""
+        free = []
+        for dx, dy in RING:
+            other = cell[0] + dx, cell[1] + dy
+            thing = self._thing(other)
+            free.append(bool(self._seen[other]) and (thing is None or thing.type not in ("wall", "lava")))
+        return sum(one != other for one, other in pairwise([*free, free[0]])) <= 2
+
+    # ------------------------------------------------------------------------------------------------ how to get there
+    def _route(self, wanted: Wanted, held: Any, **options: Any) -> list[State] | None:
+        """The cheapest way to face a wanted cell, from where the agent is now."""
+        found = ((state, before) for _, state, before in self._routes(held, **options) if wanted(_front(state)))
+        return next((_back(state, before) for state, before in found), None)
+
+    def _routes(
+        self, held: Any, past_things: bool = False, start: State | None = None, barred: Cell | None = None
+    ) -> Iterator[tuple[int, State, dict[State, State | None]]]:
+        """Every state that can be reached, the cheapest first: its cost in steps, and from where each one is reached.
+
+        `past_things` walks over balls, boxes and keys, `barred` is a cell to keep out of, `held` is in the hand.
+        """
+        env = self._env
+        first: State = start or (int(env.agent_pos[0]), int(env.agent_pos[1]), int(env.agent_dir))
+        queue: list[tuple[int, int, State, State | None]] = [(0, 0, first, None)]
+        before: dict[State, State | None] = {}
+        number = 0  # among equals, the one that was found first
+        while queue:
+            cost, _, state, previous = heapq.heappop(queue)
+            if state in before:
+                continue
+            before[state] = previous
+            yield cost, state, before
+            x, y, direction = state
+            front = _front(state)
+            ahead = None if front == barred else self._cost(front, held, past_things)
+            turns = ((x, y, (direction + turn) % 4) for turn in (1, 3))
+            moves = [(1, turned) for turned in turns] + ([] if ahead is None else [(ahead, (*front, direction))])
+            for price, then in moves:
+                if then not in before:
+                    number += 1
+                    heapq.heappush(queue, (cost + price, number, then, state))
+
+    def _cost(self, cell: Cell, held: Any, past_things: bool) -> int | None:
+        """Steps that it takes to enter a cell from beside it; None where that is impossible."""
+        if not self._seen[cell]:
+            return None
+        thing = self._thing(cell)
+        if thing is None or thing.type in ("goal", "floor"):
+            return 1
+        if thing.type == "door":
+            fits = not thing.is_locked or (_is(held, "key") and held.color == thing.color)
+            return 1 if thing.is_open else 2 if fits else None
+        return 1 + ASIDE if past_things and thing.type in MOVABLE else None
+
+    def _until_thing(self, states: list[State]) -> list[State] | None:
+        """The way to the first ball, box or key on a way; None if there is none."""
+        for i, state in enumerate(states[1:]):
+            if _moves(states[i], state) and getattr(self._thing(state[:2]), "type", None) in MOVABLE:
+                return states[: i + 1]
+        return None
+
+    def _follow(self, states: list[State], action: Callable[[Cell], int]) -> int:
+        """The first action on a way, or `action` at its end."""
+        if len(states) == 1:
+            return action(_front(states[0]))
+        now, then = states[:2]
+        if not _moves(now, then):
+            return RIGHT if then[2] == (now[2] + 1) % 4 else LEFT
+        thing = self._thing(then[:2])
+        return TOGGLE if _is(thing, "door") and not thing.is_open else FORWARD
+
+
+def _is(thing: Any, kind: str) -> bool:
+    return thing is not None and thing.type == kind
+
+
+def _moves(now: State, then: State) -> bool:
+    return now[:2] != then[:2]
+
+
+def _front(state: State) -> Cell:
+    dx, dy = STEPS[state[2]]
+    return state[0] + dx, state[1] + dy
+
+
+def _back(state: State, before: dict[State, State | None]) -> list[State]:
+    states, previous = [state], before[state]
+    while previous is not None:
+        states.append(previous)
+        previous = before[previous]
+    return states[::-1]
