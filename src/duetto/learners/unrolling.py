@@ -24,28 +24,37 @@ class Unrolling:
     def __init__(self, network: Any, name: str) -> None:
         """`name` is the one under which windows hold its carry; a target network starts from its source's."""
         self._network, self._prefix = network, f"{name}/"
-        self._seen: dict[int, Any] = {}
+        self._seen: dict[int, tuple[Any, dict[str, Array], list[Any]]] = {}
         self.carry: dict[str, Array] = {}
 
     def __call__(self, window: Window, *inputs: Any) -> Any:
         """The network's outputs at the window's positions."""
-        return self._network.head(self._features(window), *inputs)
+        trunk, outputs = self._run(window)
+        if inputs or isinstance(trunk, tuple):  # then the head has something to do with the positions asked for
+            return self._network.head(_features_at(trunk, window.at), *inputs)
+        if not outputs:
+            outputs.append(self._network.head(trunk))
+        return _at(outputs[0], window.at)
 
     def first(self, window: Window, *inputs: Any) -> Array:
         """Of an ensemble, the first member's."""
-        return self._network.first_head(self._features(window), *inputs)
+        trunk, _ = self._run(window)
+        return self._network.first_head(_features_at(trunk, window.at), *inputs)
 
-    def _features(self, window: Window) -> Any:
+    def _run(self, window: Window) -> tuple[Any, list[Any]]:
+        """Features of all positions, and, once they were made, the head's outputs."""
         key = id(window.previous_reward)
         if key not in self._seen:
             prefix = self._prefix
             own = {key.removeprefix(prefix): part for key, part in window.carry.items() if key.startswith(prefix)}
-            self._seen[key] = self._network.trunk(window._replace(carry=own))
-        features, carry = self._seen[key]
+            self._seen[key] = (*self._network.trunk(window._replace(carry=own)), [])
+        trunk, carry, outputs = self._seen[key]
         self.carry = {f"{self._prefix}{key}": part for key, part in carry.items()}
-        if isinstance(features, tuple):
-            return tuple(_at(part, window.at) for part in features)
-        return _at(features, window.at)
+        return trunk, outputs
+
+
+def _features_at(trunk: Any, at: Array | None) -> Any:
+    return tuple(_at(part, at) for part in trunk) if isinstance(trunk, tuple) else _at(trunk, at)
 
 
 def _at(features: Array, at: Array | None) -> Array:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from duetto.networks.encoding import encode
+from duetto.networks.jax_recurrent import CELLS, unroll
 from duetto.networks.specs import Recurrent
 from duetto.networks.windows import Window
 
@@ -79,37 +82,14 @@ class RecurrentLayers(eqx.Module):
     ) -> tuple[Array, tuple[Array, ...]]:
         """(S, B, in) to (S, B, size), and the state (B, size) after the last step; no gradient through the burn-in."""
         w = {kind: self.weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-        inputs = x @ w["weight_ih"].T + w["bias_ih"][None, None]  # of all steps at once
-        cell = _lstm if self.spec.kind == "lstm" else _gru
-
-        def step(state: tuple[Array, ...], now: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
-            entering, start = now
-            state = tuple(jnp.where(start[:, None], 0, part) for part in state)
-            state = cell(entering, state, w["weight_hh"], w["bias_hh"])
-            return state, state[0]
-
+        entering = x @ w["weight_ih"].T + w["bias_ih"][None, None]  # of all steps at once
+        run = partial(unroll, CELLS[self.spec.kind])
         burn_in, outputs = min(self.spec.burn_in, len(x)), []
         for part in (slice(0, burn_in), slice(burn_in, None)):
             if part.start == burn_in and burn_in:
                 kept = fresh if self.spec.learn_from_start else jnp.zeros_like(fresh)
                 state = tuple(jnp.where(kept[:, None], h, jax.lax.stop_gradient(h)) for h in state)
-            if len(inputs[part]):
-                state, output = jax.lax.scan(step, state, (inputs[part], starts[part]))
+            if len(entering[part]):
+                output, state = run(entering[part], starts[part], state, w["weight_hh"], w["bias_hh"])
                 outputs.append(output)
         return jnp.concatenate(outputs), state
-
-
-def _lstm(entering: Array, state: tuple[Array, ...], weight: Array, bias: Array) -> tuple[Array, ...]:
-    """Hochreiter & Schmidhuber, 1997; gates in PyTorch's order: input, forget, cell, output."""
-    h, c = state
-    i, f, g, o = jnp.split(entering + h @ weight.T + bias[None], 4, -1)
-    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    return jax.nn.sigmoid(o) * jnp.tanh(c), c
-
-
-def _gru(entering: Array, state: tuple[Array, ...], weight: Array, bias: Array) -> tuple[Array, ...]:
-    """Cho et al., 2014, as PyTorch has it: gates reset, update, new."""
-    (h,) = state
-    (r, z, n), (hr, hz, hn) = jnp.split(entering, 3, -1), jnp.split(h @ weight.T + bias[None], 3, -1)
-    r, z = jax.nn.sigmoid(r + hr), jax.nn.sigmoid(z + hz)
-    return ((1 - z) * jnp.tanh(n + r * hn) + z * h,)
