@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from tyro.conf import Positional, arg
 
 from duetto import demonstrations, environments
 from duetto.cli import options
+from duetto.cli.demos_showing import progress, say_what_is_there, versions
 from duetto.cli.showing import warn
 from duetto.demonstrations import Description, Expert, Game, Writer
 from duetto.environments import Stepper
 from duetto.errors import UsageError
-from duetto.training.config import circumstances
 from duetto.training.evaluation import PARALLEL
 from duetto.training.progress import say
 from duetto.training.run import Run
 
-_EXPERT = "bot (MiniGrid, BabyAI), or the folder of a run, whose policy acts without exploration."
+_EXPERT = "bot (MiniGrid, BabyAI), keyboard (you), or the folder of a run, whose policy acts without exploration."
 
 
 class Source(NamedTuple):
@@ -42,7 +41,7 @@ def main(arguments: list[str]) -> None:
 
 def record(
     environment: Annotated[Positional[str], arg(metavar="ENVIRONMENT", help="An id.")],
-    expert: Annotated[str, arg(help=_EXPERT, metavar="bot|RUN")],
+    expert: Annotated[str, arg(help=_EXPERT, metavar="bot|keyboard|RUN")],
     output: Annotated[str, arg(help="The folder to make.")],
     episodes: Annotated[int, arg(help="Whole episodes.")] = 100,
     seed: Annotated[int, arg(help="Of the first episode; the next one has the next.")] = 0,
@@ -56,35 +55,45 @@ def record(
 ) -> None:
     """Record whole episodes of an expert as a Minari dataset, to learn from."""
     demonstrations.check_free(Path(output), overwrite)
-    source = _source(expert, environment, options.environment_options(environment_options), checkpoint, episodes)
-    spaces = source.stepper.observation_space, source.stepper.action_space
-    description = Description(environment, source.options, source.about, *spaces, circumstances())
-    keep = _condition(minimum_return, only_successes or expert == "bot")
     console = Console()
+    given = options.environment_options(environment_options)
+    source = _source(console, expert, environment, given, checkpoint, episodes)
+    spaces = source.stepper.observation_space, source.stepper.action_space
+    description = Description(environment, source.options, source.about, *spaces, versions())
+    keep = _condition(minimum_return, only_successes or expert == "bot")
     try:
-        with demonstrations.writer(output, description, overwrite) as writer, _progress(console, episodes) as advance:
+        with demonstrations.writer(output, description, overwrite) as writer, progress(console, episodes) as advance:
             games = demonstrations.record(source.expert, source.stepper, episodes, seed, keep)
             last = _write(games, writer, advance)
     finally:
         source.stepper.close()
-    _say_what_is_there(console, output, last - seed + 1)
+    say_what_is_there(console, output, last - seed + 1)
 
 
 def _write(games: Iterator[Game], writer: Writer, advance: Callable[[], None]) -> int:
     """Write the games as they come; the seed of the last one."""
     last = 0
-    for game in games:
-        for part, demonstration in enumerate(game.demonstrations):
-            writer.add(demonstration, game.seed, part)
-        last = game.seed
-        advance()
+    with suppress(environments.PlayEndedError):  # the episodes that are over are kept
+        for game in games:
+            for part, demonstration in enumerate(game.demonstrations):
+                writer.add(demonstration, game.seed, part)
+            last = game.seed
+            advance()
     return last
 
 
-def _source(expert: str, environment: str, given: dict[str, Any], checkpoint: str, episodes: int) -> Source:
+def _source(
+    console: Console, expert: str, environment: str, given: dict[str, Any], checkpoint: str, episodes: int
+) -> Source:
     if expert == "bot":
         stepper, bot = environments.make_bot(environment, given)
         return Source(bot, stepper, bot.about, given)
+    if expert == "keyboard":
+        stepper, player = environments.make_player(environment, given)
+        say(console, str(player.keys))
+        return Source(player, stepper, player.about, given)
+    if not Path(expert).is_dir():
+        raise UsageError(f"There is no expert {expert!r}. It is bot, keyboard, or the folder of a run, runs/...")
     return _trained(expert, environment, given, checkpoint, episodes)
 
 
@@ -109,20 +118,3 @@ def _trained(folder: str, environment: str, given: dict[str, Any], checkpoint: s
 
 def _condition(least: float | None, successes: bool) -> Callable[[float], bool]:
     return lambda score: (least is None or score >= least) and (score > 0 or not successes)
-
-
-@contextmanager
-def _progress(console: Console, episodes: int) -> Iterator[Callable[[], None]]:
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("episodes", total=episodes)
-        yield lambda: bar.advance(task)
-
-
-def _say_what_is_there(console: Console, output: str, tried: int) -> None:
-    found = demonstrations.load(output)
-    games = found.parts.count(0)
-    returns = f"return {found.returns.mean():.3g} ({found.returns.min():.3g} to {found.returns.max():.3g})"
-    left = f", {tried - games} left out" if tried > games else ""
-    say(console, f"{output}: {games} episodes{left}, {found.steps:,} steps, {returns}")
-    say(console, f"See them: duetto demos inspect {output}")

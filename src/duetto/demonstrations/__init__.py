@@ -6,8 +6,10 @@ Minari's own metadata. Observations, actions and rewards are those that a traini
 
 from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description
 from duetto.demonstrations.files import Writer, check_free, load, save, writer
-from duetto.demonstrations.fitting import check_fits
+from duetto.demonstrations.fitting import check_fits, spell
+from duetto.demonstrations.importing import open_source
 from duetto.demonstrations.recording import Expert, Game, record
+from duetto.demonstrations.replaying import Replay
 
 __all__ = [
     "Demonstration",
@@ -15,11 +17,14 @@ __all__ = [
     "Description",
     "Expert",
     "Game",
+    "Replay",
     "Writer",
     "check_fits",
     "check_free",
     "load",
+    "open_source",
     "record",
     "save",
+    "spell",
     "writer",
 ]

@@ -27,7 +27,7 @@ BUFFERED = 2**26  # bytes, and
 MANY = 100  # episodes, after which they are written
 
 # What Minari and HDF5 raise for files that are not as they should be.
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError)
+DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError)
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -38,7 +38,7 @@ def load(path: str | Path) -> Demonstrations:
         UsageError: The folder holds no dataset, one that does not describe itself, or a damaged one.
     """
     path = Path(path)
-    minari_storage = _minari().dataset.minari_storage.MinariStorage
+    minari_storage = minari().dataset.minari_storage.MinariStorage
     if not (path / "metadata.json").is_file():
         raise UsageError(f"{path} holds no demonstrations. Make some: duetto demos record --help.")
     try:
@@ -52,7 +52,7 @@ def load(path: str | Path) -> Demonstrations:
         return _described(path, storage, about)
     except UsageError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _damaged(path, error) from error
 
 
@@ -103,7 +103,7 @@ class _Episodes(Sequence[Demonstration]):
             check(episode, self._description)
             if episode.length != self._lengths[number]:
                 raise ValueError(f"it has {episode.length} steps instead of {self._lengths[number]}")
-        except (*_DAMAGE, UsageError) as error:
+        except (*DAMAGE, UsageError) as error:
             raise _damaged(self._path, error, f"episode {number}: ") from error
         return episode
 
@@ -150,7 +150,7 @@ def writer(path: str | Path, description: Description, overwrite: bool = False) 
         UsageError: The folder exists, and is not to be overwritten; or nothing was written.
     """
     path = Path(path)
-    _minari()
+    minari()
     check_free(path, overwrite)
     try:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ class Writer:
 
     def __init__(self, folder: Path, name: str, description: Description) -> None:
         self._description = description
-        storage = _minari().dataset.minari_storage.MinariStorage
+        storage = minari().dataset.minari_storage.MinariStorage
         self._storage = storage.new(
             folder,
             to_gymnasium(_stored(description.observation_space)),
@@ -229,7 +229,7 @@ class Writer:
         self._storage.update_metadata(
             {
                 "dataset_id": re.sub(r"[^-\w]+", "-", self._name).strip("-") + "-v0",
-                "minari_version": _minari().__version__,
+                "minari_version": minari().__version__,
                 "algorithm_name": about.expert,
                 "description": f"Demonstrations of {about.environment}, recorded by Duetto.",
                 KEY: described | self._about,
@@ -245,7 +245,7 @@ def _buffer(episode: Demonstration, seed: int | None) -> Any:
     ends = np.zeros((2, episode.length), bool)
     ends[:, -1] = episode.terminated, episode.truncated
     obs = {_key(name): part for name, part in episode.obs.items()} if isinstance(episode.obs, dict) else episode.obs
-    return _minari().data_collector.EpisodeBuffer(
+    return minari().data_collector.EpisodeBuffer(
         seed=seed,
         observations=obs,
         actions=episode.action,
@@ -299,10 +299,12 @@ def _arrays(tree: Tree) -> Iterable[np.ndarray]:
     return tree.values() if isinstance(tree, dict) else [tree]
 
 
-def _minari() -> Any:
+def minari() -> Any:
+    """The package, with its storage; UsageError where it is missing."""
     try:
         importlib.import_module("h5py")
-        importlib.import_module("minari.dataset.minari_storage")
+        for part in ("dataset.minari_storage", "storage.local"):
+            importlib.import_module(f"minari.{part}")
         return importlib.import_module("minari")
     except ImportError as error:
         raise UsageError(f"Demonstrations need minari ({error}). Install: pip install 'duetto[demos]'") from error

@@ -8,6 +8,7 @@ from duetto.environments.actions import ActionMap
 from duetto.environments.atari import AtariOptions
 from duetto.environments.experts import make_bot
 from duetto.environments.families import FAMILIES, Family
+from duetto.environments.keyboard import PlayEndedError, make_player
 from duetto.environments.making import make, separate
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.options import complete_options
@@ -22,6 +23,7 @@ __all__ = [
     "Episode",
     "Family",
     "MiniGridOptions",
+    "PlayEndedError",
     "Stepper",
     "Transition",
     "Tree",
@@ -30,6 +32,7 @@ __all__ = [
     "from_gymnasium",
     "make",
     "make_bot",
+    "make_player",
     "separate",
     "to_gymnasium",
 ]

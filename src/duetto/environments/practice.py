@@ -24,6 +24,7 @@ class Practice(Engine):
         self._engine, self._episodic_life, self._clip_rewards = engine, episodic_life, clip_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
         self.stacked = engine.stacked
+        self.envs = getattr(engine, "envs", [])  # as `Stepper.environments` shows them
         self.single_action_space, self.metadata = engine.single_action_space, engine.metadata
         self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 where a game began, so none is missed
 

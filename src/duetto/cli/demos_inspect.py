@@ -1,0 +1,86 @@
+"""`duetto demos inspect DEMOS [--video FILE.mp4 --episode K]`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from duetto import demonstrations, environments
+from duetto.cli.demos_showing import spread
+from duetto.demonstrations import Demonstrations, Replay, spell
+from duetto.errors import UsageError
+from duetto.training.evaluation import SEED_OFFSET
+from duetto.training.progress import say
+from duetto.training.video import record
+
+FIRST = 10  # episodes that are listed
+SHOWN = ("duetto", "git", "gymnasium", "minigrid", "ale-py", "mujoco")  # of the versions
+
+
+def main(arguments: list[str]) -> None:
+    """Parse, and inspect."""
+    tyro.cli(inspect, args=arguments, prog="duetto demos inspect")
+
+
+def inspect(
+    demos: Annotated[Positional[str], arg(help="The folder of the demonstrations.")],
+    video: Annotated[str | None, arg(help="Play an episode again, and record it.", metavar="FILE.mp4")] = None,
+    episode: Annotated[int, arg(help="Which one, from 0.", metavar="K")] = 0,
+    all: Annotated[bool, arg(help=f"List all episodes, not only the first {FIRST}.")] = False,
+) -> None:
+    """Show what demonstrations are of, and what their episodes are like."""
+    found = demonstrations.load(demos)
+    console = Console()
+    _say_what_it_is(console, found)
+    console.print(_table(found, len(found) if all else FIRST))
+    if len(found) > FIRST and not all:
+        say(console, f"and {len(found) - FIRST} more: --all lists them.")
+    if video is not None:
+        _film(found, episode, Path(video))
+        say(console, video)
+
+
+def _say_what_it_is(console: Console, found: Demonstrations) -> None:
+    about, ended = found.description, int(found.terminated.sum())
+    options = ", ".join(f"{name}={value}" for name, value in about.options.items())
+    lengths = f"{found.lengths.mean():.4g} ({found.lengths.min()} to {found.lengths.max()}), {found.steps:,} in all"
+    for name, text in (
+        ("environment", about.environment + (f" with {options}" if options else "")),
+        ("expert", about.expert),
+        ("observations", spell(about.observation_space, bounds=False)),
+        ("actions", spell(about.action_space)),
+        ("episodes", f"{len(found)}: {ended} terminated, {len(found) - ended} truncated"),
+        ("return", spread(found)),
+        ("steps", lengths),
+        ("made with", ", ".join(f"{name} {about.versions[name]}" for name in SHOWN if name in about.versions)),
+    ):
+        say(console, f"{name:13} {text}")
+
+
+def _table(found: Demonstrations, rows: int) -> Table:
+    table = Table("episode", "seed", "return", "steps", "end")
+    for number in range(min(rows, len(found))):
+        seed, part = found.seeds[number], found.parts[number]
+        origin = "-" if seed is None else f"{seed}, life {part + 1}" if part else str(seed)
+        end = "terminated" if found.terminated[number] else "truncated"
+        table.add_row(str(number), origin, f"{found.returns[number]:.4g}", str(found.lengths[number]), end)
+    return table
+
+
+def _film(found: Demonstrations, number: int, path: Path) -> None:
+    """Replay an episode in front of a camera; no video is left where it comes out otherwise than it was recorded."""
+    replay = Replay(found, number)
+    about = found.description
+    stepper = environments.make(about.environment, render_mode="rgb_array", kwargs=about.options)
+    try:
+        record(replay, stepper, replay.seed - SEED_OFFSET, path)
+    finally:
+        stepper.close()
+    if not replay.finished:
+        path.unlink()
+        raise UsageError(f"Episode {number} of {found.source} cannot be played again: it is over too soon.")

@@ -1,0 +1,44 @@
+"""What the commands that make demonstrations show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from duetto import demonstrations
+from duetto.demonstrations import Demonstrations
+from duetto.training.config import circumstances
+from duetto.training.progress import say
+
+
+def versions() -> dict[str, str]:
+    """As runs record them, and those of the packages that decide what a demonstration is."""
+    return circumstances() | {name: version(name) for name in ("minari", "minigrid") if find_spec(name)}
+
+
+@contextmanager
+def progress(console: Console, episodes: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal, nothing elsewhere; to be called after each episode."""
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("episodes", total=episodes)
+        yield lambda: bar.advance(task)
+
+
+def say_what_is_there(console: Console, output: str, tried: int | None = None) -> None:
+    """The last lines: what was made; `tried` is the number of episodes that were played for it."""
+    found = demonstrations.load(output)
+    games = found.parts.count(0)
+    left = f", {tried - games} left out" if tried is not None and tried > games else ""
+    say(console, f"{output}: {games} episodes{left}, {found.steps:,} steps, return {spread(found)}")
+    say(console, f"See them: duetto demos inspect {output}")
+
+
+def spread(found: Demonstrations) -> str:
+    """The mean of the returns, and from where to where they go."""
+    return f"{found.returns.mean():.4g} ({found.returns.min():.4g} to {found.returns.max():.4g})"

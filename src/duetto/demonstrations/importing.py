@@ -1,0 +1,155 @@
+"""Take over episodes that were recorded elsewhere: from Minari datasets, and from npz files.
+
+An npz file holds one episode of T steps, its actions and rewards as the environment takes and gives them:
+
+    observations            (T + 1, ...), the final one last; for Dict spaces one array for each part,
+                            "observations/<part>", nested parts "observations/<part>/<part>"
+    actions                 (T, ...), those of Box spaces within the environment's bounds
+    rewards                 (T,)
+    terminations            (T,) true at the end at most
+    truncations             (T,)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from duetto.demonstrations import files
+from duetto.demonstrations.episodes import Demonstration
+from duetto.demonstrations.fitting import spell
+from duetto.environments import ActionMap, Tree, flatten_observation, from_gymnasium, to_gymnasium, trees
+from duetto.errors import UsageError
+from duetto.networks.spaces import Dict, Space
+
+NAMES = ("actions", "rewards", "terminations", "truncations")
+ROUNDING = 1e-6  # by which actions may be outside of their bounds
+
+
+class Source(NamedTuple):
+    """What is to be taken over."""
+
+    expert: str  # as the source says it
+    total: int  # episodes
+    episodes: Iterator[tuple[Demonstration, int | None]]  # with their seeds, where these are known
+
+
+def open_source(source: str, observation_space: Space, action_space: Space) -> Source:
+    """Episodes of a folder (Minari's, or of npz files), a single npz file, or a Minari dataset in its local folder.
+
+    Raises:
+        UsageError: There is nothing of this kind, or its spaces are not these; damaged files show when they are read.
+    """
+    path = Path(source)
+    if path.suffix == ".npz" and path.is_file():
+        return _open_npz([path], observation_space, action_space)
+    if path.is_dir() and (found := sorted(path.glob("*.npz"))):
+        return _open_npz(found, observation_space, action_space)
+    for folder in (path, path / "data", files.minari().storage.local.get_dataset_path(source) / "data"):
+        if (folder / "metadata.json").is_file():
+            return _open_minari(folder, observation_space, action_space)
+    raise UsageError(f"{source} is no Minari dataset, and no folder with npz files. Give the folder of one of them.")
+
+
+# ---------------------------------------------------------------------------------------------------- Minari
+def _open_minari(folder: Path, observation_space: Space, action_space: Space) -> Source:
+    try:
+        storage = files.minari().dataset.minari_storage.MinariStorage.read(folder)
+        metadata, count = storage.metadata, int(storage.total_episodes)
+    except files.DAMAGE as error:
+        raise _unreadable(folder, error) from error
+    if files.KEY in metadata:
+        raise UsageError(
+            f"{folder} holds demonstrations of Duetto already. Use it as it is: --demonstrations {folder}."
+        )
+    _check_spaces(folder, storage, observation_space, action_space)
+    expert = f"{metadata.get('algorithm_name') or 'unknown'} in {metadata.get('dataset_id', folder)}"
+    return Source(expert, count, _read_minari(folder, storage, count))
+
+
+def _check_spaces(folder: Path, storage: Any, observation_space: Space, action_space: Space) -> None:
+    wanted = spell(observation_space, bounds=False), spell(action_space)
+    found = tuple(_spell(s, bounds) for s, bounds in [(storage.observation_space, False), (storage.action_space, True)])
+    if wanted != found:
+        raise UsageError(
+            f"{folder} is of another environment:\n"
+            f"  dataset      observations {found[0]}\n               actions      {found[1]}\n"
+            f"  environment  observations {wanted[0]}\n               actions      {wanted[1]}\n"
+            "Give the --environment that it was recorded in, with the same --environment-options."
+        )
+
+
+def _spell(space: Any, bounds: bool) -> str:
+    try:
+        return spell(from_gymnasium(space), bounds=bounds)
+    except UsageError:
+        return str(space)  # texts, for example
+
+
+def _read_minari(folder: Path, storage: Any, count: int) -> Iterator[tuple[Demonstration, int | None]]:
+    for number in range(count):
+        try:
+            found = next(iter(storage.get_episodes([number])))
+            seed = next(iter(storage.get_episode_metadata([number]))).get("seed")
+            obs = flatten_observation(storage.observation_space, found["observations"])
+            episode = _episode(obs, found, ActionMap(storage.action_space))
+        except (*files.DAMAGE, UsageError) as error:
+            raise _unreadable(folder, error, f"episode {number}: ") from error
+        yield episode, seed
+
+
+# ---------------------------------------------------------------------------------------------------- npz
+def _open_npz(paths: list[Path], observation_space: Space, action_space: Space) -> Source:
+    read = ((_read_npz(path, observation_space, action_space), None) for path in paths)
+    return Source(f"unknown, in {len(paths)} npz files", len(paths), read)
+
+
+def _read_npz(path: Path, observation_space: Space, action_space: Space) -> Demonstration:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found: dict[str, Any] = {name: file[name] for name in file.files}
+        parts = [name for name, _ in observation_space.parts] if isinstance(observation_space, Dict) else []
+        wanted = [*NAMES, *([f"observations/{part}" for part in parts] or ["observations"])]
+        if missing := [name for name in wanted if name not in found]:
+            raise UsageError(f"The arrays {missing} are missing. It has {sorted(found)}.")
+        obs = {part: found[f"observations/{part}"] for part in parts} if parts else found["observations"]
+        flat = flatten_observation(to_gymnasium(observation_space), obs)
+        _check_kept(obs, flat)
+        return _episode(flat, found, ActionMap(to_gymnasium(action_space)))
+    except (*files.DAMAGE, UsageError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _check_kept(given: Tree, flat: Tree) -> None:
+    """UsageError where fractions, or more than a byte, were to become bytes."""
+    for (name, before), (_, after) in zip(trees.parts(given), trees.parts(flat), strict=True):
+        if after.dtype == np.uint8 and not np.array_equal(before, after):
+            raise UsageError(f"Its observations {name} are no whole numbers from 0 to 255, as the space wants them.")
+
+
+# ---------------------------------------------------------------------------------------------------- both
+def _episode(obs: Tree, found: dict[str, Any], actions: ActionMap) -> Demonstration:
+    given = np.asarray(found["actions"])
+    rewards, terminations, truncations = (np.asarray(found[name]) for name in NAMES[1:])
+    steps = len(given)
+    if any(array.shape != (steps,) for array in (rewards, terminations, truncations)):
+        raise UsageError(f"It has {steps} actions; give as many rewards, terminations and truncations, (T,).")
+    if steps == 0 or np.any(terminations[:-1]) or np.any(truncations[:-1]):
+        raise UsageError("It is over before its last step, or has none. Give one file, or one episode, for each.")
+    action = actions.from_environment(given)
+    if actions.continuous:
+        if np.any(np.abs(action) > 1 + ROUNDING):
+            raise UsageError(
+                f"It has actions outside of the bounds of {actions.space}. Clip them as the environment does."
+            )
+        action = np.clip(action, -1, 1)
+    terminated = bool(terminations[-1])
+    # A recording that was stopped has no end of its own; for the learner it is a time limit.
+    return Demonstration(obs, action, rewards.astype(np.float32), terminated, bool(truncations[-1]) or not terminated)
+
+
+def _unreadable(path: Path, error: Exception, where: str = "") -> UsageError:
+    return UsageError(f"{path} cannot be imported ({where}{error})")
