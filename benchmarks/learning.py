@@ -1,0 +1,140 @@
+"""The learning results: runs named in `jobs.yaml`, stopped and taken up at any time, and the report of what they gave.
+
+    python benchmarks/learning.py list
+    python benchmarks/learning.py run td3-halfcheetah --seeds 0 1 2     Ctrl-C stops; the same command goes on
+    python benchmarks/learning.py collect                               take over what unfinished runs have so far
+    python benchmarks/learning.py report                                results/learning.md and its figures
+
+A run is the command `duetto train`, in a process of its own; its folder lies in `--runs-dir`. Its evaluations and config
+(command, versions, commit) go to `results/learning/<job>-s<seed>/`, with `final.csv`, every episode of one more
+evaluation of the last policy, where the job asks for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "learning"
+
+
+@dataclass(frozen=True)
+class Job:
+    """See `jobs.yaml`."""
+
+    name: str
+    train: str
+    seeds: tuple[int, ...]
+    final: int = 0
+    success: bool = False  # report the share of final episodes with a return above 0
+    level: float | None = None
+    published: dict[str, Any] = field(default_factory=dict)
+
+    def run_name(self, seed: int) -> str:
+        return f"{self.name}-s{seed}"
+
+
+def jobs() -> dict[str, Job]:
+    """All jobs by name."""
+    return {name: Job(name, **entry | {"seeds": tuple(entry["seeds"])}) for name, entry in _data()["jobs"].items()}
+
+
+def figures() -> dict[str, dict[str, Any]]:
+    """Title and jobs by label of each figure."""
+    return _data()["figures"]
+
+
+def _data() -> dict[str, Any]:
+    return yaml.safe_load((HERE / "jobs.yaml").read_text("utf-8"))
+
+
+def run(job: Job, seed: int, runs: Path) -> None:
+    """Start a job's run, or take it up where it is; nothing if it is complete."""
+    folder = runs / job.run_name(seed)
+    if steps_left(folder) == 0:
+        print(f"{folder} is complete.")
+    else:
+        begin = ["train", *shlex.split(job.train), "--seed", str(seed), "--name", job.run_name(seed)]
+        arguments = ["resume", str(folder)] if folder.exists() else [*begin, "--runs-dir", str(runs)]
+        if subprocess.run([sys.executable, "-m", "duetto", *arguments], check=False).returncode:
+            raise SystemExit(f"{folder} failed; see above.")
+    collect(job, seed, runs)
+
+
+def steps_left(folder: Path) -> int | None:
+    """Steps that a run still has to make; None where nothing is known."""
+    checkpoints = sorted((folder / "checkpoints").glob("step-*"))
+    if not checkpoints:
+        return None
+    config = yaml.safe_load((folder / "config.yaml").read_text("utf-8"))
+    made = max(int(found.group(1)) for path in checkpoints if (found := re.search(r"step-(\d+)", path.name)))
+    return max(config["run"]["steps"] - made, 0)
+
+
+def collect(job: Job, seed: int, runs: Path) -> bool:
+    """Copy what a run has so far to the results; whether there is anything."""
+    folder, results = runs / job.run_name(seed), RESULTS / job.run_name(seed)
+    if not (folder / "evaluations.csv").exists():
+        return False
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "evaluations.csv").write_bytes((folder / "evaluations.csv").read_bytes())
+    config = (folder / "config.yaml").read_text("utf-8")
+    config = re.sub(r"command: .*?\n(?=\S)", f"command: duetto train {job.train} --seed {seed}\n", config, flags=re.S)
+    (results / "config.yaml").write_text(config, "utf-8")
+    if job.final and steps_left(folder) == 0 and not (results / "final.csv").exists():
+        _final(folder, results / "final.csv", job.final)
+    return True
+
+
+def _final(folder: Path, path: Path, episodes: int) -> None:
+    import duetto
+
+    evaluation = duetto.Run(folder).evaluate(episodes=episodes, seed=1_000)  # not those of the curve's episodes
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["episode", "return", "length"])
+        rows.writerows(zip(range(episodes), evaluation.returns, evaluation.lengths, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="the jobs")
+    for name, text in (("run", "start jobs or go on with them"), ("collect", "take over what runs have so far")):
+        one = commands.add_parser(name, help=text)
+        one.add_argument("jobs", nargs="+" if name == "run" else "*", metavar="JOB")
+        one.add_argument("--seeds", type=int, nargs="+", help="those of the job, by default")
+        one.add_argument("--runs-dir", type=Path, default=Path("runs") / "learning")
+    commands.add_parser("report", help="tables and figures from the results")
+    options = parser.parse_args()
+
+    known = jobs()
+    if options.command == "list":
+        for job in known.values():
+            print(f"{job.name:36}{job.train}  (seeds {', '.join(map(str, job.seeds))})")
+        return
+    if options.command == "report":
+        from learning_report import report
+
+        report(list(known.values()), figures())
+        return
+    if unknown := [name for name in options.jobs if name not in known]:
+        parser.error(f"unknown jobs {', '.join(unknown)}; see: python benchmarks/learning.py list")
+    work = run if options.command == "run" else collect
+    for job in (known[name] for name in options.jobs or known):
+        for seed in options.seeds or job.seeds:
+            work(job, seed, options.runs_dir)
+
+
+if __name__ == "__main__":
+    main()

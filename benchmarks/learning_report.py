@@ -1,0 +1,206 @@
+"""The report of the learning runs: one table of them all, and figures with bands, from the committed CSVs alone.
+
+Bands are interquartile means over seeds with 95 % stratified bootstrap intervals (Agarwal et al., 2021), by rliable; with
+one or two seeds there is no band, and every seed is drawn. Four numbers stand side by side, since published tables mix
+them: the greatest mean over seeds, the mean of each seed's greatest, the last evaluation, and the mean of the last ten.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from learning import RESULTS, Job
+from report import table
+
+REPETITIONS = 2_000  # of the bootstrap
+
+
+@dataclass(frozen=True)
+class Results:
+    """What is committed of one job. A curve ends where its shortest seed ends."""
+
+    job: Job
+    seeds: tuple[int, ...]
+    steps: np.ndarray  # (T,)
+    returns: np.ndarray  # (seeds, T), means over an evaluation's episodes
+    planned: int
+    final: dict[int, np.ndarray]  # seed to the returns of its last evaluation's episodes
+    commits: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        return int(self.steps[-1]) >= self.planned
+
+
+def load(job: Job) -> Results | None:
+    """The results of a job, or None."""
+    folders = {seed: RESULTS / job.run_name(seed) for seed in range(1_000)}
+    folders = {seed: folder for seed, folder in folders.items() if (folder / "evaluations.csv").exists()}
+    if not folders:
+        return None
+    curves = [_columns(folder / "evaluations.csv", "step", "mean_return") for folder in folders.values()]
+    shortest = min(len(steps) for steps, _ in curves)
+    configs = [yaml.safe_load((folder / "config.yaml").read_text("utf-8")) for folder in folders.values()]
+    return Results(
+        job=job,
+        seeds=tuple(folders),
+        steps=curves[0][0][:shortest],
+        returns=np.stack([returns[:shortest] for _, returns in curves]),
+        planned=configs[0]["run"]["steps"],
+        final={
+            seed: _columns(folder / "final.csv", "return")[0]
+            for seed, folder in folders.items()
+            if (folder / "final.csv").exists()
+        },
+        commits=tuple(sorted({config["versions"]["git"] for config in configs})),
+    )
+
+
+def _columns(path: Path, *names: str) -> list[np.ndarray]:
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    return [np.array([float(row[name]) for row in rows]) for name in names]
+
+
+# ---------------------------------------------------------------------------------------------------- the tables
+def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
+    """Write `results/learning.md` and every figure of which there are runs."""
+    found = {job.name: results for job in jobs if (results := load(job))}
+    drawn = [name for name, figure in figures.items() if draw(name, figure, found)]
+    text = "\n\n".join(
+        [
+            "# Learning results",
+            "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has every command. "
+            "Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
+            "steps end before those planned is not finished.",
+            table(
+                ("run", "seeds", "steps", "best of the mean", "mean of the bests", "last", "mean of last ten", "commit"),
+                [_row(results) for results in found.values()],
+            ),
+            "## Steps to a level, and last evaluations of more episodes",
+            table(
+                ("run", "level", "steps, mean of seeds", "steps, each seed", "final episodes", "mean", "successes"),
+                [_more(results) for results in found.values() if results.job.level is not None or results.final],
+            ),
+            "## Beside published numbers",
+            "Their protocols differ (versions of environments, seeds, which of the four numbers); the labels say how.",
+            table(("run", "ours: last", "published"), [_beside(r) for r in found.values() if r.job.published]),
+            *[f"![{figures[name]['title']}](learning/{name}.png)" for name in drawn],
+        ]
+    )
+    path = RESULTS.parent / "learning.md"
+    path.write_text(text + "\n", "utf-8")
+    print(path, *[RESULTS / f"{name}.png" for name in drawn], sep="\n")
+
+
+def _row(results: Results) -> tuple[str, ...]:
+    returns = results.returns
+    made = f"{int(results.steps[-1]):,}" + ("" if results.complete else f" of {results.planned:,}")
+    numbers = (returns.mean(0).max(), returns.max(1).mean(), returns[:, -1].mean(), returns[:, -10:].mean())
+    return (
+        results.job.name,
+        ", ".join(map(str, results.seeds)),
+        made,
+        *(_number(number) for number in numbers),
+        ", ".join(results.commits),
+    )
+
+
+def _more(results: Results) -> tuple[str, ...]:
+    level, final = results.job.level, list(results.final.values())
+    each = [] if level is None else [_first(results.steps, curve, level) for curve in results.returns]
+    together = "" if level is None else _first(results.steps, results.returns.mean(0), level)
+    return (
+        results.job.name,
+        "" if level is None else f"{level:,}",
+        together,
+        ", ".join(each),
+        " + ".join(str(len(one)) for one in final),
+        ", ".join(_number(one.mean()) for one in final),
+        ", ".join(f"{(one > 0).mean():.3f}" for one in final) if results.job.success else "",
+    )
+
+
+def _first(steps: np.ndarray, curve: np.ndarray, level: float) -> str:
+    above = np.flatnonzero(curve >= level)
+    return f"{int(steps[above[0]]):,}" if len(above) else "never"
+
+
+def _beside(results: Results) -> tuple[str, str, str]:
+    points = {label: value[-1][1] if isinstance(value, list) else value for label, value in results.job.published.items()}
+    ours = f"{_number(results.returns[:, -1].mean())} ({len(results.seeds)} seeds)".replace("(1 seeds)", "(1 seed)")
+    return results.job.name, ours, "; ".join(f"{_number(value)}: {label}" for label, value in points.items())
+
+
+def _number(x: float) -> str:
+    return f"{x:,.0f}" if abs(x) >= 1_000 else f"{x:.1f}" if abs(x) >= 10 else f"{x:.2f}"
+
+
+# ---------------------------------------------------------------------------------------------------- the figures
+def draw(name: str, figure: dict[str, Any], found: dict[str, Results]) -> bool:
+    """Draw one figure; whether there was anything to draw."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    there = {label: found[job] for label, job in figure["jobs"].items() if job in found}
+    if not there:
+        return False
+    canvas, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    colours = {label: f"C{number}" for number, label in enumerate(figure["jobs"])}
+    for label, results in there.items():
+        _curve(axes, label, results, colours[label])
+    for number, (label, value) in enumerate(_published(there)):
+        colour = f"C{len(colours) + number}"
+        if isinstance(value, list):
+            axes.plot(*zip(*value, strict=True), color=colour, linestyle="--", marker="o", markersize=3, label=label)
+        else:
+            axes.axhline(value, color=colour, linestyle=":", linewidth=1.2, label=label)
+    axes.set(title=figure["title"], xlabel="steps", ylabel="mean return")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    canvas.savefig(RESULTS / f"{name}.png", dpi=120)
+    plt.close(canvas)
+    return True
+
+
+def _published(there: dict[str, Results]) -> list[tuple[str, Any]]:
+    """Of a figure with several jobs, each published number under its job's label."""
+    several = len(there) > 1
+    return [
+        (f"{label}: {source}" if several else source, value)
+        for label, results in there.items()
+        for source, value in results.job.published.items()
+    ]
+
+
+def _curve(axes: Any, label: str, results: Results, colour: str) -> None:
+    count = len(results.seeds)
+    seeds = f"{count} seed" + ("s" if count > 1 else "") + ("" if results.complete else ", not finished")
+    if count < 3:
+        for curve in results.returns:
+            axes.plot(results.steps, curve, color=colour, linewidth=0.8, alpha=0.6)
+        axes.plot(results.steps, results.returns.mean(0), color=colour, linewidth=2, label=f"{label} ({seeds})")
+        return
+    middle, (low, high) = _band(results.returns)
+    axes.plot(results.steps, middle, color=colour, linewidth=2, label=f"{label} ({seeds}, interquartile mean)")
+    axes.fill_between(results.steps, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _band(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Interquartile mean over seeds (T,), and its 95 % interval (2, T)."""
+    from rliable import library, metrics
+
+    def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T)
+        return np.array([metrics.aggregate_iqm(scores[..., t]) for t in range(scores.shape[-1])])
+
+    points, intervals = library.get_interval_estimates(
+        {"ours": returns[:, None]}, middle, reps=REPETITIONS, random_state=np.random.RandomState(0)
+    )
+    return points["ours"], intervals["ours"]

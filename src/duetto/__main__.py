@@ -1,0 +1,5 @@
+"""`python -m duetto` is the command `duetto`."""
+
+from duetto.cli import main
+
+main()
