@@ -246,6 +246,15 @@ def test_ctrl_c_reaches_the_environments_processes_too_and_they_do_not_mind(tmp_
     check_stopped_by(signal.SIGINT, tmp_path, to_all=True, vectorization="subprocess", num_envs=2)
 
 
+@pytest.fixture
+def python_handles_ctrl_c():
+    """As in a terminal; a process that a shell starts in the background ignores SIGINT."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path):
     def twice(session: Session) -> None:
         if session.step == 60:
