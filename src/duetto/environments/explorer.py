@@ -16,6 +16,7 @@ It plans by Dijkstra's algorithm over positions and directions, and in every ste
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ DETOUR = 6  # steps that a good place to put something down is worth
 Cell = tuple[int, int]
 State = tuple[int, int, int]  # position and direction
 Wanted = Callable[[Cell], bool]
+Place = Callable[[State, Cell], bool]  # whether to put something into a cell, from a state that faces it
 
 
 class Aim(NamedTuple):
@@ -61,11 +63,11 @@ class Explorer:
         for aim in self._aims(held):
             route = self._route(aim.wanted, None if aim.hand else held)
             if route and aim.hand and held:
-                return self._put_down(aim)
+                return self._put_down(self._in_reach(aim))
             if route:
                 return self._follow(route, aim.action)
         if held:
-            return self._put_down(None)
+            return self._put_down(self._no_farther())
         for aim in self._aims(None, past_things=True):
             route = self._route(aim.wanted, None, past_things=True)
             if route and (blocked := self._until_thing(route)):
@@ -110,7 +112,8 @@ class Explorer:
         def there(other: Cell) -> bool:
             return other == cell
 
-        if _is(held, "key") and held.color == door.color:
+        in_hand = _opens(self._env.carrying, door)
+        if in_hand and (held or past_things):
             yield Aim(there, lambda _: TOGGLE)
             return
         keys = {where for where, key in self._known("key") if key.color == door.color and key is not self._target}
@@ -123,8 +126,8 @@ class Explorer:
         thing = self._thing(cell)
         return _is(thing, "box") and thing is not self._target
 
-    def _put_down(self, aim: Aim | None) -> int:
-        """Put what is in the hand where it bars the way to nothing, least of all to what is aimed at."""
+    def _put_down(self, allowed: Place) -> int:
+        """Put what is in the hand where that is allowed and, if it is not far to go, where it bars no way at all."""
         fair: tuple[int, list[State]] | None = None
         for cost, state, before in self._routes(self._env.carrying):
             front = _front(state)
@@ -132,16 +135,30 @@ class Explorer:
                 continue
             if fair and cost > fair[0] + DETOUR:
                 break
-            reached = aim is None or self._stays_in_reach(aim, state, front)
-            if reached and self._joins_nothing(front):
-                return self._follow(_back(state, before), lambda _: DROP)
-            if reached and fair is None:
+            good = self._joins_nothing(front)
+            if (good or fair is None) and allowed(state, front):
                 fair = cost, _back(state, before)
+                if good:
+                    break
         return self._follow(fair[1], lambda _: DROP) if fair else DONE
 
-    def _stays_in_reach(self, aim: Aim, start: State, barred: Cell) -> bool:
+    def _in_reach(self, aim: Aim) -> Place:
+        """Places from where one comes to what is aimed at."""
         wanted = [aim.wanted] if aim.then is None else [aim.wanted, aim.then]
-        return all(self._route(one, None, start=start, barred=barred) for one in wanted)
+        return lambda state, cell: all(self._route(one, None, start=state, barred=cell) for one in wanted)
+
+    def _no_farther(self) -> Place:
+        """Places from where there is no more in the way than there is from here; otherwise it would go on for ever."""
+        for aim in self._aims(None, past_things=True):
+            route = self._route(aim.wanted, None, past_things=True)
+            if route:
+                most = self._count_things(route)
+                return lambda state, cell: self._count_past(aim, state, cell) <= most
+        return lambda state, cell: True
+
+    def _count_past(self, aim: Aim, state: State, barred: Cell) -> float:
+        route = self._route(aim.wanted, None, past_things=True, start=state, barred=barred)
+        return self._count_things(route) if route else math.inf
 
     def _joins_nothing(self, cell: Cell) -> bool:
         """Whether one can still walk around this cell when something lies in it: its free neighbours hang together."""
@@ -194,9 +211,14 @@ class Explorer:
         if thing is None or thing.type in ("goal", "floor"):
             return 1
         if thing.type == "door":
-            fits = not thing.is_locked or (_is(held, "key") and held.color == thing.color)
+            fits = not thing.is_locked or _opens(held, thing)
             return 1 if thing.is_open else 2 if fits else None
         return 1 + ASIDE if past_things and thing.type in MOVABLE else None
+
+    def _count_things(self, states: list[State]) -> int:
+        """Balls, boxes and keys on a way."""
+        entered = (then[:2] for now, then in pairwise(states) if _moves(now, then))
+        return sum(getattr(self._thing(cell), "type", None) in MOVABLE for cell in entered)
 
     def _until_thing(self, states: list[State]) -> list[State] | None:
         """The way to the first ball, box or key on a way; None if there is none."""
@@ -218,6 +240,10 @@ class Explorer:
 
 def _is(thing: Any, kind: str) -> bool:
     return thing is not None and thing.type == kind
+
+
+def _opens(thing: Any, door: Any) -> bool:
+    return _is(thing, "key") and thing.color == door.color
 
 
 def _moves(now: State, then: State) -> bool:

@@ -1,0 +1,259 @@
+"""`duetto demos`: record, import and inspect, and what it says about mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Command, Result
+
+from duetto import demonstrations, environments
+
+TASK = "MiniGrid-Empty-5x5-v0"
+
+
+@pytest.fixture
+def recorded(duetto: Command) -> Result:
+    """Twelve episodes of the bot, in the folder demos."""
+    return duetto("demos", "record", TASK, "--expert", "bot", "--episodes", "12", "--output", "demos", "--seed", "5")
+
+
+# ---------------------------------------------------------------------------------------------------- record
+def test_the_bot_is_recorded(recorded: Result):
+    assert (recorded.code, recorded.err) == (0, "")
+    assert "demos: 12 episodes, 60 steps, return 0.955 (0.955 to 0.955)" in recorded.out
+    assert "duetto demos inspect demos" in recorded.out
+    found = demonstrations.load("demos")
+    about = found.description
+    assert (about.environment, about.options, about.expert) == (TASK, {}, "Duetto's explorer of MiniGrid")
+    assert {"duetto", "minari", "minigrid"} <= about.versions.keys()
+    assert found.seeds == list(range(5, 17))
+    stepper = environments.make(TASK)
+    demonstrations.check_fits(found, stepper.observation_space, stepper.action_space, TASK, {})
+
+
+def test_options_reach_the_environment_and_are_kept(duetto: Command):
+    call = ["demos", "record", TASK, "--expert", "bot", "--episodes", "1", "--output", "demos"]
+    assert duetto(*call, "--environment-options", "view=image", "max_steps=50").code == 0
+    found = demonstrations.load("demos")
+    assert found.description.options == {"view": "image", "max_steps": 50}
+    assert isinstance(found.episodes[0].obs, dict)
+    assert found.returns[0] == pytest.approx(1 - 0.9 * 5 / 50)
+
+
+def test_it_is_the_same_twice(duetto: Command):
+    for output in ("one", "two"):
+        call = ["demos", "record", "MiniGrid-UnlockPickup-v0", "--expert", "bot", "--episodes", "2", "--seed", "3"]
+        assert duetto(*call, "--output", output).code == 0
+    one, two = (demonstrations.load(name) for name in ("one", "two"))
+    np.testing.assert_array_equal(one.episodes[1].action, two.episodes[1].action)
+
+
+def test_bad_episodes_are_left_out(duetto: Command):
+    # The explorer needs 15 to 25 steps: return 1 - 0.9 * steps / 288.
+    call = ["demos", "record", "MiniGrid-UnlockPickup-v0", "--expert", "bot", "--episodes", "5", "--output", "demos"]
+    code, out, _ = duetto(*call, "--minimum-return", "0.945")
+    assert code == 0
+    found = demonstrations.load("demos")
+    assert found.returns.min() >= 0.945
+    assert (tried := found.seeds[-1] + 1) > 5  # type: ignore[operator]
+    assert f"5 episodes, {tried - 5} left out" in out
+
+
+@pytest.fixture
+def run(train: Command) -> str:
+    assert train(algorithm="td3").code == 0
+    return "runs/td3-Pendulum-v1-s0"
+
+
+def test_a_run_is_recorded(duetto: Command, run: str):
+    call = ["demos", "record", "Pendulum-v1", "--expert", run, "--episodes", "3", "--output", "demos"]
+    code, _, err = duetto(*call, "--checkpoint", "last")
+    assert (code, err) == (0, "")
+    found = demonstrations.load("demos")
+    assert found.description.expert.startswith(f"td3 in {run}, last checkpoint, step 60, ")
+    assert found.lengths.tolist() == [200] * 3
+    assert not found.terminated.any()
+    assert found.episodes[0].action.dtype == np.float32
+    again = [
+        line.split()[3] for line in duetto("evaluate", run, "--episodes", "3", "--seed", "-100").out.splitlines()[:3]
+    ]
+    np.testing.assert_allclose(found.returns, [float(value) for value in again], atol=0.01)
+
+
+def test_a_runs_own_options_are_taken(duetto: Command, train: Command):
+    assert train("--environment-options", "g=5", algorithm="td3").code == 0
+    run = "runs/td3-Pendulum-v1-s0"
+    call = ["demos", "record", "Pendulum-v1", "--expert", run, "--episodes", "1"]
+    assert duetto(*call, "--output", "one").code == 0
+    assert demonstrations.load("one").description.options == {"g": 5}
+    assert duetto(*call, "--output", "two", "--environment-options", "g=7").code == 0
+    assert demonstrations.load("two").description.options == {"g": 7}
+
+
+def test_a_run_of_another_environment(duetto: Command, run: str):
+    code, _, err = duetto("demos", "record", "MountainCarContinuous-v0", "--expert", run, "--output", "demos")
+    assert code == 2
+    assert "trained on Pendulum-v1 with observations Box(3,)" in err
+    assert not Path("demos").exists()
+
+
+MISTAKES = {
+    "no such expert": (["CartPole-v1", "--expert", "bott"], "There is no expert 'bott'. It is bot, keyboard, or"),
+    "no bot": (["CartPole-v1", "--expert", "bot"], "No bot solves CartPole-v1"),
+    "no keys": (["Pendulum-v1", "--expert", "keyboard"], "Only Discrete ones can be keys"),
+    "no run": (["CartPole-v1", "--expert", "."], ". is no run folder"),
+    "too good": ([TASK, "--expert", "bot", "--minimum-return", "0.99"], "Only 0 of 20 episodes were good enough"),
+    "no episodes": ([TASK, "--expert", "bot", "--episodes", "0"], "at least 1"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_sentences(duetto: Command, arguments: list[str], message: str):
+    code, _, err = duetto("demos", "record", *arguments, "--output", "demos")
+    assert code == 2
+    assert message in err
+    assert list(Path().iterdir()) == []
+
+
+def test_nothing_is_overwritten_unasked(duetto: Command, recorded: Result):
+    call = ["demos", "record", TASK, "--expert", "bot", "--episodes", "1", "--output", "demos"]
+    code, _, err = duetto(*call)
+    assert code == 2
+    assert "demos exists already" in err
+    assert len(demonstrations.load("demos")) == 12
+    assert duetto(*call, "--overwrite").code == 0
+    assert len(demonstrations.load("demos")) == 1
+
+
+def test_who_plays_may_stop_at_any_time(duetto: Command, monkeypatch: pytest.MonkeyPatch):
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    keys = iter(["up", "up", "right", "up", "up", "left"])
+
+    def events() -> list[object]:
+        return [pygame.event.Event(pygame.KEYDOWN, key=pygame.key.key_code(next(keys, "escape")))]
+
+    monkeypatch.setattr(pygame.event, "get", events)
+    code, out, err = duetto("demos", "record", TASK, "--expert", "keyboard", "--output", "demos")
+    assert (code, err) == (0, "")
+    assert "Keys: left and right turn" in out
+    assert "demos: 1 episodes, 5 steps" in out
+    assert demonstrations.load("demos").description.expert == "a person at the keyboard"
+
+
+# ---------------------------------------------------------------------------------------------------- import
+def write_npz(folder: Path) -> None:
+    """Two episodes of Pendulum-v1 with full torque, by Gymnasium's own environment."""
+    folder.mkdir()
+    for seed in range(2):
+        stepper = environments.make("Pendulum-v1")
+        stepper.reset(seed)
+        obs, rewards = [stepper.obs[0]], []
+        for _ in range(3):
+            transition, _ = stepper.step(np.ones((1, 1), np.float32))
+            obs.append(transition.next_obs[0])
+            rewards.append(transition.reward[0])
+        flags = {"terminations": np.zeros(3, bool), "truncations": np.zeros(3, bool)}
+        np.savez(folder / f"{seed}.npz", observations=obs, rewards=rewards, actions=np.full((3, 1), 2.0), **flags)
+
+
+def test_npz_files_are_imported(duetto: Command):
+    write_npz(Path("old"))
+    call = ["demos", "import", "old", "--environment", "Pendulum-v1", "--output", "demos", "--expert", "a spring"]
+    code, out, err = duetto(*call)
+    assert (code, err) == (0, "")
+    assert "demos: 2 episodes, 6 steps" in out
+    found = demonstrations.load("demos")
+    assert found.description.expert == "a spring"
+    assert found.episodes[0].action.tolist() == [[1.0]] * 3
+    assert duetto(*call).code == 2  # exists already
+
+
+def test_importing_for_another_environment(duetto: Command):
+    write_npz(Path("old"))
+    code, _, err = duetto("demos", "import", "old", "--environment", "CartPole-v1", "--output", "demos")
+    assert code == 2
+    assert "0.npz cannot be imported" in err or "does not fit" in err
+    assert not Path("demos").exists()
+
+
+# ---------------------------------------------------------------------------------------------------- inspect
+def test_inspecting(duetto: Command, recorded: Result):
+    code, out, err = duetto("demos", "inspect", "demos")
+    assert (code, err) == (0, "")
+    for line in (
+        f"environment   {TASK}",
+        "expert        Duetto's explorer of MiniGrid",
+        "observations  Box((1038,), uint8)",
+        "actions       Discrete(7)",
+        "episodes      12: 12 terminated, 0 truncated",
+        "return        0.955 (0.955 to 0.955)",
+        "steps         5 (5 to 5), 60 in all",
+    ):
+        assert line in out
+    assert "and 2 more: --all lists them." in out
+    rows = [line for line in out.splitlines() if "terminated │" in line]
+    assert [row.split()[1::2][:4] for row in rows[:2]] == [["0", "5", "0.955", "5"], ["1", "6", "0.955", "5"]]
+    assert len(rows) == 10
+    assert duetto("demos", "inspect", "demos", "--all").out.count("terminated │") == 12
+
+
+def test_a_video_of_an_episode(duetto: Command, recorded: Result):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    code, out, err = duetto("demos", "inspect", "demos", "--video", "one.mp4", "--episode", "3")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "one.mp4"
+    assert ffmpeg.count_frames_and_secs("one.mp4")[0] == 5
+
+
+def test_no_video_where_it_comes_out_otherwise(duetto: Command, recorded: Result):
+    metadata = json.loads(Path("demos/metadata.json").read_text())
+    metadata["duetto"]["options"] = {"size": 7}
+    Path("demos/metadata.json").write_text(json.dumps(metadata))
+    code, _, err = duetto("demos", "inspect", "demos", "--video", "one.mp4")
+    assert code == 2
+    assert "cannot be played again" in err
+    assert not Path("one.mp4").exists()
+
+
+def test_nothing_to_inspect(duetto: Command):
+    code, _, err = duetto("demos", "inspect", "nowhere")
+    assert code == 2
+    assert "nowhere holds no demonstrations" in err
+
+
+# ---------------------------------------------------------------------------------------------------- help
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_help_names_the_three(duetto: Command, arguments: list[str]):
+    code, out, err = duetto("demos", *arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: duetto demos record|import|inspect")
+    assert all(f"duetto demos {name} " in out for name in ("record", "import", "inspect"))
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "record",
+            ["bot|keyboard|RUN", "--episodes", "--only-successes", "--minimum-return", "--checkpoint {best,last}"],
+        ),
+        ("import", ["npz", "--environment ID", "observations (T + 1, ...)"]),
+        ("inspect", ["--video FILE.mp4", "--episode K", "--all"]),
+    ],
+)
+def test_each_has_its_help(duetto: Command, command: str, said: list[str]):
+    code, out, err = duetto("demos", command, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: duetto demos {command} ")
+    text = " ".join(out.replace("│", " ").split())
+    assert all(one in text for one in said)
+
+
+def test_an_unknown_part(duetto: Command):
+    code, _, err = duetto("demos", "recrod")
+    assert code == 2
+    assert "There is no command 'demos recrod'. Did you mean 'record'? There are: record, import, inspect." in err
