@@ -148,6 +148,36 @@ class Combine(Probe):
         return self._obs(), float(reward), True, False, {}
 
 
+class Recall(Probe):
+    """Three steps. What the first one shows, -1 or 1, the last one pays for: 1 - (a - seen / 2)².
+
+    With `choices`, 1 for choice 0 where it was -1 and for choice 2 where it was 1. An agent that sees only the last
+    observation, 0, cannot have more than 0.75, or 0.5 with choices, on average.
+    """
+
+    length = 3
+
+    def begin(self) -> None:
+        self.seen = float(self.np_random.choice([-1.0, 1.0]))
+
+    def observe(self) -> float:
+        return self.seen if self.time == 0 else 0.0
+
+    def pay(self, action: float) -> float:
+        if self.time < 2:
+            return 0.0
+        if isinstance(self.action_space, Discrete):
+            return float(action == self.seen + 1)
+        return 1.0 - (action - self.seen / 2) ** 2
+
+
+class RecallChoice(Recall):
+    """`Recall` with choices."""
+
+    def __init__(self) -> None:
+        super().__init__(choices=True)
+
+
 def run(algorithm: Algorithm, environment: Any, backend: Any, folder: Path, steps: int, **options: Any) -> Session:
     """A whole run without evaluations, closed; its parts can still be asked."""
     chosen = RunOptions(

@@ -70,8 +70,8 @@ def test_the_explorer_knows_only_what_was_seen(seed: int):
         blind._env.grid = copy.copy(env.grid)  # with the same things: they are told apart by which they are
         blind._env.grid.grid = list(env.grid.grid)
         explorer._look()
-        for x, y in np.argwhere(~explorer._seen):
-            blind._env.grid.set(int(x), int(y), lava)
+        for x, y in set(np.ndindex(env.width, env.height)) - explorer._seen:
+            blind._env.grid.set(x, y, lava)
         blind._seen = explorer._seen.copy()
         action = explorer.act()
         assert blind.act() == action
