@@ -52,7 +52,8 @@ class Explorer:
 
     def __init__(self, env: Any) -> None:
         self._env: Any = env.unwrapped
-        self._seen = np.zeros((self._env.width, self._env.height), bool)
+        self._seen: set[Cell] = set()
+        self._things: dict[Cell, Any] = {}  # what is in the seen cells that are not empty
         self._target = getattr(self._env, "obj", None)
         self._kind = self._target.type if self._target else "goal"
 
@@ -82,17 +83,14 @@ class Explorer:
         i, j = np.nonzero(env.gen_obs_grid()[1])  # column and row of the view; the agent is in the middle of the last
         ahead, right = np.array(STEPS[env.agent_dir]), np.array(STEPS[(env.agent_dir + 1) % 4])
         cells = np.array(env.agent_pos) + np.outer(size - 1 - j, ahead) + np.outer(i - size // 2, right)
-        inside = ((cells >= 0) & (cells < self._seen.shape)).all(axis=1)
-        self._seen[tuple(cells[inside].T)] = True
-
-    def _thing(self, cell: Cell) -> Any:
-        """What is in a cell, where that is known."""
-        return self._env.grid.get(*cell) if self._seen[cell] else None
+        inside = ((cells >= 0) & (cells < (env.width, env.height))).all(axis=1)
+        self._seen.update((x, y) for x, y in cells[inside].tolist())
+        things = ((cell, env.grid.get(*cell)) for cell in sorted(self._seen))
+        self._things = {cell: thing for cell, thing in things if thing is not None}
 
     def _known(self, kind: str) -> list[tuple[Cell, Any]]:
         """The things of a kind, with where they are."""
-        cells = ((int(x), int(y)) for x, y in np.argwhere(self._seen))
-        return [(cell, thing) for cell in cells if (thing := self._thing(cell)) is not None and thing.type == kind]
+        return [(cell, thing) for cell, thing in self._things.items() if thing.type == kind]
 
     # ------------------------------------------------------------------------------------------------ what to do
     def _aims(self, held: Any, past_things: bool = False) -> Iterator[Aim]:
@@ -104,8 +102,8 @@ class Explorer:
         for cell, door in locked:
             yield from self._unlock(cell, door, held, past_things)
         yield Aim(
-            lambda cell: not self._seen[cell] or (bool(locked) and self._is_closed_box(cell)),
-            lambda cell: TOGGLE if self._seen[cell] else FORWARD,
+            lambda cell: cell not in self._seen or (bool(locked) and self._is_closed_box(cell)),
+            lambda cell: TOGGLE if cell in self._seen else FORWARD,
         )
 
     def _unlock(self, cell: Cell, door: Any, held: Any, past_things: bool) -> Iterator[Aim]:
@@ -123,7 +121,7 @@ class Explorer:
             yield Aim(lambda other: other in keys, lambda _: PICK_UP, hand=True, then=there)
 
     def _is_closed_box(self, cell: Cell) -> bool:
-        thing = self._thing(cell)
+        thing = self._things.get(cell)
         return _is(thing, "box") and thing is not self._target
 
     def _put_down(self, allowed: Place) -> int:
@@ -131,7 +129,7 @@ class Explorer:
         fair: tuple[int, list[State]] | None = None
         for cost, state, before in self._routes(self._env.carrying):
             front = _front(state)
-            if not self._seen[front] or self._thing(front) is not None:
+            if front not in self._seen or self._things.get(front) is not None:
                 continue
             if fair and cost > fair[0] + DETOUR:
                 break
@@ -165,8 +163,8 @@ class Explorer:
         free = []
         for dx, dy in RING:
             other = cell[0] + dx, cell[1] + dy
-            thing = self._thing(other)
-            free.append(bool(self._seen[other]) and (thing is None or thing.type not in ("wall", "lava")))
+            thing = self._things.get(other)
+            free.append(other in self._seen and (thing is None or thing.type not in ("wall", "lava")))
         return sum(one != other for one, other in pairwise([*free, free[0]])) <= 2
 
     # ------------------------------------------------------------------------------------------------ how to get there
@@ -205,9 +203,9 @@ class Explorer:
 
     def _cost(self, cell: Cell, held: Any, past_things: bool) -> int | None:
         """Steps that it takes to enter a cell from beside it; None where that is impossible."""
-        if not self._seen[cell]:
+        if cell not in self._seen:
             return None
-        thing = self._thing(cell)
+        thing = self._things.get(cell)
         if thing is None or thing.type in ("goal", "floor"):
             return 1
         if thing.type == "door":
@@ -218,12 +216,12 @@ class Explorer:
     def _count_things(self, states: list[State]) -> int:
         """Balls, boxes and keys on a way."""
         entered = (then[:2] for now, then in pairwise(states) if _moves(now, then))
-        return sum(getattr(self._thing(cell), "type", None) in MOVABLE for cell in entered)
+        return sum(getattr(self._things.get(cell), "type", None) in MOVABLE for cell in entered)
 
     def _until_thing(self, states: list[State]) -> list[State] | None:
         """The way to the first ball, box or key on a way; None if there is none."""
         for i, state in enumerate(states[1:]):
-            if _moves(states[i], state) and getattr(self._thing(state[:2]), "type", None) in MOVABLE:
+            if _moves(states[i], state) and getattr(self._things.get(state[:2]), "type", None) in MOVABLE:
                 return states[: i + 1]
         return None
 
@@ -234,7 +232,7 @@ class Explorer:
         now, then = states[:2]
         if not _moves(now, then):
             return RIGHT if then[2] == (now[2] + 1) % 4 else LEFT
-        thing = self._thing(then[:2])
+        thing = self._things.get(then[:2])
         return TOGGLE if _is(thing, "door") and not thing.is_open else FORWARD
 
 
