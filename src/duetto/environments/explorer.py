@@ -143,10 +143,13 @@ class Explorer:
     def _in_reach(self, aim: Aim) -> Place:
         """Places from where one comes to what is aimed at."""
         wanted = [aim.wanted] if aim.then is None else [aim.wanted, aim.then]
-        return lambda state, cell: all(self._route(one, None, start=state, barred=cell) for one in wanted)
+        return lambda state, cell: all(self._route(one, None, start=state, laid=cell) for one in wanted)
 
     def _no_farther(self) -> Place:
-        """Places from where there is no more in the way than there is from here; otherwise it would go on for ever."""
+        """Places from where there is no more in the way than from here, and where it would not be picked up again.
+
+        Otherwise it would go on for ever.
+        """
         for aim in self._aims(None, past_things=True):
             route = self._route(aim.wanted, None, past_things=True)
             if route:
@@ -154,9 +157,9 @@ class Explorer:
                 return lambda state, cell: self._count_past(aim, state, cell) <= most
         return lambda state, cell: True
 
-    def _count_past(self, aim: Aim, state: State, barred: Cell) -> float:
-        route = self._route(aim.wanted, None, past_things=True, start=state, barred=barred)
-        return self._count_things(route) if route else math.inf
+    def _count_past(self, aim: Aim, state: State, laid: Cell) -> float:
+        route = self._route(aim.wanted, None, past_things=True, start=state, laid=laid)
+        return math.inf if route is None or laid in (one[:2] for one in route) else self._count_things(route)
 
     def _joins_nothing(self, cell: Cell) -> bool:
         """Whether one can still walk around this cell when something lies in it: its free neighbours hang together."""
@@ -174,11 +177,11 @@ class Explorer:
         return next((_back(state, before) for state, before in found), None)
 
     def _routes(
-        self, held: Any, past_things: bool = False, start: State | None = None, barred: Cell | None = None
+        self, held: Any, past_things: bool = False, start: State | None = None, laid: Cell | None = None
     ) -> Iterator[tuple[int, State, dict[State, State | None]]]:
         """Every state that can be reached, the cheapest first: its cost in steps, and from where each one is reached.
 
-        `past_things` walks over balls, boxes and keys, `barred` is a cell to keep out of, `held` is in the hand.
+        `past_things` walks over balls, boxes and keys; `laid` is where another one would lie; `held` is in the hand.
         """
         env = self._env
         first: State = start or (int(env.agent_pos[0]), int(env.agent_pos[1]), int(env.agent_dir))
@@ -193,7 +196,7 @@ class Explorer:
             yield cost, state, before
             x, y, direction = state
             front = _front(state)
-            ahead = None if front == barred else self._cost(front, held, past_things)
+            ahead = self._cost(front, held, past_things, laid)
             turns = ((x, y, (direction + turn) % 4) for turn in (1, 3))
             moves = [(1, turned) for turned in turns] + ([] if ahead is None else [(ahead, (*front, direction))])
             for price, then in moves:
@@ -201,17 +204,19 @@ class Explorer:
                     number += 1
                     heapq.heappush(queue, (cost + price, number, then, state))
 
-    def _cost(self, cell: Cell, held: Any, past_things: bool) -> int | None:
+    def _cost(self, cell: Cell, held: Any, past_things: bool, laid: Cell | None) -> int | None:
         """Steps that it takes to enter a cell from beside it; None where that is impossible."""
         if cell not in self._seen:
             return None
         thing = self._things.get(cell)
+        if cell == laid or (thing is not None and thing.type in MOVABLE):
+            return 1 + ASIDE if past_things else None
         if thing is None or thing.type in ("goal", "floor"):
             return 1
         if thing.type == "door":
             fits = not thing.is_locked or _opens(held, thing)
             return 1 if thing.is_open else 2 if fits else None
-        return 1 + ASIDE if past_things and thing.type in MOVABLE else None
+        return None
 
     def _count_things(self, states: list[State]) -> int:
         """Balls, boxes and keys on a way."""
