@@ -74,7 +74,7 @@ def test_with_a_memory(backend, tmp_path, name, recurrent):
 
 @pytest.mark.parametrize(("name", "recurrent"), [marked(name) for name in ("td3", "ddpg", "dqn", "ppo")])
 def test_without_one(backend, tmp_path, name, recurrent):
-    """As good as chance allows at most; 60 episodes of fair coins stay below 0.72 of right ones in 999 of 1,000 cases."""
+    """As good as chance allows; of 60 fair coins fewer than 0.72 are right in 999 of 1,000 cases."""
     without = learned(name, recurrent, backend, tmp_path)
     best = BEST_WITHOUT[CASES[name][2]]
     assert best - 0.25 < without < best + 0.22
