@@ -7,11 +7,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from duetto.algorithms import BC as BC
     from duetto.algorithms import DDPG as DDPG
     from duetto.algorithms import DQN as DQN
     from duetto.algorithms import PPO as PPO
     from duetto.algorithms import R2D2 as R2D2
+    from duetto.algorithms import R2D3 as R2D3
     from duetto.algorithms import TD3 as TD3
+    from duetto.algorithms import DQfD as DQfD
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
     from duetto.networks.specs import CustomNetwork as CustomNetwork
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
 _HOMES = {
+    "BC": "duetto.algorithms",
     "DDPG": "duetto.algorithms",
     "DQN": "duetto.algorithms",
+    "DQfD": "duetto.algorithms",
     "PPO": "duetto.algorithms",
     "R2D2": "duetto.algorithms",
+    "R2D3": "duetto.algorithms",
     "TD3": "duetto.algorithms",
     "DuettoError": "duetto.errors",
     "UsageError": "duetto.errors",

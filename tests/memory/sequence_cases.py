@@ -82,7 +82,7 @@ def items(replay: memory.SequenceReplay) -> dict[tuple[int, int], Item]:
 def flat(batch: Any) -> Item:
     """The arrays of a batch by name: those of its window too, an observation's parts as obs/<key>."""
     assert isinstance(batch, SequenceBatch)
-    arrays = {**batch.obs._asdict(), **{name: x for name, x in batch._asdict().items() if name != "obs"}}
+    arrays = {**batch.obs._asdict(), **{n: x for n, x in batch._asdict().items() if n != "obs" and x is not None}}
     for name in ("obs", "carry"):
         if isinstance(arrays[name], dict):
             arrays |= {f"{name}/{key}": part for key, part in arrays.pop(name).items()}

@@ -27,6 +27,14 @@ Array = Any  # an array of NumPy, PyTorch or JAX
 Tree = Any  # an Array, or for Dict observations a dict of them; recurrent networks read a Window of them
 
 
+class OneStep(NamedTuple):
+    """What a loss needs that learns from single steps beside n-step returns."""
+
+    reward: Array  # (B,) or (B, L)
+    discount: Array  # γ, or 0 where the episode terminated
+    ahead: Tree  # the next observations (B, ...); of sequences their positions (B, L)
+
+
 class Batch(NamedTuple):
     """B transitions to learn from. The memory owns time: γ's power and an episode's end are in `discount` already."""
 
@@ -36,6 +44,17 @@ class Batch(NamedTuple):
     discount: Array  # (B,), γ^n' where the future counts, 0 where the episode terminated
     next_obs: Tree  # (B, ...), the observation that `discount` looks ahead from
     weight: Array  # (B,), importance weights; 1 where the memory samples uniformly
+    expert: Array | None = None  # (B,) float, 1 for demonstrations; None where the memory has none
+    one_step: OneStep | None = None  # where the algorithm asks for it
+
+    def first_step(self) -> tuple[Array, Array, Tree]:
+        """Reward, discount and next observations of the single steps."""
+        return (self.reward, self.discount, self.next_obs) if self.one_step is None else tuple(self.one_step)
+
+    def of_experts(self, x: Array) -> Array:
+        """x (B,), but 0 where it is the agent's own."""
+        assert self.expert is not None, "a memory without demonstrations"
+        return x * self.expert
 
     def mean(self, x: Array) -> Array:
         """Mean of x (B,)."""
@@ -69,6 +88,19 @@ class SequenceBatch(NamedTuple):
     ahead: Array  # (B, L) int, the position that `discount` looks ahead to, t + n'
     weight: Array  # (B,), importance weights
     mask: Array  # (B, L) float, 1 for steps that are learned from
+    expert: Array | None = None  # (B,) float, 1 for demonstrations; None where the memory has none
+    one_step: OneStep | None = None  # where the algorithm asks for it
+
+    def first_step(self) -> tuple[Array, Array, Window]:
+        """Reward and discount (B, L) of the single steps, and the same stretch seen from the step after each."""
+        if self.one_step is None:
+            return self.reward, self.discount, self.next_obs
+        return self.one_step.reward, self.one_step.discount, self.obs._replace(at=self.one_step.ahead)
+
+    def of_experts(self, x: Array) -> Array:
+        """x (B, L), but 0 where it is the agent's own."""
+        assert self.expert is not None, "a memory without demonstrations"
+        return x * self.expert[:, None]
 
     @property
     def next_obs(self) -> Window:
@@ -98,6 +130,16 @@ class Prioritization:
 
 
 @dataclass(frozen=True)
+class DemonstrationSpec:
+    """How demonstrations are mixed into the batches of a replay memory."""
+
+    share: float  # ρ: each item of a batch is one with this probability, independently of the others
+    by_priority: bool  # instead: with the probability that its priority has among those of both (DQfD)
+    priority_epsilon: float  # added to their |δ| in place of the memory's own; 0 takes that
+    pretraining: int  # batches of demonstrations alone before the first step
+
+
+@dataclass(frozen=True)
 class ReplaySpec:
     """Which replay memory an algorithm wants, and when it learns from it. Steps are summed over all environments."""
 
@@ -112,6 +154,8 @@ class ReplaySpec:
     train_at_episode_end: bool  # save the batches up until an episode ends
     replacement: bool  # sample with replacement
     prioritization: Prioritization | None
+    one_step: bool = False  # batches hold the single steps beside the n-step sums
+    demonstrations: DemonstrationSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +182,8 @@ class SequenceSpec:
     learn_from_start: bool  # an episode's first sequence needs no burn-in: learn from its first step on
     prioritization: Prioritization | None
     priority_mix: float  # η: a sequence's priority is η max |δ| + (1 - η) mean |δ|
+    one_step: bool = False  # batches hold the single steps beside the n-step sums
+    demonstrations: DemonstrationSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -290,6 +336,14 @@ class Algorithm:
     def first_random_steps(self) -> int:
         """Steps of uniformly random actions at the start of a run."""
         return 0
+
+    def demonstration_folder(self) -> str:
+        """Where the demonstrations lie that it learns from; "" for none.
+
+        Raises:
+            UsageError: It needs some and was given none.
+        """
+        return ""
 
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
         """How recurrent networks see the previous reward (N,)."""

@@ -9,8 +9,10 @@ import numpy as np
 from duetto.algorithms.base import MemorySpec, Prioritization, ReplaySpec, RolloutSpec, SequenceSpec, Tree
 from duetto.errors import UsageError
 from duetto.memory.base import Experience, Sample
+from duetto.memory.demonstrations import Episodes, fill, own_spec, rows_for
 from duetto.memory.episodes import row_fields
 from duetto.memory.fields import Field, step_fields, transition_fields
+from duetto.memory.mixed import Mixed
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.recurrent_rollout import RecurrentRollout
 from duetto.memory.replay import Replay
@@ -18,7 +20,17 @@ from duetto.memory.rollout import Rollout
 from duetto.memory.sequences import SequenceReplay
 from duetto.networks.spaces import Space
 
-__all__ = ["Experience", "PrioritizedReplay", "Replay", "Rollout", "Sample", "SequenceReplay", "build"]
+__all__ = [
+    "Episodes",
+    "Experience",
+    "Mixed",
+    "PrioritizedReplay",
+    "Replay",
+    "Rollout",
+    "Sample",
+    "SequenceReplay",
+    "build",
+]
 
 
 def build(
@@ -29,12 +41,13 @@ def build(
     random: np.random.Generator,
     value: Callable[[Tree], np.ndarray] | None = None,
     stacked: int = 1,
-) -> Replay | Rollout | SequenceReplay:
+    demonstrations: Episodes | None = None,
+) -> Replay | Rollout | SequenceReplay | Mixed:
     """The memory that `spec` describes; it draws from `random`, which nothing else should use.
 
     A replay memory's capacity is shared out among the environments evenly, rounded up. `value` gives V(s) (N,) of N
     observations, for rollouts. `stacked` says that images are stacks of so many frames, of which a memory of sequences
-    keeps each frame once; 1 for images that are none.
+    keeps each frame once; 1 for images that are none. `demonstrations` are mixed in where the spec says how.
 
     Raises:
         UsageError: numbers that make no memory, or a capacity that does not fit into this machine's memory.
@@ -42,8 +55,44 @@ def build(
     if isinstance(spec, RolloutSpec):
         assert value is not None
         return _rollout(spec, observation_space, action_space, num_envs, value)
+    if demonstrations is not None:
+        return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations)
     if isinstance(spec, SequenceSpec):
         return _sequences(spec, observation_space, action_space, num_envs, random, stacked)
+    return _replay(spec, observation_space, action_space, num_envs, random)
+
+
+def _mixed(
+    spec: ReplaySpec | SequenceSpec,
+    observation: Space,
+    action: Space,
+    num_envs: int,
+    random: np.random.Generator,
+    stacked: int,
+    demonstrations: Episodes,
+) -> Mixed:
+    mixing = spec.demonstrations
+    assert mixing is not None
+    if mixing.by_priority and spec.prioritization is None:
+        raise UsageError("Demonstrations can have the share of their priorities only in a prioritised memory.")
+    if isinstance(spec, ReplaySpec) and not spec.replacement:
+        raise UsageError("Demonstrations are drawn with replacement: there may be fewer than a batch holds. Set it.")
+    episodes, between, random_of_experts = demonstrations
+    rows = rows_for(spec, [len(episode.reward) for episode in episodes], stacked)
+    own = own_spec(spec, mixing, rows)
+    agent = build(spec, observation, action, num_envs, random, stacked=stacked)
+    experts = build(own, observation, action, 1, random_of_experts, stacked=stacked)
+    assert not isinstance(agent, Rollout | Mixed)
+    assert not isinstance(experts, Rollout | Mixed)
+    fingerprint = fill(experts, episodes)
+    if not len(experts):
+        raise UsageError("No demonstration has anything to learn from: all are shorter than the burn-in.")
+    return Mixed(mixing, spec.batch_size, agent, experts, fingerprint, between)
+
+
+def _replay(
+    spec: ReplaySpec, observation_space: Space, action_space: Space, num_envs: int, random: np.random.Generator
+) -> Replay:
     _check(spec)
     fields = transition_fields(observation_space, action_space)
     rows = -(-spec.capacity // num_envs)

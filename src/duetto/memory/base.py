@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -48,6 +48,10 @@ class Memory:
 
     needs_priorities = False
     needs_divergence = False
+
+    def pretraining(self) -> Iterator[Sample]:
+        """Batches to learn from before the first step; none."""
+        return iter(())
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         """Give what was sampled new priorities, where the memory has any."""

@@ -49,7 +49,12 @@ class UniformDraws:
 
 
 class ProportionalDraws(UniformDraws):
-    """Proportional priorities (Schaul et al., 2016, arXiv:1511.05952), with the rules of `PrioritizedReplay`."""
+    """Proportional priorities (Schaul et al., 2016, arXiv:1511.05952).
+
+    - P(i) = p_i^α / Σ p^α with p = |δ| + ε; a batch of B takes one draw from each of B equal parts of the total.
+    - A new item gets the largest |δ| seen so far, at first 1, so that it is soon seen.
+    - Weights (N · P)^-β are divided by the largest of all items, not of the batch.
+    """
 
     def __init__(self, size: int, prioritization: Prioritization) -> None:
         super().__init__(size)
@@ -58,10 +63,34 @@ class ProportionalDraws(UniformDraws):
         self._largest = 1.0  # priority, without ε
         self._sampled = 0  # batches
 
+    @property
+    def total(self) -> float:
+        """Σ p^α."""
+        return float(self._sums.root)
+
+    @property
+    def smallest(self) -> float:
+        """The least p^α; infinite without items."""
+        return float(self._minima.root)
+
+    @property
+    def exponent(self) -> float:
+        """β of the next batch."""
+        prioritization = self._prioritization
+        if prioritization.importance_exponent == 0:
+            return 0.0
+        return annealed_exponent(
+            prioritization.importance_exponent, self._sampled, prioritization.importance_anneal_samples
+        )
+
     def add(self, index: np.ndarray) -> None:
         """Make items of indices (K,) that are none; they get the largest priority so far."""
-        self._set(index, mass(np.full(len(index), self._largest), self._prioritization.exponent))
+        self.renew(index)
         self._count += len(index)
+
+    def renew(self, index: np.ndarray) -> None:
+        """Items (K,), of which one may come twice, are new ones now; see `add`."""
+        self._set(index, mass(np.full(len(index), self._largest), self._prioritization.exponent))
 
     def remove(self, index: np.ndarray) -> None:
         """Items (K,), each given once, are none any more."""
@@ -86,7 +115,11 @@ class ProportionalDraws(UniformDraws):
 
     def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
         """Undo `state_dict` in a memory without items."""
-        self._set(index, state["mass"])
+        if len(index) == len(self._sums.leaves):
+            self._sums.fill(state["mass"])
+            self._minima.fill(np.where(state["mass"] > 0, state["mass"], np.inf))
+        else:
+            self._set(index, state["mass"])
         self._count += len(index)
         self._largest, self._sampled = float(state["largest_priority"]), int(state["sampled"])
 
@@ -95,11 +128,8 @@ class ProportionalDraws(UniformDraws):
         self._minima.set(index, masses)
 
     def _weights(self, index: np.ndarray) -> np.ndarray:
-        prioritization, sampled = self._prioritization, self._sampled
+        exponent = self.exponent
         self._sampled += 1
-        if prioritization.importance_exponent == 0:
+        if exponent == 0:
             return np.ones(len(index), np.float32)
-        exponent = annealed_exponent(
-            prioritization.importance_exponent, sampled, prioritization.importance_anneal_samples
-        )
-        return importance_weights(self._sums.leaves[index], self._minima.root, exponent).astype(np.float32)
+        return importance_weights(self._sums.leaves.take(index), self.smallest, exponent).astype(np.float32)

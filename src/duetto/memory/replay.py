@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from duetto.algorithms.base import Batch, ReplaySpec, Tree
+from duetto.algorithms.base import Batch, OneStep, ReplaySpec, Tree
 from duetto.errors import CheckpointError
 from duetto.functional import randomness
 from duetto.functional.returns import n_step_return
@@ -63,19 +63,22 @@ class Replay(Memory):
         Each is drawn when it is asked for, so it sees the priorities fed back for the one before. What is not asked for
         stays due.
         """
-        while self._schedule.take():
+        while self.take():
             yield self.sample()
 
-    def sample(self) -> Sample:
-        """A batch of `batch_size` transitions; without replacement, of all of them where there are fewer.
+    def take(self) -> bool:
+        """Whether a batch is due; if so, it counts as taken."""
+        return self._schedule.take()
+
+    def sample(self, size: int | None = None) -> Sample:
+        """A batch of `size` transitions, by default `batch_size`; without replacement, of all where there are fewer.
 
         Raises:
             ValueError: nothing is stored yet.
         """
-        size = len(self)
-        if size == 0:
+        if len(self) == 0:
             raise ValueError("The memory is empty: add a transition before sampling")
-        index, weight = self._draw(size)
+        index, weight = self._draw(self._spec.batch_size if size is None else size)
         return Sample(self._gather(index, weight), index, self._rings.number(index))
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
@@ -135,9 +138,9 @@ class Replay(Memory):
         }
         return self._rings.write(experience.env, values)
 
-    def _draw(self, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Indices and importance weights (B,) of a batch, from `size` stored transitions."""
-        wanted = self._spec.batch_size
+    def _draw(self, wanted: int) -> tuple[np.ndarray, np.ndarray]:
+        """Indices and importance weights (B,) of a batch."""
+        size = len(self)
         if self._spec.replacement:
             item = self._random.integers(size, size=wanted)
         else:
@@ -145,16 +148,20 @@ class Replay(Memory):
         return self._rings.locate(item), np.ones(len(item), np.float32)
 
     def _gather(self, index: np.ndarray, weight: np.ndarray) -> Batch:
-        arrays = self._rings.arrays
         reward, discount, last = self._one_step(index) if self._spec.n_step == 1 else self._n_steps(index)
         return Batch(
             obs=self._observation("obs", index),
-            action=arrays["action"].take(index, axis=0),
+            action=self._rings.arrays["action"].take(index, axis=0),
             reward=reward,
             discount=discount,
             next_obs=self._observation("next_obs", last),
             weight=weight,
+            one_step=self._first_step(index) if self._spec.one_step and self._spec.n_step > 1 else None,
         )
+
+    def _first_step(self, index: np.ndarray) -> OneStep:
+        reward, discount, _ = self._one_step(index)
+        return OneStep(reward, discount, self._observation("next_obs", index))
 
     def _one_step(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`_n_steps` for n = 1, where a window is its transition."""

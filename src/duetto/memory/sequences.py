@@ -59,12 +59,12 @@ class SequenceReplay(Memory):
         self._carries = Carries()
         priorities = spec.prioritization
         size = num_envs * rows
-        self._draws = UniformDraws(size) if priorities is None else ProportionalDraws(size, priorities)
+        self.draws = UniformDraws(size) if priorities is None else ProportionalDraws(size, priorities)
         self._schedule = Schedule(spec.learning_starts, spec.train_every, spec.gradient_steps)
 
     def __len__(self) -> int:
         """Sequences that can be sampled."""
-        return len(self._draws)
+        return len(self.draws)
 
     @property
     def needs_priorities(self) -> bool:
@@ -121,7 +121,7 @@ class SequenceReplay(Memory):
             index = index[self._real[index] > 0]
             if len(index):
                 self._real[index] = 0
-                self._draws.remove(index)
+                self.draws.remove(index)
 
     def _keep_carries(self, turn: Experience, number: np.ndarray) -> None:
         period = self._length - self._spec.overlap
@@ -140,23 +140,27 @@ class SequenceReplay(Memory):
             index = self._episodes.index(env, number - steps + 1 + start)[which]
             self._real[index] = real[which]
             self._fresh[index] = start[which] == 0
-            self._draws.add(index)
+            self.draws.add(index)
 
     # ------------------------------------------------------------------------------------------------ sampling
     def due(self) -> Iterator[Sample]:
         """The batches that should be learned from now, as in `Replay`; they wait for the first sequence."""
-        while len(self) and self._schedule.take():
+        while len(self) and self.take():
             yield self.sample()
 
-    def sample(self) -> Sample:
-        """A batch of `batch_size` sequences, drawn with replacement.
+    def take(self) -> bool:
+        """Whether a batch is due; if so, it counts as taken."""
+        return self._schedule.take()
+
+    def sample(self, size: int | None = None) -> Sample:
+        """A batch of `size` sequences, by default `batch_size`, drawn with replacement.
 
         Raises:
             ValueError: there is no sequence yet.
         """
         if not len(self):
             raise ValueError("The memory holds no sequence: add more steps before sampling")
-        index, weight = self._draws.draw(self._spec.batch_size, self._random)
+        index, weight = self.draws.draw(self._spec.batch_size if size is None else size, self._random)
         return Sample(self._gather(index, weight), index, self._episodes.number(index))
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
@@ -174,7 +178,7 @@ class SequenceReplay(Memory):
         mask = sample.batch.mask
         error = _checked(priority, mask)
         there = (self._real[sample.index] > 0) & (self._episodes.number(sample.index) == sample.stamp)
-        self._draws.feedback(sample.index[there], sequence_priority(error, mask, self._spec.priority_mix)[there])
+        self.draws.feedback(sample.index[there], sequence_priority(error, mask, self._spec.priority_mix)[there])
 
     def _gather(self, index: np.ndarray, weight: np.ndarray) -> SequenceBatch:
         first, real, fresh = self._episodes.number(index), self._real[index], self._fresh[index]
@@ -191,7 +195,7 @@ class SequenceReplay(Memory):
             "made": self._made.copy(),
             "gone": self._gone.copy(),
             "sequences": {"index": index, "real": self._real[index], "fresh": self._fresh[index]},
-            "draws": self._draws.state_dict(index),
+            "draws": self.draws.state_dict(index),
             "carry": self._carries.state_dict(),
             "schedule": self._schedule.state_dict(),
             "random": randomness.state_of(self._random),
@@ -209,13 +213,13 @@ class SequenceReplay(Memory):
                 f"The checkpoint's sequence memory is another one ({'; '.join(words)}). Set replay_capacity, the "
                 "number of environments, burn-in, unroll and overlap back."
             )
-        self._draws.remove(np.flatnonzero(self._real))
+        self.draws.remove(np.flatnonzero(self._real))
         self._episodes.load_state_dict(state["episodes"])
         self._made[:], self._gone[:] = state["made"], state["gone"]
         index = state["sequences"]["index"]
         self._real[:] = 0
         self._real[index], self._fresh[index] = state["sequences"]["real"], state["sequences"]["fresh"]
-        self._draws.load_state_dict(index, state["draws"])
+        self.draws.load_state_dict(index, state["draws"])
         self._carries.load_state_dict(state["carry"])
         self._schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duetto.algorithms.base import SequenceBatch, SequenceSpec
+from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
 from duetto.functional.returns import n_step_return
 from duetto.memory.episodes import EpisodeRings
 from duetto.networks.windows import Window
@@ -44,7 +44,7 @@ def read(
     length = spec.burn_in + spec.unroll
     step, real = np.arange(length), stretches.real[:, None]
     learned = (step >= spec.burn_in) | (stretches.fresh[:, None] & spec.learn_from_start)
-    reward, discount = _returns(episodes, spec, stretches)
+    reward, discount = _returns(episodes, spec, stretches, spec.n_step)
     return SequenceBatch(
         obs=_window(episodes, stretches, length, carry),
         action=episodes.read("action", stretches.env, stretches.first[:, None] + np.minimum(step, real - 1)),
@@ -53,7 +53,13 @@ def read(
         ahead=np.minimum(step + spec.n_step, real),
         weight=weight,
         mask=((step < real) & learned).astype(np.float32),
+        one_step=_first_steps(episodes, spec, stretches) if spec.one_step and spec.n_step > 1 else None,
     )
+
+
+def _first_steps(episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretches) -> OneStep:
+    step = np.arange(spec.burn_in + spec.unroll)
+    return OneStep(*_returns(episodes, spec, stretches, 1), np.minimum(step + 1, stretches.real[:, None]))
 
 
 def _window(episodes: EpisodeRings, stretches: Stretches, length: int, carry: dict[str, np.ndarray]) -> Window:
@@ -69,14 +75,12 @@ def _window(episodes: EpisodeRings, stretches: Stretches, length: int, carry: di
     return Window(episodes.observation(env, number), action, reward, starts, carry, fresh, at)
 
 
-def _returns(episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
-    """Summed rewards and discounts (B, L) float32, 0 behind a stretch's last step."""
+def _returns(episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretches, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Summed rewards of up to n steps and discounts (B, L) float32, 0 behind a stretch's last step."""
     env, first, real = stretches.env, stretches.first[:, None, None], stretches.real[:, None, None]
     step = np.arange(spec.burn_in + spec.unroll)
-    number = first + np.minimum(step[:, None] + np.arange(spec.n_step), real - 1)  # (B, L, n)
-    reward, terminated = (
-        episodes.read(name, env, number).reshape(-1, spec.n_step) for name in ("reward", "terminated")
-    )
+    number = first + np.minimum(step[:, None] + np.arange(n), real - 1)  # (B, L, n)
+    reward, terminated = (episodes.read(name, env, number).reshape(-1, n) for name in ("reward", "terminated"))
     if spec.ignore_termination:
         terminated[:] = False
     left = stretches.real[:, None] - step

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from duetto import environments, learners, memory
+from duetto import demonstrations, environments, learners, memory
 from duetto.algorithms.base import SequenceBatch
 from duetto.errors import CheckpointError, NonFiniteError
 from duetto.functional.randomness import generator
@@ -74,7 +74,7 @@ class Session:
         self._seconds = 0.0  # of earlier processes
         self._began = time.perf_counter()
         self._stop = False
-        self._saved_step = -1
+        self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
 
     def _make_parts(self, opened: ExitStack) -> None:
         options, algorithm = self.config.run, self.config.algorithm
@@ -109,6 +109,7 @@ class Session:
             generator(options.seed, "memory"),
             lambda obs: self.learner.value(self.normalizer.scaled(obs)),
             stacked=self.stepper.stacked,
+            demonstrations=self._demonstrations(),
         )
         self.normalizer = Normalizer(observation, algorithm.observation_scaling())
         self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
@@ -116,6 +117,16 @@ class Session:
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
         self.evaluations = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
+
+    def _demonstrations(self) -> memory.Episodes | None:
+        folder, seed = self.config.algorithm.demonstration_folder(), self.config.run.seed
+        if not folder:
+            return None
+        found, stepper = demonstrations.load(folder), self.stepper
+        spaces_here = (stepper.observation_space, stepper.action_space)
+        demonstrations.check_fits(found, *spaces_here, self.config.environment, self.config.environment_options)
+        randoms = (generator(seed, "demonstrations"), generator(seed, "which demonstrations"))
+        return memory.Episodes(found.episodes, *randoms)
 
     # ------------------------------------------------------------------------------------------------ the loop
     def run(self, callbacks: Sequence[Callback] = ()) -> None:
@@ -125,16 +136,16 @@ class Session:
                 for _ in self._steps():
                     for callback in callbacks:
                         callback(self)
-                if self._saved_step != self.step:
+                if self._saved != (self.step, self.learner.updates):
                     self.checkpoint()
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
 
     def _where_it_stopped(self) -> str:
         where = f"The run on {self.config.environment} stopped at step {self.step}"
-        if self._saved_step < 0:
+        if self._saved is None:
             return f"{where}, before its first checkpoint."
-        return f"{where}; its checkpoint of step {self._saved_step} is kept for evaluate and resume in {self.folder}."
+        return f"{where}; its checkpoint of step {self._saved[0]} is kept for evaluate and resume in {self.folder}."
 
     def stop(self) -> None:
         """End the loop after this step, with a checkpoint."""
@@ -152,10 +163,11 @@ class Session:
 
     def _steps(self) -> Iterator[None]:
         options = self.config.run
-        if self._saved_step < 0:  # a new run, not one that goes on from a checkpoint
+        if self._saved is None:  # a new run, not one that goes on from a checkpoint
             self.stepper.reset(options.seed)
             if options.evaluate_every:
                 self.evaluate()
+        yield from self._pretrain()
         while self.step < options.steps and not self._stop:
             experience, episodes = self.collector.collect(self.step, options.steps)
             self.memory.add(experience)
@@ -163,10 +175,7 @@ class Session:
             self.log.add_episodes(episodes)
             sample = None
             for sample in self.memory.due():
-                progress = (self.step - sample.age) / options.steps
-                metrics = self.learner.update(self._prepared(sample.batch), progress)
-                self._report_back(sample, metrics)
-                self.log.add(self.step, metrics, sample.info)
+                self._learn(sample)
             if sample is not None:
                 self.normalizer.after_learning(sample.batch)
             if _crossed(before, self.step, options.log_every):
@@ -176,6 +185,23 @@ class Session:
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
             yield
+
+    def _pretrain(self) -> Iterator[None]:
+        """Learn from demonstrations before the first step. The evaluation afterwards is also one of step 0."""
+        before = self.learner.updates
+        for sample in self.memory.pretraining():
+            self._learn(sample)
+            yield
+            if self._stop:
+                return
+        if self.learner.updates > before and self.config.run.evaluate_every:
+            self.evaluate()
+
+    def _learn(self, sample: memory.Sample) -> None:
+        progress = (self.step - sample.age) / self.config.run.steps
+        metrics = self.learner.update(self._prepared(sample.batch), progress)
+        self._report_back(sample, metrics)
+        self.log.add(self.step, metrics, sample.info)
 
     def _prepared(self, batch: AnyBatch) -> AnyBatch:
         """The batch as networks see it."""
@@ -260,7 +286,7 @@ class Session:
         _check_finite(state["learner"]["parameters"])
         window = (self.memory.written, self.memory.rows)
         path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
-        self._saved_step = self.step
+        self._saved = (self.step, self.learner.updates)
         return path
 
     def acting_state(self) -> dict[str, Any]:
@@ -303,7 +329,7 @@ class Session:
         self.evaluations.truncate(state["evaluations"])
         self.step, self._best = state["session"]["step"], state["session"]["best"]
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
-        self._saved_step = self.step
+        self._saved = (self.step, self.learner.updates)
         self.notices += loaded.problems
         if not self.stepper.resumed_exactly:
             self.memory.interrupt()

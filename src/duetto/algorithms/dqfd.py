@@ -1,0 +1,75 @@
+"""Deep Q-learning from Demonstrations: DQN that also learns what an expert did.
+
+    before the first step, and then as DQN does, each update
+        a batch from own experience and from demonstrations, which are never overwritten
+        δₙ = Q(s, a) - yₙ,  δ₁ = Q(s, a) - y₁          DQN's targets after n steps and after one
+        J_E = max_a [Q(s, a) + l(a_E, a)] - Q(s, a_E)    in demonstrations only; l is 0 for a = a_E, else the margin
+        one step down    mean w (λₙ ℓ(δₙ) + λ₁ ℓ(δ₁) + λ_E J_E)   with decay of the weights
+    priority             λₙ |δₙ| + λ₁ |δ₁|, of demonstrations with a bonus
+
+The facts that make it DQfD: the margin's gradient goes through both of its terms, and reaches demonstrations only;
+one-step and n-step errors add up as absolute values in the priority, so they cannot cancel; demonstrations outlive
+everything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from duetto.algorithms.base import Array, Batch, Count, NonNegative, ReplaySpec, SequenceBatch
+from duetto.algorithms.demonstrated import Demonstrated
+from duetto.algorithms.dqn import DQN
+from duetto.functional.imitation import large_margin
+from duetto.functional.values import chosen, huber
+
+
+@dataclass(frozen=True)
+class DQfD(Demonstrated, DQN):
+    """Deep Q-learning from Demonstrations (Hester et al., 2018, arXiv:1704.03732)."""
+
+    n_step: Count = 10
+    """Rewards summed before bootstrapping; shorter where an episode ends."""
+    n_step_weight: NonNegative = 1.0
+    """λₙ: weight of the n-step loss."""
+    one_step_weight: NonNegative = 1.0
+    """λ₁: weight of the one-step loss."""
+    margin_weight: NonNegative = 1.0
+    """λ_E: weight of the large-margin loss."""
+    margin: NonNegative = 0.8
+    """How far the expert's action shall be above the others, on the scale that values are learned on."""
+    margin_in_priority: bool = False
+    """Add the large-margin loss to the priorities."""
+    prioritized: bool = True
+    """Sample in proportion to the TD error instead of uniformly."""
+    weight_decay: NonNegative = 1e-5
+    """L2 penalty on the parameters."""
+    decoupled_weight_decay: bool = True
+    """Decay the weights themselves (AdamW) instead of adding to the gradient."""
+
+    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
+        """λₙ J_n + λ₁ J_1 + λ_E J_E (Hester et al., 2018, equation 4; J_L2 is the optimiser's weight decay)."""
+        xp = array_namespace(batch.reward)
+        values = nets.q(batch.obs)
+        q = chosen(values, batch.action)
+        target = self.target(nets, batch.reward, batch.discount, batch.next_obs)
+        info = {"q": q, "target": target}
+        losses = self.n_step_weight * huber(q - target, self.huber_delta)
+        priority = self.n_step_weight * xp.abs(q - target)
+        if self.one_step_weight > 0:
+            error = q - self.target(nets, *batch.first_step())
+            losses = losses + self.one_step_weight * huber(error, self.huber_delta)
+            priority = priority + self.one_step_weight * xp.abs(error)
+        if self.margin_weight > 0:
+            margin = batch.of_experts(large_margin(values, batch.action, self.margin))
+            losses = losses + self.margin_weight * margin
+            info["margin_loss"] = xp.mean(margin)
+            priority = priority + self.margin_weight * margin if self.margin_in_priority else priority
+        return batch.weighted_mean(losses), info | {"priority": priority}
+
+    def memory(self) -> ReplaySpec | Any:
+        """With single steps beside the n-step sums."""
+        return dataclasses.replace(super().memory(), one_step=self.one_step_weight > 0)

@@ -1,0 +1,42 @@
+"""Recurrent Replay Distributed DQN from Demonstrations: R2D2 on batches that are in part an expert's sequences.
+
+    each update  a batch of B sequences, of which K of Binomial(B, ρ) are demonstrations and the others the agent's own
+                 R2D2's n-step loss                      all there is in the paper (preset `paper`)
+                 + the one-step and the margin loss      DQfD's, on R2D2's value scale h (preset `di-engine`, default)
+    priority     R2D2's, η max_t e_t + (1 - η) mean_t e_t, kept for demonstrations and own sequences separately
+
+The facts that make it R2D3: recurrence, because the tasks show little at once; ρ may be far below 1/B, so that most
+batches hold no demonstration; demonstrations are cut into sequences as the agent's episodes are, and begin from a zero
+state and a burn-in; weights are normalised among the agent's sequences and among the demonstrations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative
+from duetto.algorithms.dqfd import DQfD
+from duetto.algorithms.r2d2 import R2D2
+
+
+@dataclass(frozen=True)
+class R2D3(R2D2, DQfD):
+    """R2D3 (Paine et al., 2019, arXiv:1909.01387): R2D2's network, memory and exploration, DQfD's losses.
+
+    The defaults are DI-engine's; the paper's have no one-step and no margin loss.
+    """
+
+    demonstration_share: Fraction = 0.25
+    """ρ: each sequence of a batch is a demonstration with this probability, also far below 1 / batch_size."""
+    n_step: Count = 5
+    """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
+    burn_in: CountOrZero = 2
+    """Steps at the beginning of a sequence that only warm the memory up."""
+    unroll: Count = 40
+    """Steps of a sequence that are learned from."""
+    overlap: CountOrZero = 2
+    """Steps that a sequence shares with the next."""
+    weight_decay: NonNegative = 1e-5
+    """L2 penalty on the parameters."""
+    decoupled_weight_decay: bool = True
+    """Decay the weights themselves (AdamW) instead of adding to the gradient."""

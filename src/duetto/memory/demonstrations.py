@@ -1,0 +1,78 @@
+"""Demonstrations as a memory of their own: filled once, from whole episodes, and large enough for all of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from duetto.algorithms.base import DemonstrationSpec, Prioritization, ReplaySpec, SequenceSpec, Tree
+from duetto.memory.base import Experience
+
+
+class Episodes(NamedTuple):
+    """What a memory of demonstrations is filled with."""
+
+    episodes: Sequence[Any]  # with obs (T + 1, ...), action, reward (T, ...), terminated and truncated
+    random: np.random.Generator  # for how many of a batch are demonstrations
+    own_random: np.random.Generator  # for which of them
+
+
+def own_spec(spec: ReplaySpec | SequenceSpec, mixing: DemonstrationSpec, rows: int) -> Any:
+    """The spec of the demonstrations' memory. What they were collected with is not known: states start from zeros."""
+    priorities = spec.prioritization
+    if priorities is not None and mixing.priority_epsilon > 0:
+        priorities = Prioritization(
+            priorities.exponent,
+            priorities.importance_exponent,
+            priorities.importance_anneal_samples,
+            mixing.priority_epsilon,
+        )
+    spec = replace(spec, capacity=rows, demonstrations=None, prioritization=priorities)
+    return replace(spec, stored_carry=False) if isinstance(spec, SequenceSpec) else spec
+
+
+def rows_for(spec: ReplaySpec | SequenceSpec, lengths: Sequence[int], stacked: int) -> int:
+    """Rows that hold every step, and for sequences each last observation and the frames from before an episode."""
+    if isinstance(spec, ReplaySpec):
+        return sum(lengths)
+    return sum(lengths) + len(lengths) * max(1, stacked) + spec.burn_in + spec.unroll + stacked + 1
+
+
+def experiences(episodes: Sequence[Any], digest: Any) -> Iterator[Experience]:
+    """Every step of every episode, as one environment would have made them; all of it goes into `digest`."""
+    for episode in episodes:
+        steps = len(episode.reward)
+        last = np.arange(steps) == steps - 1
+        experience = Experience(
+            env=np.zeros(steps, np.int64),
+            obs=_rows(episode.obs, slice(0, -1)),
+            action=episode.action,
+            reward=episode.reward,
+            next_obs=_rows(episode.obs, slice(1, None)),
+            terminated=last & episode.terminated,
+            truncated=last & episode.truncated,
+        )
+        for part in (*_leaves(episode.obs), *experience[2:4], *experience[5:7]):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        for step in range(steps):  # memories take the steps of one environment one at a time
+            yield Experience(*(_rows(part, slice(step, step + 1)) for part in experience[:-1]))
+
+
+def fill(memory: Any, episodes: Sequence[Any]) -> str:
+    """Put all episodes in; the fingerprint of their contents."""
+    digest = hashlib.sha256()
+    for experience in experiences(episodes, digest):
+        memory.add(experience)
+    return digest.hexdigest()
+
+
+def _rows(tree: Tree, rows: slice) -> Tree:
+    return {name: part[rows] for name, part in tree.items()} if isinstance(tree, dict) else tree[rows]
+
+
+def _leaves(tree: Tree) -> list[np.ndarray]:
+    return [tree[name] for name in sorted(tree)] if isinstance(tree, dict) else [tree]
