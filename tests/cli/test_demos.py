@@ -10,6 +10,7 @@ import pytest
 from conftest import Command, Result
 
 from duetto import demonstrations, environments
+from duetto.environments.explorer import DONE, Explorer
 
 TASK = "MiniGrid-Empty-5x5-v0"
 
@@ -60,6 +61,19 @@ def test_bad_episodes_are_left_out(duetto: Command):
     assert found.returns.min() >= 0.945
     assert (tried := found.seeds[-1] + 1) > 5  # type: ignore[operator]
     assert f"5 episodes, {tried - 5} left out" in out
+
+
+def test_where_the_bot_fails_it_is_left_out(duetto: Command, monkeypatch: pytest.MonkeyPatch):
+    def act(self: Explorer) -> int:
+        return DONE if self._env._np_random_seed == 6 else solve(self)
+
+    solve = Explorer.act
+    monkeypatch.setattr(Explorer, "act", act)
+    call = ["demos", "record", TASK, "--expert", "bot", "--episodes", "3", "--output", "demos", "--seed", "5"]
+    code, out, _ = duetto(*call)
+    assert code == 0
+    assert "3 episodes, 1 left out" in out
+    assert demonstrations.load("demos").seeds == [5, 7, 8]
 
 
 @pytest.fixture
@@ -201,12 +215,14 @@ def test_inspecting(duetto: Command, recorded: Result):
     assert duetto("demos", "inspect", "demos", "--all").out.count("terminated │") == 12
 
 
-def test_a_video_of_an_episode(duetto: Command, recorded: Result):
+def test_a_video_of_an_episode(duetto: Command):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
-    code, out, err = duetto("demos", "inspect", "demos", "--video", "one.mp4", "--episode", "3")
+    call = ["demos", "record", "MiniGrid-UnlockPickup-v0", "--expert", "bot", "--episodes", "2", "--output", "demos"]
+    assert duetto(*call).code == 0
+    code, out, err = duetto("demos", "inspect", "demos", "--video", "one.mp4", "--episode", "1")
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "one.mp4"
-    assert ffmpeg.count_frames_and_secs("one.mp4")[0] == 5
+    assert ffmpeg.count_frames_and_secs("one.mp4")[0] == demonstrations.load("demos").lengths[1]
 
 
 def test_no_video_where_it_comes_out_otherwise(duetto: Command, recorded: Result):

@@ -76,9 +76,12 @@ def test_minari_reads_it(tmp_path: Path, kind: str):
     np.testing.assert_array_equal(found.rewards, episodes[1].reward)
     assert found.truncations.tolist() == [False, False, False, True]
     assert not found.terminations.any()
-    assert found.actions[2] in dataset.action_space
-    row = {name: part[2] for name, part in found.observations.items()} if kind == "pictures" else found.observations[2]
-    assert row in dataset.observation_space
+    assert all(action in dataset.action_space for action in found.actions)
+    for obs in (one.observations for one in dataset):
+        rows = (
+            [dict(zip(obs, row, strict=True)) for row in zip(*obs.values(), strict=True)] if kind == "pictures" else obs
+        )
+        assert all(row in dataset.observation_space for row in rows)
     assert [one["seed"] for one in dataset.storage.get_episode_metadata(range(3))] == [10, 11, 12]
 
 

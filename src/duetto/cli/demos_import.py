@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -35,7 +34,6 @@ def take_over(
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
 ) -> None:
     """Take over episodes that were recorded elsewhere; actions of Box spaces are mapped to [-1, 1], as agents act."""
-    demonstrations.check_free(Path(output), overwrite)
     kwargs = options.environment_options(environment_options)
     stepper = environments.separate(environment, kwargs=kwargs)
     spaces = stepper.observation_space, stepper.action_space

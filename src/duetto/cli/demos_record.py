@@ -54,7 +54,6 @@ def record(
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
 ) -> None:
     """Record whole episodes of an expert as a Minari dataset, to learn from."""
-    demonstrations.check_free(Path(output), overwrite)
     console = Console()
     given = options.environment_options(environment_options)
     source = _source(console, expert, environment, given, checkpoint, episodes)

@@ -5,7 +5,7 @@ Minari's own metadata. Observations, actions and rewards are those that a traini
 """
 
 from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description
-from duetto.demonstrations.files import Writer, check_free, load, save, writer
+from duetto.demonstrations.files import Writer, load, save, writer
 from duetto.demonstrations.fitting import check_fits, spell
 from duetto.demonstrations.importing import open_source
 from duetto.demonstrations.recording import Expert, Game, record
@@ -20,7 +20,6 @@ __all__ = [
     "Replay",
     "Writer",
     "check_fits",
-    "check_free",
     "load",
     "open_source",
     "record",

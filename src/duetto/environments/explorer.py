@@ -237,7 +237,7 @@ class Explorer:
         now, then = states[:2]
         if not _moves(now, then):
             return RIGHT if then[2] == (now[2] + 1) % 4 else LEFT
-        thing = self._things.get(then[:2])
+        thing: Any = self._things.get(then[:2])
         return TOGGLE if _is(thing, "door") and not thing.is_open else FORWARD
 
 
