@@ -8,13 +8,22 @@ import math
 import pytest
 import toy_networks
 
-from duetto.algorithms import ALGORITHMS, DDPG, DQN, PPO, R2D2, TD3
+from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, R2D3, TD3, DQfD
 from duetto.algorithms.base import ReplaySpec
 from duetto.errors import UsageError
 
 
 def test_names():
-    assert ALGORITHMS == {"ddpg": DDPG, "dqn": DQN, "ppo": PPO, "r2d2": R2D2, "td3": TD3}
+    assert ALGORITHMS == {
+        "bc": BC,
+        "ddpg": DDPG,
+        "dqfd": DQfD,
+        "dqn": DQN,
+        "ppo": PPO,
+        "r2d2": R2D2,
+        "r2d3": R2D3,
+        "td3": TD3,
+    }
 
 
 @pytest.mark.parametrize(
