@@ -64,11 +64,27 @@ def run(job: Job, seed: int, runs: Path) -> None:
     if steps_left(folder) == 0:
         print(f"{folder} is complete.")
     else:
+        record_demonstrations(job, runs)
         begin = ["train", *shlex.split(job.train), "--seed", str(seed), "--name", job.run_name(seed)]
         arguments = ["resume", str(folder)] if folder.exists() else [*begin, "--runs-dir", str(runs)]
-        if subprocess.run([sys.executable, "-m", "duetto", *arguments], check=False).returncode:
-            raise SystemExit(f"{folder} failed; see above.")
+        _duetto(*arguments)
     collect(job, seed, runs)
+
+
+def record_demonstrations(job: Job, runs: Path) -> None:
+    """Make the demonstrations that a job wants, unless they are there."""
+    arguments = shlex.split(job.train)
+    if "--demonstrations" not in arguments:
+        return
+    folder = arguments[arguments.index("--demonstrations") + 1]
+    if not Path(folder).exists():
+        how = _data()["demonstrations"][folder].format(runs=runs)
+        _duetto("demos", *shlex.split(how), "--output", folder)
+
+
+def _duetto(*arguments: str) -> None:
+    if subprocess.run([sys.executable, "-m", "duetto", *arguments], check=False).returncode:
+        raise SystemExit(f"duetto {shlex.join(arguments)} failed; see above.")
 
 
 def steps_left(folder: Path) -> int | None:
