@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
+from duetto.algorithms.base import Algorithm, OneStep, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
 from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
@@ -264,6 +264,6 @@ def _tensors(tree: Any, device: torch.device) -> Any:
         return torch.from_numpy(tree).to(device, non_blocking=True)
     if isinstance(tree, dict):
         return {name: _tensors(value, device) for name, value in tree.items()}
-    if isinstance(tree, Window):
-        return Window(*(_tensors(value, device) for value in tree))
+    if isinstance(tree, Window | OneStep):
+        return type(tree)(*(_tensors(value, device) for value in tree))
     return tree
