@@ -3,10 +3,10 @@
     python benchmarks/learning.py list
     python benchmarks/learning.py run td3-halfcheetah --seeds 0 1 2     Ctrl-C stops; the same command goes on
     python benchmarks/learning.py collect                               take over what unfinished runs have so far
-    python benchmarks/learning.py report                                results/learning.md and its figures
+    python benchmarks/learning.py report                                results/learning.md, figures
 
-A run is the command `duetto train`, in a process of its own; its folder lies in `--runs-dir`. Its evaluations and config
-(command, versions, commit) go to `results/learning/<job>-s<seed>/`, with `final.csv`, every episode of one more
+A run is the command `duetto train`, in a process of its own; its folder lies in `--runs-dir`. Its evaluations and its
+config (command, versions, commit) go to `results/learning/<job>-s<seed>/`, with `final.csv`, every episode of one more
 evaluation of the last policy, where the job asks for it.
 """
 

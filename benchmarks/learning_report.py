@@ -1,7 +1,7 @@
 """The report of the learning runs: one table of them all, and figures with bands, from the committed CSVs alone.
 
-Bands are interquartile means over seeds with 95 % stratified bootstrap intervals (Agarwal et al., 2021), by rliable; with
-one or two seeds there is no band, and every seed is drawn. Four numbers stand side by side, since published tables mix
+Bands are interquartile means over seeds with 95 % stratified bootstrap intervals (Agarwal et al., 2021), by rliable;
+with one or two seeds there is no band, and every seed is drawn. Four numbers stand side by side, since published tables mix
 them: the greatest mean over seeds, the mean of each seed's greatest, the last evaluation, and the mean of the last ten.
 """
 
@@ -75,11 +75,20 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
     text = "\n\n".join(
         [
             "# Learning results",
-            "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has every command. "
-            "Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
+            "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has every "
+            "command. Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
             "steps end before those planned is not finished.",
             table(
-                ("run", "seeds", "steps", "best of the mean", "mean of the bests", "last", "mean of last ten", "commit"),
+                (
+                    "run",
+                    "seeds",
+                    "steps",
+                    "best of the mean",
+                    "mean of the bests",
+                    "last",
+                    "mean of last ten",
+                    "commit",
+                ),
                 [_row(results) for results in found.values()],
             ),
             "## Steps to a level, and last evaluations of more episodes",
@@ -132,7 +141,9 @@ def _first(steps: np.ndarray, curve: np.ndarray, level: float) -> str:
 
 
 def _beside(results: Results) -> tuple[str, str, str]:
-    points = {label: value[-1][1] if isinstance(value, list) else value for label, value in results.job.published.items()}
+    points = {
+        label: value[-1][1] if isinstance(value, list) else value for label, value in results.job.published.items()
+    }
     ours = f"{_number(results.returns[:, -1].mean())} ({len(results.seeds)} seeds)".replace("(1 seeds)", "(1 seed)")
     return results.job.name, ours, "; ".join(f"{_number(value)}: {label}" for label, value in points.items())
 

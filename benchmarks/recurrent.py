@@ -5,7 +5,8 @@
 The task: 32 sequences of 40 steps (no burn-in), vector observations of 147 numbers, 7 actions, a layer of 128 units,
 an LSTM of 128, dueling streams of 128, 5-step double Q with rescaled values, prioritised, target copied every 1,000
 updates. Each measurement is a process of its own; contenders take turns. `plain` is what one writes by hand with
-`nn.LSTM`: the same networks, loss and optimiser, sequences that lie ready in one array, priorities drawn by NumPy.
+`nn.LSTM`: the same networks, loss and optimiser, sequences that lie ready in one array, priorities drawn by NumPy. R2D3
+has a quarter of its sequences from demonstrations, and the one-step and the margin loss beside R2D2's.
 """
 
 from __future__ import annotations
@@ -32,30 +33,13 @@ EPISODES, EPISODE = 100, 200  # in the memory
 WARM = 30  # updates before the clock starts
 
 
-def ours(backend: str, threads: int, seconds: float) -> float:
-    from duetto import R2D2, learners, memory
+def ours(backend: str, threads: int, seconds: float, name: str = "r2d2") -> float:
+    """R2D2's updates; or R2D3's, with a quarter of demonstrations, and one-step and margin losses."""
+    from duetto import learners
     from duetto.algorithms.base import SequenceBatch
-    from duetto.memory import Experience
-    from duetto.networks.spaces import Box, Discrete
 
-    algorithm = R2D2(
-        hidden=(UNITS,), recurrent_size=UNITS, head_hidden=(UNITS,), burn_in=0, unroll=STEPS, overlap=STEPS // 2,
-        batch_size=BATCH, n_step=N_STEP, discount=DISCOUNT, learning_rate=RATE, adam_epsilon=EPSILON,
-        max_grad_norm=CLIP, target_period=TARGET_PERIOD, priority_exponent=EXPONENT, importance_exponent=IMPORTANCE,
-        priority_mix=MIX, rescale_epsilon=RESCALE, replay_capacity=2 * EPISODES * EPISODE,
-    )  # fmt: skip
-    observation, action = Box((OBSERVATION,), "float32", (0.0,), (1.0,)), Discrete(ACTIONS)
-    learner: Any = learners.build(backend, algorithm, observation, action, threads=threads)  # pyright: ignore
-    replay: Any = memory.build(algorithm.memory(), observation, action, 1, np.random.default_rng(0))
-    random, obs = np.random.default_rng(1), np.zeros((1, OBSERVATION), np.float32)
-    carry = {f"carry/{name}": np.zeros((1, *shape), np.float32) for name, shape in learner.carry_shapes().items()}
-    for step in range(EPISODES * EPISODE):
-        end = step % EPISODE == EPISODE - 1
-        next_obs = random.random((1, OBSERVATION), np.float32)
-        flags = np.array([end]), np.array([False])
-        reward, taken = random.random(1, np.float32), random.integers(0, ACTIONS, 1)
-        replay.add(Experience(np.zeros(1, np.int64), obs, taken, reward, next_obs, *flags, carry))
-        obs = random.random((1, OBSERVATION), np.float32) if end else next_obs
+    algorithm, replay, spaces = _memory(name)
+    learner: Any = learners.build(backend, algorithm, *spaces, threads=threads)  # pyright: ignore
 
     def update() -> None:
         sample = replay.sample()
@@ -65,6 +49,52 @@ def ours(backend: str, threads: int, seconds: float) -> float:
         replay.feedback(sample, np.asarray(metrics.priority))
 
     return rate(update, seconds)
+
+
+def sampling(seconds: float) -> float:
+    """Sequences per second that the memory alone gives."""
+    _, replay, _ = _memory("r2d2")
+    return BATCH * rate(replay.sample, seconds)
+
+
+def _memory(name: str) -> tuple[Any, Any, tuple[Any, Any]]:
+    """The algorithm, its filled memory, and the spaces."""
+    from duetto import memory
+    from duetto.algorithms import ALGORITHMS
+    from duetto.memory import Experience
+    from duetto.networks.spaces import Box, Discrete
+
+    algorithm: Any = ALGORITHMS[name](
+        hidden=(UNITS,), recurrent_size=UNITS, head_hidden=(UNITS,), burn_in=0, unroll=STEPS, overlap=STEPS // 2,
+        batch_size=BATCH, n_step=N_STEP, discount=DISCOUNT, learning_rate=RATE, adam_epsilon=EPSILON,
+        max_grad_norm=CLIP, target_period=TARGET_PERIOD, priority_exponent=EXPONENT, importance_exponent=IMPORTANCE,
+        priority_mix=MIX, rescale_epsilon=RESCALE, replay_capacity=2 * EPISODES * EPISODE, weight_decay=0.0,
+    )  # fmt: skip
+    observation, action = Box((OBSERVATION,), "float32", (0.0,), (1.0,)), Discrete(ACTIONS)
+    random = np.random.default_rng(1)
+    carry = {f"carry/q/{part}": np.zeros((1, 1, UNITS), np.float32) for part in ("h", "c")}
+    experts = None
+    if name == "r2d3":
+        episodes = [_Episode(random) for _ in range(EPISODES)]
+        experts = memory.Episodes(episodes, np.random.default_rng(2), np.random.default_rng(3))
+    replay: Any = memory.build(
+        algorithm.memory(), observation, action, 1, np.random.default_rng(0), demonstrations=experts
+    )
+    for episode in (_Episode(random) for _ in range(EPISODES)):
+        for step in range(EPISODE):
+            at = slice(step, step + 1)
+            flags = np.array([step == EPISODE - 1]), np.array([False])
+            steps = episode.obs[at], episode.action[at], episode.reward[at], episode.obs[step + 1 : step + 2]
+            replay.add(Experience(np.zeros(1, np.int64), *steps, *flags, carry))
+    return algorithm, replay, (observation, action)
+
+
+class _Episode:
+    terminated, truncated = True, False
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self.obs = random.random((EPISODE + 1, OBSERVATION), np.float32)
+        self.action, self.reward = random.integers(0, ACTIONS, EPISODE), random.random(EPISODE, np.float32)
 
 
 def plain(threads: int, seconds: float) -> float:
@@ -150,6 +180,8 @@ CONTENDERS: dict[str, Any] = {
     "Duetto, JAX": lambda threads, seconds: ours("jax", threads, seconds),
     "Duetto, PyTorch": lambda threads, seconds: ours("torch", threads, seconds),
     "plain PyTorch": plain,
+    "Duetto's R2D3, JAX": lambda threads, seconds: ours("jax", threads, seconds, "r2d3"),
+    "Duetto's R2D3, PyTorch": lambda threads, seconds: ours("torch", threads, seconds, "r2d3"),
 }
 
 
@@ -181,7 +213,8 @@ def main() -> None:
         rows.append([name, *rates, f"{median(found[name, best[name]]) / plain_rate:.2f}"])
     header = ["updates/s", *(f"{threads} thread(s)" for threads in options.threads), "times plain PyTorch"]
     head = circumstances({"Versions": listing()["packages"]})
-    publish(f"{head}\n\n{__doc__.split(chr(10) * 2)[2]}\n\n{table(header, rows)}\n", options.output)
+    sampled = f"The memory alone samples {sampling(options.seconds):,.0f} sequences per second."
+    publish(f"{head}\n\n{__doc__.split(chr(10) * 2)[2]}\n\n{table(header, rows)}\n\n{sampled}\n", options.output)
 
 
 if __name__ == "__main__":
