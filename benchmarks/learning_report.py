@@ -1,8 +1,8 @@
 """The report of the learning runs: one table of them all, and figures with bands, from the committed CSVs alone.
 
 Bands are interquartile means over seeds with 95 % stratified bootstrap intervals (Agarwal et al., 2021), by rliable;
-with one or two seeds there is no band, and every seed is drawn. Four numbers stand side by side, since published tables mix
-them: the greatest mean over seeds, the mean of each seed's greatest, the last evaluation, and the mean of the last ten.
+with one or two seeds there is no band, and every seed is drawn. Four numbers stand side by side, since published tables
+mix them: the greatest mean over seeds, the mean of each seed's greatest, the last evaluation, the mean of the last ten.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
     text = "\n\n".join(
         [
             "# Learning results",
-            "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has every "
-            "command. Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
+            "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has the commands. "
+            "Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
             "steps end before those planned is not finished.",
             table(
                 (
