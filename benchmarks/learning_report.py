@@ -75,7 +75,7 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
     text = "\n\n".join(
         [
             "# Learning results",
-            "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has the commands. "
+            "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has commands. "
             "Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
             "steps end before those planned is not finished.",
             table(
