@@ -54,7 +54,7 @@ def test_episodes_are_a_sequence(tmp_path: Path):
 
 
 def test_many_episodes_are_written_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(demonstrations.files, "MANY", 2)
+    monkeypatch.setattr(demonstrations.writing, "MANY", 2)
     episodes = saved(tmp_path / "demos", count=7)
     found = demonstrations.load(tmp_path / "demos")
     for one, other in zip(found.episodes, episodes, strict=True):
@@ -92,7 +92,7 @@ def left_in(folder: Path) -> list[str]:
 
 def interrupted(error: type[BaseException]) -> Iterator[Any]:
     """Enough episodes that some of them are on disk, and then the error."""
-    yield from (episode(seed=i) for i in range(demonstrations.files.MANY + 1))
+    yield from (episode(seed=i) for i in range(demonstrations.writing.MANY + 1))
     raise error
 
 

@@ -5,11 +5,12 @@ Minari's own metadata. Observations, actions and rewards are those that a traini
 """
 
 from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description
-from duetto.demonstrations.files import Writer, load, save, writer
 from duetto.demonstrations.fitting import check_fits, spell
 from duetto.demonstrations.importing import open_source
+from duetto.demonstrations.reading import load
 from duetto.demonstrations.recording import Expert, Game, record
 from duetto.demonstrations.replaying import Replay
+from duetto.demonstrations.writing import Writer, save, writer
 
 __all__ = [
     "Demonstration",

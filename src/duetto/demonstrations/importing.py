@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.demonstrations import files
+from duetto.demonstrations import form
 from duetto.demonstrations.episodes import Demonstration
 from duetto.demonstrations.fitting import spell
 from duetto.environments import ActionMap, Tree, flatten_observation, from_gymnasium, to_gymnasium, trees
@@ -48,7 +48,7 @@ def open_source(source: str, observation_space: Space, action_space: Space) -> S
         return _open_npz([path], observation_space, action_space)
     if path.is_dir() and (found := sorted(path.glob("*.npz"))):
         return _open_npz(found, observation_space, action_space)
-    for folder in (path, path / "data", files.minari().storage.local.get_dataset_path(source) / "data"):
+    for folder in (path, path / "data", form.minari().storage.local.get_dataset_path(source) / "data"):
         if (folder / "metadata.json").is_file():
             return _open_minari(folder, observation_space, action_space)
     raise UsageError(f"{source} is no Minari dataset, and no folder with npz files. Give the folder of one of them.")
@@ -57,11 +57,11 @@ def open_source(source: str, observation_space: Space, action_space: Space) -> S
 # ---------------------------------------------------------------------------------------------------- Minari
 def _open_minari(folder: Path, observation_space: Space, action_space: Space) -> Source:
     try:
-        storage = files.minari().dataset.minari_storage.MinariStorage.read(folder)
+        storage = form.minari().dataset.minari_storage.MinariStorage.read(folder)
         metadata, count = storage.metadata, int(storage.total_episodes)
-    except files.DAMAGE as error:
+    except form.DAMAGE as error:
         raise _unreadable(folder, error) from error
-    if files.KEY in metadata:
+    if form.KEY in metadata:
         raise UsageError(
             f"{folder} holds demonstrations of Duetto already. Use it as it is: --demonstrations {folder}."
         )
@@ -96,7 +96,7 @@ def _read_minari(folder: Path, storage: Any, count: int) -> Iterator[tuple[Demon
             seed = next(iter(storage.get_episode_metadata([number]))).get("seed")
             obs = flatten_observation(storage.observation_space, found["observations"])
             episode = _episode(obs, found, ActionMap(storage.action_space))
-        except (*files.DAMAGE, UsageError) as error:
+        except (*form.DAMAGE, UsageError) as error:
             raise _unreadable(folder, error, f"episode {number}: ") from error
         yield episode, seed
 
@@ -119,7 +119,7 @@ def _read_npz(path: Path, observation_space: Space, action_space: Space) -> Demo
         flat = flatten_observation(to_gymnasium(observation_space), obs)
         _check_kept(obs, flat)
         return _episode(flat, found, ActionMap(to_gymnasium(action_space)))
-    except (*files.DAMAGE, UsageError) as error:
+    except (*form.DAMAGE, UsageError) as error:
         raise _unreadable(path, error) from error
 
 

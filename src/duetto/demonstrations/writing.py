@@ -1,128 +1,28 @@
-"""Demonstrations on disk: a Minari dataset (HDF5 and JSON, never pickle) that describes itself."""
+"""Demonstrations to disk, all of them or none."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast, overload
-from urllib.parse import quote
+from typing import Any, cast
 
 import numpy as np
 
-from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, check
+from duetto.demonstrations.episodes import Demonstration, Description, check
+from duetto.demonstrations.form import FORMAT, KEY, key, minari, stored
 from duetto.environments import Tree, to_gymnasium
 from duetto.errors import DuettoError, UsageError
 from duetto.networks import spaces
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
-FORMAT = 1
-KEY = "duetto"  # of our description in Minari's metadata
 BUFFERED = 2**26  # bytes, and
 MANY = 100  # episodes, after which they are written
 
-# What Minari and HDF5 raise for files that are not as they should be.
-DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError)
 
-
-# ---------------------------------------------------------------------------------------------------- reading
-def load(path: str | Path) -> Demonstrations:
-    """The demonstrations in a folder; each is read when it is asked for. Loading runs no code that the folder brings.
-
-    Raises:
-        UsageError: The folder holds no dataset, one that does not describe itself, or a damaged one.
-    """
-    path = Path(path)
-    minari_storage = minari().dataset.minari_storage.MinariStorage
-    if not (path / "metadata.json").is_file():
-        raise UsageError(f"{path} holds no demonstrations. Make some: duetto demos record --help.")
-    try:
-        storage = minari_storage.read(path)
-        about = storage.metadata.get(KEY)
-        if about is None:
-            raise UsageError(
-                f"{path} is a Minari dataset that does not say what it is of. Take it over: "
-                f"duetto demos import {path} --environment ID --output FOLDER."
-            )
-        return _described(path, storage, about)
-    except UsageError:
-        raise
-    except DAMAGE as error:
-        raise _damaged(path, error) from error
-
-
-def _described(path: Path, storage: Any, about: dict[str, Any]) -> Demonstrations:
-    if about["format"] != FORMAT:
-        raise UsageError(f"{path} has format {about['format']}, this Duetto reads {FORMAT}. Update Duetto.")
-    observation, action = (spaces.from_json(about[f"{kind}_space"]) for kind in ("observation", "action"))
-    description = Description(
-        about["environment"], about["options"], about["expert"], observation, action, about["versions"]
-    )
-    lengths = np.array(about["lengths"], np.int64)
-    found = next(iter(storage.get_episode_metadata([len(lengths) - 1])))  # opens the file, so that damage shows now
-    if storage.total_episodes != len(lengths) or storage.total_steps != lengths.sum():
-        raise ValueError(f"it has {storage.total_episodes} episodes, and {len(lengths)} are described")
-    if found["total_steps"] != lengths[-1]:
-        raise ValueError("its last episode has another length than is described")
-    return Demonstrations(
-        str(path),
-        description,
-        _Episodes(path, storage, description, lengths),
-        np.array(about["returns"], np.float64),
-        lengths,
-        np.array(about["terminated"], bool),
-        about["seeds"],
-        about["parts"],
-    )
-
-
-class _Episodes(Sequence[Demonstration]):
-    """Reads, and checks, an episode when it is asked for."""
-
-    def __init__(self, path: Path, storage: Any, description: Description, lengths: np.ndarray) -> None:
-        self._path, self._storage, self._description, self._lengths = path, storage, description, lengths
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    @overload
-    def __getitem__(self, index: int) -> Demonstration: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Demonstration]: ...
-    def __getitem__(self, index: int | slice) -> Demonstration | list[Demonstration]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
-        number = range(len(self))[index]
-        try:
-            episode = _read(next(iter(self._storage.get_episodes([number]))), self._description.observation_space)
-            check(episode, self._description)
-            if episode.length != self._lengths[number]:
-                raise ValueError(f"it has {episode.length} steps instead of {self._lengths[number]}")
-        except (*DAMAGE, UsageError) as error:
-            raise _damaged(self._path, error, f"episode {number}: ") from error
-        return episode
-
-
-def _read(found: dict[str, Any], space: Space) -> Demonstration:
-    obs = found["observations"]
-    if isinstance(space, Dict):
-        obs = {name: obs[_key(name)] for name, _ in space.parts}
-    terminated, truncated = (bool(found[name][-1]) for name in ("terminations", "truncations"))
-    return Demonstration(obs, found["actions"], found["rewards"], terminated, truncated)
-
-
-def _damaged(path: Path, error: Exception, where: str = "") -> UsageError:
-    return UsageError(
-        f"The demonstrations in {path} are damaged ({where}{error}). Record them anew, or copy them again."
-    )
-
-
-# ---------------------------------------------------------------------------------------------------- writing
 def save(
     path: str | Path,
     description: Description,
@@ -186,8 +86,8 @@ class Writer:
         storage = minari().dataset.minari_storage.MinariStorage
         self._storage = storage.new(
             folder,
-            to_gymnasium(_stored(description.observation_space)),
-            to_gymnasium(_stored(description.action_space, is_action=True)),
+            to_gymnasium(stored(description.observation_space)),
+            to_gymnasium(stored(description.action_space, is_action=True)),
             jpeg_encoding=False,  # Minari's default loses what is in small details of an image
         )
         self._folder, self._name = folder, name
@@ -244,7 +144,7 @@ class Writer:
 def _buffer(episode: Demonstration, seed: int | None) -> Any:
     ends = np.zeros((2, episode.length), bool)
     ends[:, -1] = episode.terminated, episode.truncated
-    obs = {_key(name): part for name, part in episode.obs.items()} if isinstance(episode.obs, dict) else episode.obs
+    obs = {key(name): part for name, part in episode.obs.items()} if isinstance(episode.obs, dict) else episode.obs
     return minari().data_collector.EpisodeBuffer(
         seed=seed,
         observations=obs,
@@ -276,35 +176,5 @@ def _umask() -> int:
     return mask
 
 
-# ---------------------------------------------------------------------------------------------------- both
-def _stored(space: Space, *, is_action: bool = False) -> Space:
-    """The space of what is in the arrays: choices from 0, rows flat, actions in [-1, 1], keys that HDF5 can have."""
-    match space:
-        case Box() if is_action:
-            return Box((space.size,), "float32", (-1.0,), (1.0,))
-        case Discrete():
-            return Discrete(space.n)
-        case MultiDiscrete():
-            return MultiDiscrete(space.nvec)
-        case Dict():
-            return Dict(tuple((_key(name), cast("Any", _stored(part))) for name, part in space.parts))
-    return space
-
-
-def _key(name: str) -> str:
-    return quote(name, safe=" ")  # in HDF5 "camera/left" would be a group
-
-
 def _arrays(tree: Tree) -> Iterable[np.ndarray]:
     return tree.values() if isinstance(tree, dict) else [tree]
-
-
-def minari() -> Any:
-    """The package, with its storage; UsageError where it is missing."""
-    try:
-        importlib.import_module("h5py")
-        for part in ("dataset.minari_storage", "storage.local"):
-            importlib.import_module(f"minari.{part}")
-        return importlib.import_module("minari")
-    except ImportError as error:
-        raise UsageError(f"Demonstrations need minari ({error}). Install: pip install 'duetto[demos]'") from error
