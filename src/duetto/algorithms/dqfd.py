@@ -66,7 +66,7 @@ class DQfD(Demonstrated, DQN):
         if self.margin_weight > 0:
             margin = batch.of_experts(large_margin(values, batch.action, self.margin))
             losses = losses + self.margin_weight * margin
-            info["margin_loss"] = xp.mean(margin)
+            info["margin_loss"] = batch.mean(margin)
             priority = priority + self.margin_weight * margin if self.margin_in_priority else priority
         return batch.weighted_mean(losses), info | {"priority": priority}
 

@@ -77,17 +77,17 @@ def _mixed(
         raise UsageError("Demonstrations can have the share of their priorities only in a prioritised memory.")
     if isinstance(spec, ReplaySpec) and not spec.replacement:
         raise UsageError("Demonstrations are drawn with replacement: there may be fewer than a batch holds. Set it.")
-    episodes, between, random_of_experts = demonstrations
-    rows = rows_for(spec, [len(episode.reward) for episode in episodes], stacked)
+    lengths = demonstrations.lengths or [len(episode.reward) for episode in demonstrations.episodes]
+    rows = rows_for(spec, lengths, stacked)
     own = own_spec(spec, mixing, rows)
     agent = build(spec, observation, action, num_envs, random, stacked=stacked)
-    experts = build(own, observation, action, 1, random_of_experts, stacked=stacked)
+    experts = build(own, observation, action, 1, demonstrations.own_random, stacked=stacked)
     assert not isinstance(agent, Rollout | Mixed)
     assert not isinstance(experts, Rollout | Mixed)
-    fingerprint = fill(experts, episodes)
+    fingerprint = fill(experts, demonstrations.episodes)
     if not len(experts):
         raise UsageError("No demonstration has anything to learn from: all are shorter than the burn-in.")
-    return Mixed(mixing, spec.batch_size, agent, experts, fingerprint, between)
+    return Mixed(mixing, spec.batch_size, agent, experts, fingerprint, demonstrations.random)
 
 
 def _replay(

@@ -48,6 +48,7 @@ class Memory:
 
     needs_priorities = False
     needs_divergence = False
+    pretraining_left = 0
 
     def pretraining(self) -> Iterator[Sample]:
         """Batches to learn from before the first step; none."""

@@ -11,6 +11,8 @@ import numpy as np
 
 from duetto.algorithms.base import DemonstrationSpec, Prioritization, ReplaySpec, SequenceSpec, Tree
 from duetto.memory.base import Experience
+from duetto.memory.replay import Replay
+from duetto.memory.sequences import SequenceReplay
 
 
 class Episodes(NamedTuple):
@@ -19,6 +21,7 @@ class Episodes(NamedTuple):
     episodes: Sequence[Any]  # with obs (T + 1, ...), action, reward (T, ...), terminated and truncated
     random: np.random.Generator  # for how many of a batch are demonstrations
     own_random: np.random.Generator  # for which of them
+    lengths: Sequence[int] | None = None  # T of each; without them, every episode is read twice
 
 
 def own_spec(spec: ReplaySpec | SequenceSpec, mixing: DemonstrationSpec, rows: int) -> Any:
@@ -43,7 +46,7 @@ def rows_for(spec: ReplaySpec | SequenceSpec, lengths: Sequence[int], stacked: i
 
 
 def experiences(episodes: Sequence[Any], digest: Any) -> Iterator[Experience]:
-    """Every step of every episode, as one environment would have made them; all of it goes into `digest`."""
+    """The steps of each episode, as one environment would have made them; all of it goes into `digest`."""
     for episode in episodes:
         steps = len(episode.reward)
         last = np.arange(steps) == steps - 1
@@ -58,15 +61,16 @@ def experiences(episodes: Sequence[Any], digest: Any) -> Iterator[Experience]:
         )
         for part in (*_leaves(episode.obs), *experience[2:4], *experience[5:7]):
             digest.update(np.ascontiguousarray(part).tobytes())
-        for step in range(steps):  # memories take the steps of one environment one at a time
-            yield Experience(*(_rows(part, slice(step, step + 1)) for part in experience[:-1]))
+        yield experience
 
 
-def fill(memory: Any, episodes: Sequence[Any]) -> str:
+def fill(memory: Replay | SequenceReplay, episodes: Sequence[Any]) -> str:
     """Put all episodes in; the fingerprint of their contents."""
     digest = hashlib.sha256()
     for experience in experiences(episodes, digest):
-        memory.add(experience)
+        size = len(experience.reward) if isinstance(memory, Replay) else 1  # sequences are cut step by step
+        for step in range(0, len(experience.reward), size):
+            memory.add(Experience(*(_rows(part, slice(step, step + size)) for part in experience[:-1])))
     return digest.hexdigest()
 
 

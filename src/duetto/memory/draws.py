@@ -54,13 +54,16 @@ class ProportionalDraws(UniformDraws):
     - P(i) = p_i^α / Σ p^α with p = |δ| + ε; a batch of B takes one draw from each of B equal parts of the total.
     - A new item gets the largest |δ| seen so far, at first 1, so that it is soon seen.
     - Weights (N · P)^-β are divided by the largest of all items, not of the batch.
+
+    Attributes:
+        largest: The largest |δ| so far, that of new items.
     """
 
     def __init__(self, size: int, prioritization: Prioritization) -> None:
         super().__init__(size)
         self._prioritization = prioritization
         self._minima = MinTree(size)  # p^α, infinite where there is no item
-        self._largest = 1.0  # priority, without ε
+        self.largest = 1.0  # |δ| so far
         self._sampled = 0  # batches
 
     @property
@@ -90,7 +93,7 @@ class ProportionalDraws(UniformDraws):
 
     def renew(self, index: np.ndarray) -> None:
         """Items (K,), of which one may come twice, are new ones now; see `add`."""
-        self._set(index, mass(np.full(len(index), self._largest), self._prioritization.exponent))
+        self._set(index, mass(np.full(len(index), self.largest), self._prioritization.exponent))
 
     def remove(self, index: np.ndarray) -> None:
         """Items (K,), each given once, are none any more."""
@@ -103,15 +106,19 @@ class ProportionalDraws(UniformDraws):
         index = self._sums.find(strata * (self._sums.root / size))
         return index, self._weights(index)
 
+    def skip(self) -> None:
+        """A batch was drawn from elsewhere: β rises all the same."""
+        self._sampled += 1
+
     def feedback(self, index: np.ndarray, priority: np.ndarray) -> None:
         """Give items (K,) new priorities (K,); if one comes twice, its last one stays."""
         if len(index):
-            self._largest = max(self._largest, float(priority.max()))
+            self.largest = max(self.largest, float(priority.max()))
             self._set(index, mass(priority + self._prioritization.epsilon, self._prioritization.exponent))
 
     def state_dict(self, index: np.ndarray) -> dict[str, Any]:
         """p^α of the items `index` (K,), the largest priority and the batches drawn."""
-        return {"mass": self._sums.leaves[index], "largest_priority": self._largest, "sampled": self._sampled}
+        return {"mass": self._sums.leaves[index], "largest_priority": self.largest, "sampled": self._sampled}
 
     def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
         """Undo `state_dict` in a memory without items."""
@@ -121,7 +128,7 @@ class ProportionalDraws(UniformDraws):
         else:
             self._set(index, state["mass"])
         self._count += len(index)
-        self._largest, self._sampled = float(state["largest_priority"]), int(state["sampled"])
+        self.largest, self._sampled = float(state["largest_priority"]), int(state["sampled"])
 
     def _set(self, index: np.ndarray, masses: np.ndarray) -> None:
         self._sums.set(index, masses)

@@ -78,9 +78,14 @@ class Mixed(Memory):
         self._agent.interrupt()
 
     # ------------------------------------------------------------------------------------------------ sampling
+    @property
+    def pretraining_left(self) -> int:
+        """How many batches `pretraining` still has."""
+        return self._spec.pretraining - self._pretrained
+
     def pretraining(self) -> Iterator[Sample]:
         """The batches of demonstrations alone that come before the first step."""
-        while self._pretrained < self._spec.pretraining:
+        while self.pretraining_left:
             self._pretrained += 1
             yield self._sample(self._batch_size)
 
@@ -102,21 +107,23 @@ class Mixed(Memory):
     def _sample(self, experts: int) -> Sample:
         """A batch with so many demonstrations."""
         parts = []
+        exponent = _priorities(self._agent).exponent if self.needs_priorities else 0.0
         for kind, size in ((self._agent, self._batch_size - experts), (self._experts, experts)):
             if size:
                 sample = kind.sample(size)
-                parts.append(sample._replace(batch=self._marked(sample.batch, kind, bool(experts < self._batch_size))))
+                parts.append(sample._replace(batch=self._marked(sample.batch, kind, exponent)))
+            elif self.needs_priorities:
+                _priorities(kind).skip()  # both have the same importance exponent
         batch = _joined([sample.batch for sample in parts])
         index, stamp = (np.concatenate([getattr(sample, name) for sample in parts]) for name in ("index", "stamp"))
         return Sample(batch, index, stamp, info={"demonstrations": experts / self._batch_size})
 
-    def _marked(self, batch: Any, kind: Kind, mixed: bool) -> Batch | SequenceBatch:
+    def _marked(self, batch: Any, kind: Kind, exponent: float) -> Batch | SequenceBatch:
         """With `expert`, and weights normalised among all where both are one memory."""
         weight = batch.weight
-        if self._spec.by_priority and mixed:
+        if self._spec.by_priority:
             least = min(_priorities(each).smallest for each in (self._agent, self._experts))
-            own = _priorities(kind)
-            weight = (weight * (least / own.smallest) ** own.exponent).astype(np.float32)
+            weight = (weight * (least / _priorities(kind).smallest) ** exponent).astype(np.float32)
         return batch._replace(expert=np.full(len(weight), kind is self._experts, np.float32), weight=weight)
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
@@ -129,6 +136,9 @@ class Mixed(Memory):
             rows = np.flatnonzero(sample.batch.expert == flag)
             if len(rows):
                 kind.feedback(_part(sample, rows), priority[rows])
+        if self._spec.by_priority:  # new items of the one memory that both are
+            agent = _priorities(self._agent)
+            agent.largest = max(agent.largest, _priorities(self._experts).largest)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class Session:
         spaces_here = (stepper.observation_space, stepper.action_space)
         demonstrations.check_fits(found, *spaces_here, self.config.environment, self.config.environment_options)
         randoms = (generator(seed, "demonstrations"), generator(seed, "which demonstrations"))
-        return memory.Episodes(found.episodes, *randoms)
+        return memory.Episodes(found.episodes, *randoms, found.lengths.tolist())
 
     # ------------------------------------------------------------------------------------------------ the loop
     def run(self, callbacks: Sequence[Callback] = ()) -> None:
@@ -187,15 +187,21 @@ class Session:
             yield
 
     def _pretrain(self) -> Iterator[None]:
-        """Learn from demonstrations before the first step. The evaluation afterwards is also one of step 0."""
-        before = self.learner.updates
+        """Learn from demonstrations before the first step. What is written down afterwards is also of step 0."""
+        options = self.config.run
         for sample in self.memory.pretraining():
             self._learn(sample)
+            if self.learner.updates % options.log_every == 0:
+                self.log.look()  # until then, what each update reports stays in the device's memory
+            if not self.memory.pretraining_left:
+                self._write_metrics()
+                if options.evaluate_every:
+                    self.evaluate()
+                if options.checkpoint_every:
+                    self.checkpoint()
             yield
             if self._stop:
                 return
-        if self.learner.updates > before and self.config.run.evaluate_every:
-            self.evaluate()
 
     def _learn(self, sample: memory.Sample) -> None:
         progress = (self.step - sample.age) / self.config.run.steps
