@@ -41,9 +41,10 @@ CASES = {
     "bc": (BC(**SEQUENCES), VECTOR),
     "bc, without memory": (BC(recurrent="none", **SMALL), VECTOR),
 }
-FAST = {"dqfd", "dqfd, squares on the scale h, margin in the priority, plain L2, dict", "r2d3", "bc"}
+FAST = {"dqfd", "dqfd, squares on the scale h, margin in the priority, plain L2, dict", "r2d3", "bc, without memory"}
 UPDATES = 20
-# The same on JAX follows from parity, and takes long to compile.
+# On JAX the same follows from parity, and takes long to compile.
+LSTM = ["torch", pytest.param("jax", marks=pytest.mark.slow)]
 BOTH = [("torch", "dqfd"), ("torch", "r2d3"), ("jax", "dqfd"), pytest.param("jax", "r2d3", marks=pytest.mark.slow)]
 
 
@@ -127,6 +128,7 @@ def test_the_margin_reaches_demonstrations_only(backend, case):
     assert_same(before, learners[2].parameters()["q"])
 
 
+@pytest.mark.parametrize("backend", LSTM)
 def test_e12_the_agents_own_batch_has_r2d2s_gradient_and_a_one_step_term(backend):
     """Adam's first moments are .1 times the gradient; without clipping they add up."""
     options = SEQUENCES | {"max_grad_norm": 0.0}
@@ -147,6 +149,7 @@ def test_e12_the_agents_own_batch_has_r2d2s_gradient_and_a_one_step_term(backend
         np.testing.assert_allclose(value, n_step[name] + one_step[name], rtol=1e-4, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.parametrize("backend", LSTM)
 def test_e12_without_one_step_and_margin_it_is_r2d2_bit_for_bit(backend):
     paper = R2D3(one_step_weight=0.0, margin_weight=0.0, weight_decay=0.0, **SEQUENCES)
     learners = [build(backend, algorithm, VECTOR, CHOICE) for algorithm in (paper, R2D2(**SEQUENCES))]
