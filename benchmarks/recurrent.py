@@ -30,6 +30,7 @@ BATCH, STEPS, N_STEP, DISCOUNT = 32, 40, 5, 0.997
 RATE, EPSILON, CLIP, TARGET_PERIOD = 5e-4, 1e-5, 40.0, 1000
 EXPONENT, IMPORTANCE, MIX, RESCALE = 0.9, 0.6, 0.9, 1e-3
 EPISODES, EPISODE = 100, 200  # in the memory
+ENVIRONMENT = "MiniGrid-MemoryS9-v0"
 WARM = 30  # updates before the clock starts
 
 
@@ -55,6 +56,46 @@ def sampling(seconds: float) -> float:
     """Sequences per second that the memory alone gives."""
     _, replay, _ = _memory("r2d2")
     return BATCH * rate(replay.sample, seconds)
+
+
+def acting(backend: str, seconds: float) -> dict[str, float]:
+    """Seconds of a vector step of 16 MiniGrid environments: the environments alone, a forward pass alone, and all."""
+    from duetto import environments, learners, memory
+    from duetto.presets import choose
+    from duetto.training.collector import Collector
+    from duetto.training.normalizer import Normalizer
+
+    algorithm = _with_preset("r2d2", choose("r2d2", ENVIRONMENT, None)[1].algorithm)
+    stepper = environments.make(ENVIRONMENT, num_envs=16)
+    spaces = stepper.observation_space, stepper.action_space
+    learner: Any = learners.build(backend, algorithm, *spaces, threads=1)  # pyright: ignore
+    replay: Any = memory.build(algorithm.memory(), *spaces, 16, np.random.default_rng(0))
+    collector = Collector(algorithm, stepper, learner, Normalizer(spaces[0], "off"), 0)
+    random, windows = np.random.default_rng(0), []
+    remember = learner.remember
+    learner.remember = lambda *call: windows.append(call) or remember(*call)
+    stepper.reset(0)
+
+    def alone() -> None:
+        stepper.step(random.integers(0, 7, 16))
+
+    def forward() -> None:
+        remember(*windows[0])
+
+    def everything() -> None:
+        replay.add(collector.collect(0, 1)[0])
+        del windows[1:]
+
+    calls = (("whole step", everything), ("forward pass", forward), ("environments", alone))
+    found = {name: 1 / rate(call, seconds) for name, call in calls}
+    stepper.close()
+    return found
+
+
+def _with_preset(name: str, fields: dict[str, Any]) -> Any:
+    from duetto.algorithms import ALGORITHMS
+
+    return ALGORITHMS[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
 
 
 def _memory(name: str) -> tuple[Any, Any, tuple[Any, Any]]:
@@ -213,7 +254,13 @@ def main() -> None:
         rows.append([name, *rates, f"{median(found[name, best[name]]) / plain_rate:.2f}"])
     header = ["updates/s", *(f"{threads} thread(s)" for threads in options.threads), "times plain PyTorch"]
     head = circumstances({"Versions": listing()["packages"]})
-    sampled = f"The memory alone samples {sampling(options.seconds):,.0f} sequences per second."
+    lines = []
+    for backend in ("jax", "torch"):
+        parts = acting(backend, options.seconds)
+        own = 1 - (parts["environments"] + parts["forward pass"]) / parts["whole step"]
+        times = ", ".join(f"{name} {1e3 * value:.2f} ms" for name, value in parts.items())
+        lines.append(f"Acting in 16 environments of {ENVIRONMENT}, {backend}: {times}; {own:.0%} is the loop's own.")
+    sampled = "\n".join(lines) + f"\n\nThe memory alone samples {sampling(options.seconds):,.0f} sequences per second."
     publish(f"{head}\n\n{__doc__.split(chr(10) * 2)[2]}\n\n{table(header, rows)}\n\n{sampled}\n", options.output)
 
 
