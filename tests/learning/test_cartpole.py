@@ -1,26 +1,32 @@
-"""PPO learns CartPole-v1: ten evaluation episodes of 475 steps on average, within 40,000 steps, from the preset."""
+"""PPO and DQN learn CartPole-v1: ten evaluation episodes of 475 steps on average, from the presets."""
 
 import pytest
 
 import duetto
-from duetto.algorithms import PPO
+from duetto.algorithms import ALGORITHMS
 from duetto.presets import choose
 
 SOLVED = 475  # Gymnasium's reward threshold; every step pays 1, and 500 is the most
+WITHIN = {"ppo": 40_000, "dqn": 50_000}  # steps
+PRESETS = {"ppo": "classic", "dqn": "CartPole-v1"}
 
 
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_cartpole_is_learned(backend, tmp_path):
-    name, preset = choose("ppo", "CartPole-v1", None)
-    assert name == "classic"
+@pytest.mark.parametrize(
+    ("backend", "algorithm"),
+    [("torch", "ppo"), ("jax", "ppo"), ("jax", "dqn"), pytest.param("torch", "dqn", marks=pytest.mark.slow)],
+)
+def test_cartpole_is_learned(backend, algorithm, tmp_path):
+    name, preset = choose(algorithm, "CartPole-v1", None)
+    assert name == PRESETS[algorithm]
 
     def stop_when_solved(session):
         if session.last_evaluation is not None and session.last_evaluation[1].mean_return >= SOLVED:
             session.stop()
 
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in preset.algorithm.items()}
     options = preset.run | {"evaluate_every": 5_000, "checkpoint_every": 0}
     trained = duetto.train(
-        PPO(**preset.algorithm),
+        ALGORITHMS[algorithm](**fields),
         "CartPole-v1",
         backend=backend,
         callbacks=[stop_when_solved],
@@ -30,4 +36,4 @@ def test_cartpole_is_learned(backend, tmp_path):
     evaluations = trained.evaluations()
     assert evaluations[0]["mean_return"] < 150  # an untrained policy leans one way
     assert evaluations[-1]["mean_return"] >= SOLVED
-    assert evaluations[-1]["step"] <= 40_000
+    assert evaluations[-1]["step"] <= WITHIN[algorithm]
