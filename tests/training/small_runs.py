@@ -82,7 +82,7 @@ def outcome(run: Run) -> dict[str, Any]:
     observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
     num_envs = state["stepper"]["num_envs"]
     kept = memory.build(run.config.algorithm.memory(), observation, action, num_envs, generator(0, "any"), value=len)
-    kept.load_state_dict(state["memory"])
+    kept.load_state_dict(state["memory"].get("agent", state["memory"]))  # the demonstrations are in their own folder
     for segment in loaded.segments:
         kept.load_segment(segment)
     del state["session"]["seconds"], state["log"]["position"], state["evaluations"]  # lengths of files with times in

@@ -1,0 +1,171 @@
+"""Runs that learn from demonstrations: shares, pre-training, imitation, what is refused, what needs no folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from demonstrated import CHOICES, CUT, SEQUENCES, episodes, expert, recorded
+from fake_run import same
+from small_runs import checkpoints, small, train
+
+import duetto
+from duetto.errors import UsageError
+from duetto.training.session import Session
+
+OPTIONS: dict[str, Any] = {"environment": "CartPole-v1", "checkpoint_every": 0, "evaluate_every": 0} | CUT
+PAPER = {"margin_weight": 0.0, "one_step_weight": 0.0, "weight_decay": 0.0}
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
+
+
+def parameters(run: duetto.Run) -> dict[str, Any]:
+    return checkpoints(run).load_latest().state["learner"]["parameters"]
+
+
+@pytest.mark.parametrize("backend", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+def test_a_share_of_nothing_is_r2d2_bit_for_bit(tmp_path: Path, demos: str, backend: str):
+    """A whole run, with the paper's losses: the same parameters, and the same returns while training."""
+    options = SEQUENCES | CHOICES
+    r2d2 = train(tmp_path, small("r2d2", **options), backend=backend, **OPTIONS)
+    share = {"demonstrations": demos, "demonstration_share": 0.0}
+    r2d3 = train(tmp_path, small("r2d3", **PAPER | share | options), backend=backend, **OPTIONS)
+    assert same(parameters(r2d2), parameters(r2d3))
+    ours, theirs = (run.metrics()[-1] for run in (r2d2, r2d3))
+    assert theirs["learn/demonstrations"] == 0
+    assert {name for name in ours if ours[name] != theirs[name]} <= {"time/seconds"}
+    if backend == "torch":
+        some = train(tmp_path, small("r2d3", **PAPER | share | options | {"demonstration_share": 0.25}), **OPTIONS)
+        assert not same(parameters(r2d2), parameters(some))
+        shares = [line["learn/demonstrations"] for line in some.metrics()[2:]]
+        assert np.mean(shares) == pytest.approx(0.25, abs=0.08)  # of some 40 batches of 8, sd .025
+
+
+@pytest.mark.parametrize("name", ["dqfd", "r2d3", "bc"])
+def test_pretraining_comes_before_the_first_step(tmp_path: Path, demos: str, name: str):
+    """So many updates; and ε, the steps and what is due later are as without."""
+    seen: list[tuple[int, int]] = []
+
+    def watch(session: Session) -> None:
+        seen.append((session.step, session.learner.updates))
+
+    options = SEQUENCES | CHOICES | {"demonstrations": demos, "random_steps": 0}
+    options |= {"recurrent": "none"} if name == "dqfd" else {}
+    train(tmp_path, small(name, pretraining_updates=7, **options), callbacks=[watch], name="with", **OPTIONS)
+    assert seen[:8] == [*((0, i) for i in range(1, 8)), (1, 7)]
+    later = [(step, updates - 7) for step, updates in seen[7:]]
+    seen.clear()
+    train(tmp_path, small(name, **options), callbacks=[watch], name="without", **OPTIONS)
+    assert seen == later
+
+
+def test_the_epsilon_schedule_does_not_see_pretraining(tmp_path: Path, demos: str, monkeypatch: pytest.MonkeyPatch):
+    steps: dict[int, list[tuple[int, float]]] = {}
+    epsilons = duetto.DQfD.epsilons
+
+    def noted(self: Any, step: int, num_envs: int) -> np.ndarray:
+        found = epsilons(self, step, num_envs)
+        steps.setdefault(self.pretraining_updates, []).append((step, float(found[0])))
+        return found
+
+    monkeypatch.setattr(duetto.DQfD, "epsilons", noted)
+    for updates in (0, 20):
+        agent = small("dqfd", demonstrations=demos, pretraining_updates=updates, exploration_steps=100, random_steps=0)
+        train(tmp_path, agent, **OPTIONS | {"steps": 60})
+    assert steps[0] == steps[20]
+    assert steps[0][50] == (50, pytest.approx(1 - 0.95 / 2))
+
+
+def test_what_pretraining_writes_down(tmp_path: Path, demos: str):
+    """A line of metrics of step 0, an evaluation and a checkpoint, when it is over."""
+    agent = small("dqfd", demonstrations=demos, pretraining_updates=30, head_hidden=())
+    run = train(tmp_path, agent, **OPTIONS | {"evaluate_every": 60, "checkpoint_every": 40, "steps": 120})
+    assert [row["step"] for row in run.evaluations()] == [0, 0, 60, 120]
+    assert [line["step"] for line in run.metrics()] == [0, 25, 50, 75, 100]
+    first, second = run.metrics()[:2]
+    assert (first["learn/updates"], first["learn/demonstrations"]) == (30, 1.0)
+    assert "learn/q_loss" not in second  # learning starts at step 30: nothing of pre-training is in it
+    assert run.metrics()[2]["learn/demonstrations"] < 1
+    assert checkpoints(run).steps()[-1] == 120
+
+
+@pytest.mark.parametrize("name", ["dqfd", "r2d3"])
+def test_pretraining_brings_the_margin_loss_below_the_margin(tmp_path: Path, demos: str, name: str):
+    """SPEC, section 10: on a fixed set, to a small part of it. In the first batches it is about .8."""
+    sums: list[float] = [0.0]
+
+    def watch(session: Session) -> None:
+        if session.memory.pretraining_left:
+            session.log.look()
+            sums.append(session.log._sums["margin_loss"])
+
+    options = SEQUENCES | CHOICES | {"learning_rate": 5e-3, "adam_epsilon": 1e-5, "n_step_weight": 0.1}
+    options |= {"one_step_weight": 0.1, "hidden": (32,), "recurrent": "none" if name == "dqfd" else "lstm"}
+    agent = small(name, demonstrations=demos, pretraining_updates=250, **options)
+    train(tmp_path, agent, callbacks=[watch], **OPTIONS | {"steps": 1})
+    found = np.diff(sums)
+    assert len(found) == 249
+    assert found[0] > 0.5
+    assert found[-50:].mean() < 0.4
+
+
+@pytest.mark.parametrize("recurrent", ["none", "lstm"])
+def test_behaviour_cloning_imitates_a_rule(tmp_path: Path, recurrent: str):
+    """Of 8 episodes of 100 steps; then the pole stays up, and of what the expert does elsewhere most is known."""
+    folder = recorded(tmp_path / "demos", episodes(8, 100), options={"max_episode_steps": 100})
+    options: dict[str, Any] = {"hidden": (32,), "head_hidden": (), "learning_rate": 5e-3, "adam_epsilon": 1e-8}
+    options |= {"recurrent_size": 16, "unroll": 10, "overlap": 5, "burn_in": 0, "batch_size": 16}
+    agent = duetto.BC(demonstrations=folder, recurrent=recurrent, pretraining_updates=300, **options)
+    given = OPTIONS | {"environment_options": {"max_episode_steps": 100}}
+    run = train(tmp_path, agent, **given | {"steps": 1, "evaluate_every": 1, "evaluation_episodes": 5})
+    assert run.evaluations()[0]["mean_return"] < 90 < run.evaluations()[-1]["mean_return"]
+    if recurrent == "none":
+        (unseen,) = episodes(13, 100)[-1:]
+        policy = run.agent()
+        right = [policy.act(obs) == expert(obs) for obs in unseen.obs]
+        assert np.mean(right) > 0.8  # half of it would be chance
+
+
+# ---------------------------------------------------------------------------------------------------- the folder
+def test_without_demonstrations_nothing_is_left_behind(tmp_path: Path):
+    with pytest.raises(UsageError, match="r2d3 learns from demonstrations: give --demonstrations FOLDER"):
+        train(tmp_path, small("r2d3", **SEQUENCES), **OPTIONS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_demonstrations_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"nowhere holds no demonstrations\. Make some: duetto demos record"):
+        train(tmp_path, small("dqfd", demonstrations=str(tmp_path / "nowhere")), **OPTIONS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demonstrations_of_another_environment_are_refused(tmp_path: Path, demos: str):
+    """Another environment, or other options of it; both are shown."""
+    agent = small("dqfd", demonstrations=demos)
+    with pytest.raises(UsageError, match=r"(?s)another environment.*demonstrations.*37.*training.*38"):
+        train(tmp_path, agent, **OPTIONS | {"environment_options": {"max_episode_steps": 38}})
+    other = recorded(tmp_path / "other", environment="CartPole-v0")
+    with pytest.raises(UsageError, match=r"(?s)another environment.*: environment\.\n.*CartPole-v0.*CartPole-v1"):
+        train(tmp_path, small("dqfd", demonstrations=other), **OPTIONS)
+    with pytest.raises(UsageError, match=r"(?s)another environment.*: environment, observations, actions"):
+        train(tmp_path, agent, **OPTIONS | {"environment": "Acrobot-v1"})
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+@pytest.mark.parametrize("name", ["dqfd", "r2d3", "bc"])
+def test_a_trained_agent_needs_no_demonstrations(tmp_path: Path, demos: str, name: str):
+    folder = str(shutil.copytree(demos, tmp_path / "demos"))
+    agent = small(name, demonstrations=folder, **SEQUENCES | CHOICES | ({"recurrent": "none"} if name == "bc" else {}))
+    run = train(tmp_path, agent, **OPTIONS | {"evaluate_every": 60, "steps": 60})
+    shutil.rmtree(folder)
+    run = duetto.Run(run.path)
+    assert duetto.load(run.path).act(np.zeros(4, np.float32)) in (0, 1)
+    assert duetto.load(run.path, "best", backend="jax" if name == "bc" else None).step in (0, 60)
+    assert len(run.evaluate(episodes=2).returns) == 2
+    assert run.video(tmp_path / "it.mp4").stat().st_size > 0

@@ -1,0 +1,108 @@
+"""The promise also with demonstrations beside the memory: killed or stopped, also in pre-training, and gone on with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demonstrated import CHOICES, CUT, SEQUENCES, episodes, recorded
+from small_runs import StopAt, assert_same, checkpoints, small, train
+from test_resume import check_killed_anywhere
+
+from duetto.errors import CheckpointError, UsageError
+from duetto.training.run import Run
+from duetto.training.session import Session
+
+LSTM = SEQUENCES | CHOICES
+STEPS: dict[str, Any] = CHOICES | {"importance_anneal_samples": 50}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "dqfd": ("dqfd", STEPS | {"pretraining_updates": 6}),
+    "dqfd by priority": (
+        "dqfd",
+        STEPS | {"share_by_priority": True, "demonstration_priority_epsilon": 0.5, "pretraining_updates": 6},
+    ),
+    "dqfd, uniform": ("dqfd", STEPS | {"prioritized": False}),
+    "r2d3": ("r2d3", LSTM | {"pretraining_updates": 6}),
+    "bc": ("bc", LSTM),
+}
+FAST = {("torch", "dqfd by priority"), ("torch", "r2d3"), ("jax", "dqfd")}
+OPTIONS: dict[str, Any] = {"environment": "CartPole-v1", "num_envs": 2} | CUT
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
+
+
+@pytest.mark.parametrize(
+    ("backend", "case"),
+    [
+        pytest.param(backend, case, marks=() if (backend, case) in FAST else pytest.mark.slow)
+        for backend in ("torch", "jax")
+        for case in CASES
+    ],
+)
+def test_killed_at_a_random_step(tmp_path: Path, demos: str, backend: str, case: str):
+    algorithm, hyperparameters = CASES[case]
+    hyperparameters = hyperparameters | {"demonstrations": demos}
+    check_killed_anywhere(
+        tmp_path, algorithm=algorithm, hyperparameters=hyperparameters, backend=backend, threads=1, **OPTIONS
+    )
+
+
+class StopAfter:
+    """A callback that ends the run after so many updates."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+
+    def __call__(self, session: Session) -> None:
+        if session.learner.updates == self.updates:
+            session.stop()
+
+
+@pytest.mark.parametrize("case", ["dqfd", "r2d3"])
+def test_stopped_in_pretraining(tmp_path: Path, demos: str, case: str):
+    """In the middle, twice; after its last update; and before the first step."""
+    algorithm, hyperparameters = CASES[case]
+    agent = small(algorithm, **hyperparameters | {"demonstrations": demos})
+    whole = train(tmp_path, agent, name="whole", **OPTIONS)
+    assert [row["step"] for row in whole.evaluations()] == [0, 0, 60, 120, 180]
+    for name, stops in (("middle", (2, 4)), ("end", (6,))):
+        run = train(tmp_path, agent, name=name, callbacks=[StopAfter(stops[0])], **OPTIONS)
+        for updates in stops[1:]:
+            run.resume(callbacks=[StopAfter(updates)])
+        assert checkpoints(run).steps() == [0]
+        assert checkpoints(run).load_latest().state["learner"]["updates"] == stops[-1]
+        assert_same(whole, run.resume(), name)
+    run = train(tmp_path, agent, name="steps", callbacks=[StopAt(2)], **OPTIONS)
+    assert checkpoints(run).steps() == [0, 2]
+    assert_same(whole, run.resume(), "stopped after the first step")
+
+
+def stopped(folder: Path) -> Run:
+    recorded(folder / "demos")
+    agent = small("dqfd", demonstrations=str(folder / "demos"))
+    return train(folder, agent, name="run", callbacks=[StopAt(50)], **OPTIONS)
+
+
+def test_other_demonstrations_are_refused(tmp_path: Path):
+    """Nothing is changed: with the old ones the run goes on."""
+    run = stopped(tmp_path)
+    (tmp_path / "demos").rename(tmp_path / "old")
+    recorded(tmp_path / "demos", episodes(2))
+    with pytest.raises(CheckpointError, match="not those that the run began with: their contents have changed"):
+        run.resume()
+    shutil.rmtree(tmp_path / "demos")
+    (tmp_path / "old").rename(tmp_path / "demos")
+    assert checkpoints(run.resume()).steps()[-1] == 200
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path):
+    run = stopped(tmp_path)
+    shutil.rmtree(tmp_path / "demos")
+    with pytest.raises(UsageError, match=r"demos holds no demonstrations"):
+        run.resume()
+    assert checkpoints(run).steps()[-1] == 50
