@@ -154,6 +154,7 @@ class ReplaySpec:
     train_at_episode_end: bool  # save the batches up until an episode ends
     replacement: bool  # sample with replacement
     prioritization: Prioritization | None
+    compress: bool = False  # keep images compressed
     one_step: bool = False  # batches hold the single steps beside the n-step sums
     demonstrations: DemonstrationSpec | None = None
 
@@ -182,6 +183,7 @@ class SequenceSpec:
     learn_from_start: bool  # an episode's first sequence needs no burn-in: learn from its first step on
     prioritization: Prioritization | None
     priority_mix: float  # η: a sequence's priority is η max |δ| + (1 - η) mean |δ|
+    compress: bool = False  # keep images compressed
     one_step: bool = False  # batches hold the single steps beside the n-step sums
     demonstrations: DemonstrationSpec | None = None
 

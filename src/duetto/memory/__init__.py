@@ -11,7 +11,7 @@ from duetto.errors import UsageError
 from duetto.memory.base import Experience, Sample
 from duetto.memory.demonstrations import Episodes, fill, own_spec, rows_for
 from duetto.memory.episodes import row_fields
-from duetto.memory.fields import Field, step_fields, transition_fields
+from duetto.memory.fields import Field, compressed, step_fields, transition_fields
 from duetto.memory.mixed import Mixed
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.recurrent_rollout import RecurrentRollout
@@ -95,6 +95,7 @@ def _replay(
 ) -> Replay:
     _check(spec)
     fields = transition_fields(observation_space, action_space)
+    fields = compressed(fields) if spec.compress else fields
     rows = -(-spec.capacity // num_envs)
     try:
         if spec.prioritization is None:

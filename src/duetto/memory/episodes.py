@@ -18,7 +18,7 @@ import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.memory.base import Experience
-from duetto.memory.fields import Field, named, transition_fields, unnamed
+from duetto.memory.fields import Field, compressed, named, transition_fields, unnamed
 from duetto.memory.frames import Stacks
 from duetto.memory.rings import Rings
 from duetto.networks.spaces import Space
@@ -34,11 +34,13 @@ class EpisodeRings:
         steps: (num_envs,) int64, of the running episode, or else of the last one.
     """
 
-    def __init__(self, observation: Space, action: Space, num_envs: int, rows: int, stacked: int) -> None:
+    def __init__(
+        self, observation: Space, action: Space, num_envs: int, rows: int, stacked: int, compress: bool = False
+    ) -> None:
         self._fields = transition_fields(observation, action)
         self._stacks = Stacks(observation, stacked)
         stored = row_fields(observation, action, stacked)
-        self._rings = Rings(stored, num_envs, rows)
+        self._rings = Rings(compressed(stored) if compress else stored, num_envs, rows)
         self._blank = {name: np.zeros(field.shape, field.dtype) for name, field in stored.items()}
         self._newest = {
             name: np.zeros((num_envs, *field.shape), field.dtype)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.errors import UsageError
+from duetto.memory.compressed import CompressedRows
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 
@@ -19,14 +21,22 @@ class Field:
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    compressed: bool = False  # see `compressed`
 
     @property
     def nbytes(self) -> int:
         """Bytes of one value."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def allocate(self, count: int) -> np.ndarray:
+    @property
+    def is_image(self) -> bool:
+        """Whether it holds pictures: three dimensions of bytes."""
+        return self.dtype == np.uint8 and len(self.shape) == 3
+
+    def allocate(self, count: int) -> Any:
         """(count, *shape); floats start as NaN, so that reading what was never written is visible."""
+        if self.compressed:
+            return CompressedRows(count, self.shape, self.dtype)
         if self.dtype.kind == "f":
             return np.full((count, *self.shape), np.nan, self.dtype)
         return np.zeros((count, *self.shape), self.dtype)
@@ -61,6 +71,11 @@ def transition_fields(observation_space: Space, action_space: Space) -> dict[str
         "terminated": flag,
         "truncated": flag,
     }
+
+
+def compressed(fields: dict[str, Field]) -> dict[str, Field]:
+    """The same fields, with the images compressed."""
+    return {name: replace(field, compressed=field.is_image) for name, field in fields.items()}
 
 
 def named(name: str, value: Tree) -> Iterator[tuple[str, np.ndarray]]:

@@ -50,7 +50,7 @@ class SequenceReplay(Memory):
         self._spec = spec
         self._random = random
         self._length = spec.burn_in + spec.unroll
-        self._episodes = EpisodeRings(observation, action, num_envs, rows, stacked)
+        self._episodes = EpisodeRings(observation, action, num_envs, rows, stacked, spec.compress)
         self._check_rows(rows)
         self._real = np.zeros(num_envs * rows, np.int32)  # steps of the sequence that begins at each row; 0 for none
         self._fresh = np.zeros(num_envs * rows, bool)  # whether it begins its episode
