@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, episodes, expert, recorded
 from fake_run import same
+from rich.console import Console
 from small_runs import checkpoints, small, train
 
 import duetto
 from duetto.errors import UsageError
+from duetto.training import progress
 from duetto.training.session import Session
 
 OPTIONS: dict[str, Any] = {"environment": "CartPole-v1", "checkpoint_every": 0, "evaluate_every": 0} | CUT
@@ -93,6 +96,19 @@ def test_what_pretraining_writes_down(tmp_path: Path, demos: str):
     assert "learn/q_loss" not in second  # learning starts at step 30: nothing of pre-training is in it
     assert run.metrics()[2]["learn/demonstrations"] < 1
     assert checkpoints(run).steps()[-1] == 120
+
+
+def test_what_a_person_sees_of_pretraining(tmp_path: Path, demos: str, monkeypatch: pytest.MonkeyPatch):
+    """How much of it is left, before there is any step."""
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
+    console = Console(record=True, width=140, file=io.StringIO())
+    agent = small("dqfd", demonstrations=demos, pretraining_updates=3)
+    with progress.ProgressDisplay(console) as display:
+        train(tmp_path, agent, callbacks=[display], **OPTIONS | {"steps": 2})
+    lines = [line for line in console.export_text().splitlines() if line.startswith("step")]
+    assert lines[:2] == [f"step         0  0 steps/s  pre-training: {left} updates left" for left in (2, 1)]
+    assert not any("pre-training" in line for line in lines[2:])
 
 
 @pytest.mark.parametrize("name", ["dqfd", "r2d3"])

@@ -22,7 +22,10 @@ def say(console: Console, text: str, style: str | None = None) -> None:
 
 
 class ProgressDisplay:
-    """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss."""
+    """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss.
+
+    Before the first step, how many updates of pre-training are left.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -87,7 +90,8 @@ class ProgressDisplay:
             rate=f"{rate:,.0f}" if session.step > self._since[1] else "-",
             results=results,
         )
-        if not self._console.is_terminal and now >= self._next_line and session.step > self._since[1]:
+        goes_on = session.step > self._since[1] or session.memory.pretraining_left
+        if not self._console.is_terminal and now >= self._next_line and goes_on:
             self._next_line = now + LINE_SECONDS
             say(self._console, f"step {session.step:>9,}  {rate:,.0f} steps/s  {results}")
         if now - self._since[0] > RATE_SECONDS:
@@ -100,6 +104,8 @@ class ProgressDisplay:
 
     def _results(self, session: Session) -> str:
         parts: list[str] = []
+        if session.memory.pretraining_left:
+            parts.append(f"pre-training: {session.memory.pretraining_left:,} updates left")
         if session.last_evaluation is not None:
             parts.append(f"evaluation {session.last_evaluation[1].mean_return:,.1f}")
         if session.log.recent_return is not None:
