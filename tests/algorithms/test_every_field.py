@@ -85,6 +85,7 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "twin_critic": ([False], {}),
     "target_update": (["every_step"], {"policy_delay": 2}),
 }
+LOSSLESS = {"compress_images"}  # changes nothing that can be seen here: see tests/memory/test_compressed.py
 RUN_OPTIONS = {"seed": 1, "num_envs": 2, "precision": "bf16"}
 
 
@@ -142,7 +143,7 @@ class Unhashed(tuple):
 
 @pytest.mark.parametrize(
     ("kind", "backend", "field"),
-    [(k, b, f) for k, b in ((TD3, "torch"), (TD3, "jax"), (DDPG, "torch")) for f in k.options()],
+    [(k, b, f) for k, b in ((TD3, "torch"), (TD3, "jax"), (DDPG, "torch")) for f in k.options() if f not in LOSSLESS],
     ids=lambda value: value if isinstance(value, str) else value.name(),
 )
 def test_the_field_changes_the_run(fingerprint, kind, backend, field):
@@ -163,4 +164,4 @@ def test_the_run_option_changes_the_run(fingerprint, option):
 
 
 def test_the_table_holds_no_field_of_the_past():
-    assert set(FIELDS) == set(TD3.options()) | set(DDPG.options())
+    assert set(FIELDS) | LOSSLESS == set(TD3.options()) | set(DDPG.options())

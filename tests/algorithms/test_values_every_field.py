@@ -12,7 +12,7 @@ import pytest
 import toy_networks
 from gymnasium.spaces import Discrete
 from probes import run
-from test_every_field import Drift, Unhashed
+from test_every_field import LOSSLESS, Drift, Unhashed
 
 from duetto import demonstrations
 from duetto.algorithms import BC, DQN, R2D2, R2D3, DQfD
@@ -109,7 +109,6 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
 INERT = {"discount", "n_step", "ignore_termination", "tau", "target_period", "double"}
 INERT |= {"huber_delta", "rescale_values", "rescale_epsilon"}
 REFUSED = {"replacement"}  # with demonstrations
-LOSSLESS = {"compress_images"}  # changes nothing that can be seen here: see tests/memory/test_compressed.py
 
 
 class Choices(Drift):
