@@ -14,7 +14,7 @@ from duetto.errors import UsageError
 
 
 def test_names():
-    assert ALGORITHMS == {
+    assert dict(ALGORITHMS) == {
         "bc": BC,
         "ddpg": DDPG,
         "dqfd": DQfD,
