@@ -84,6 +84,8 @@ def test_every_hyper_parameter_is_there_with_its_text_and_default(duetto: Comman
 
 
 def _shown(value: Any) -> str:
+    if value == "":
+        return "''"
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

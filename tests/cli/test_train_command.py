@@ -5,14 +5,18 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 import yaml
 from conftest import SMALL, Command
 
+from duetto import demonstrations
 from duetto.algorithms import ALGORITHMS
+from duetto.networks.spaces import Box, Discrete
 from duetto.presets import presets
 from duetto.training.run import Run
 
@@ -70,7 +74,8 @@ OTHERS = {
     "rollout_steps": 30,
     "minibatches": 3,  # of 10 steps each
 }
-APART = {"replacement", "recurrent"}  # they change what the others need
+# They change what the others need, or need what these change.
+APART = {"replacement", "recurrent", "demonstrations", "share_by_priority"}
 
 
 def another(algorithm: Any, field: str) -> Any:
@@ -91,8 +96,27 @@ def environment_for(name: str) -> str:
     return "CartPole-v1" if "Discrete" in ALGORITHMS[name].actions else "Pendulum-v1"
 
 
+@pytest.fixture
+def needed(tmp_path: Path) -> Callable[[str], list[str]]:
+    """The options without which an algorithm does not begin: demonstrations, of an episode of CartPole."""
+
+    def options(name: str) -> list[str]:
+        if "demonstrations" not in ALGORITHMS[name].options():
+            return []
+        bound = (4.8, np.inf, 0.418, np.inf)
+        observation = Box((4,), "float32", tuple(-x for x in bound), bound)
+        obs = np.random.default_rng(0).normal(size=(101, 4)).astype(np.float32)
+        episode = demonstrations.Demonstration(obs, np.arange(100) % 2, np.ones(100, np.float32), True, False)
+        about = demonstrations.Description("CartPole-v1", {}, "nobody", observation, Discrete(2))
+        return ["--demonstrations", str(demonstrations.save(tmp_path / "demos", about, [episode]))]
+
+    return options
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_hyper_parameter_can_be_set(train: Command, tmp_path: Path, name: str):
+def test_every_hyper_parameter_can_be_set(
+    train: Command, tmp_path: Path, name: str, needed: Callable[[str], list[str]]
+):
     algorithm, environment = ALGORITHMS[name](), environment_for(name)
     wanted = {
         field: another(algorithm, field)
@@ -106,7 +130,7 @@ def test_every_hyper_parameter_can_be_set(train: Command, tmp_path: Path, name: 
             arguments.append(f"--{option}" if value else f"--no-{option}")
         else:
             arguments += [f"--{option}", *map(str, value if isinstance(value, tuple) else [value])]
-    options = ["--preset", "default", "--evaluate-every", "0", *arguments]
+    options = ["--preset", "default", "--evaluate-every", "0", *arguments, *needed(name)]
     code, _, err = train(*options, algorithm=name, environment=environment)
     assert (code, err) == (0, "")
     used = Run(tmp_path / "runs" / f"{name}-{environment}-s0").config.algorithm
@@ -121,9 +145,10 @@ def test_replacement_can_be_turned_off(train: Command, tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_recurrence_can_be_chosen(train: Command, tmp_path: Path, name: str):
+def test_recurrence_can_be_chosen(train: Command, tmp_path: Path, name: str, needed: Callable[[str], list[str]]):
     others = ["--minibatches", "1"] if name == "ppo" else ["--burn-in", "2", "--unroll", "4", "--overlap", "2"]
     options = ["--preset", "default", "--recurrent", "gru", "--recurrent-size", "4", "--name", "gru", *others]
+    options += needed(name)
     code, _, err = train(*options, algorithm=name, environment=environment_for(name))
     assert (code, err) == (0, "")
     used = Run(tmp_path / "runs" / "gru").config.algorithm
@@ -190,7 +215,7 @@ def test_no_preset(duetto: Command):
     [
         (
             ["td4", "Pendulum-v1"],
-            "There is no algorithm 'td4'. Did you mean 'td3'? There are: ddpg, dqn, ppo, r2d2, td3.",
+            "There is no algorithm 'td4'. Did you mean 'td3'? There are: bc, ddpg, dqfd, dqn, ppo, r2d2, r2d3, td3.",
         ),
         (["TD3x", "Pendulum-v1"], "There is no algorithm 'TD3x'. Did you mean 'td3'?"),
         (["td3", "Pendulun-v1"], "There is no environment Pendulun-v1. Did you mean Pendulum-v1"),
@@ -236,5 +261,5 @@ def test_wrong_options_are_named_with_the_nearest_and_code_2(
 @pytest.mark.parametrize(("command", "near"), [("trian", "train"), ("eval", "evaluate"), ("zzz", None)])
 def test_unknown_commands(duetto: Command, command: str, near: str | None):
     hint = f"Did you mean '{near}'? " if near else ""
-    err = f"duetto: There is no command '{command}'. {hint}There are: train, resume, evaluate, video, list.\n"
+    err = f"duetto: There is no command '{command}'. {hint}There are: train, resume, evaluate, video, demos, list.\n"
     assert duetto(command) == (2, "", err)

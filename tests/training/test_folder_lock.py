@@ -20,7 +20,10 @@ with FolderLock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
-FORK = "if os.fork() == 0: sys.stdin.read(); os._exit(0)"
+# The worker says when it runs: until then it may still hold what the fork copied.
+FORK = """r, w = os.pipe()
+    if os.fork() == 0: os.write(w, b"x"); sys.stdin.read(); os._exit(0)
+    os.read(r, 1)"""
 
 
 @contextmanager
