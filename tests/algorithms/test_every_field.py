@@ -110,6 +110,26 @@ class Drift(gymnasium.Env):
         return self.at.astype(np.float32), float(self.at.sum()), over and odd, over and not odd, {}
 
 
+class Pictured(gymnasium.Env):
+    """Mixed into an environment, it shows its two numbers as a picture."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(0, 255, (7, 7, 3), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return self._picture(obs), info
+
+    def step(self, action):
+        obs, *others = super().step(action)
+        return self._picture(obs), *others
+
+    def _picture(self, obs):
+        ramp = np.arange(147).reshape(7, 7, 3)
+        return ((ramp * abs(obs[0]) + 50 * abs(obs[1])) % 256).astype(np.uint8)
+
+
 @pytest.fixture(scope="module")
 def fingerprint(tmp_path_factory):
     """The sum of everything that a short run learned, did and saw; equal calls are run once."""

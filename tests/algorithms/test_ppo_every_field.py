@@ -6,12 +6,11 @@ import hashlib
 from functools import cache
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import toy_networks
 from probes import run
-from test_every_field import Drift, Unhashed
+from test_every_field import Drift, Pictured, Unhashed
 
 from duetto.algorithms import PPO
 
@@ -59,24 +58,8 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
 RUN_OPTIONS = {"seed": 1, "num_envs": 2, "precision": "bf16"}
 
 
-class Seen(Drift):
-    """The same, of which a picture is seen."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space = gymnasium.spaces.Box(0, 255, (7, 7, 3), np.uint8)
-
-    def reset(self, *, seed=None, options=None):
-        obs, info = super().reset(seed=seed)
-        return self._picture(obs), info
-
-    def step(self, action):
-        obs, *others = super().step(action)
-        return self._picture(obs), *others
-
-    def _picture(self, obs):
-        ramp = np.arange(147).reshape(7, 7, 3)
-        return ((ramp * abs(obs[0]) + 50 * abs(obs[1])) % 256).astype(np.uint8)
+class Seen(Pictured, Drift):
+    """`Drift`, of which a picture is seen."""
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,12 @@ import hashlib
 from functools import cache
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import toy_networks
 from gymnasium.spaces import Discrete
 from probes import run
-from test_every_field import LOSSLESS, Drift, Unhashed
+from test_every_field import LOSSLESS, Drift, Pictured, Unhashed
 
 from duetto import demonstrations
 from duetto.algorithms import BC, DQN, R2D2, R2D3, DQfD
@@ -122,24 +121,8 @@ class Choices(Drift):
         return super().step(float(action) - 1)
 
 
-class Pictures(Choices):
+class Pictures(Pictured, Choices):
     """The same, of which a picture is seen."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space = gymnasium.spaces.Box(0, 255, (7, 7, 3), np.uint8)
-
-    def reset(self, *, seed=None, options=None):
-        obs, info = super().reset(seed=seed)
-        return self._picture(obs), info
-
-    def step(self, action):
-        obs, *others = super().step(action)
-        return self._picture(obs), *others
-
-    def _picture(self, obs):
-        ramp = np.arange(147).reshape(7, 7, 3)
-        return ((ramp * abs(obs[0]) + 50 * abs(obs[1])) % 256).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")

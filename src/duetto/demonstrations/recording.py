@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -112,12 +112,12 @@ class _Tape:
 
 def _cut(rows: list[tuple[Transition, int]]) -> Demonstration:
     last, row = rows[-1]
-    seen = [_row(step.obs, i) for step, i in rows] + [_row(last.next_obs, row)]
+    seen: list[Any] = [_row(step.obs, i) for step, i in rows] + [_row(last.next_obs, row)]
     first = seen[0]
     if isinstance(first, dict):
         obs: Tree = {name: np.stack([one[name] for one in seen]) for name in first}
     else:
-        obs = np.stack(seen)  # type: ignore[arg-type]
+        obs = np.stack(seen)
     return Demonstration(
         obs,
         np.stack([step.action[i] for step, i in rows]),

@@ -14,7 +14,8 @@ Backend = Literal["torch", "jax"]
 Device = Literal["cpu", "cuda"]
 EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "equinox", "optax")}
 
-# Vectors on a CPU: training steps per second of TD3, DDPG and PPO, benchmarks/results/speed*.md. Images on a CPU: a
+# Vectors on a CPU: training steps per second of TD3, DDPG and PPO, benchmarks/results/speed*.md, and
+# updates of R2D2 and R2D3, results/recurrent.md. Images on a CPU: a
 # minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). Nothing was measured on a GPU yet: its
 # rows repeat the CPU's.
 FASTEST: dict[tuple[Device, str], Backend] = {

@@ -30,7 +30,8 @@ class Unrolling:
     def __call__(self, window: Window, *inputs: Any) -> Any:
         """The network's outputs at the window's positions."""
         trunk, outputs = self._run(window)
-        if inputs or isinstance(trunk, tuple):  # then the head has something to do with the positions asked for
+        # Inputs are of the positions asked for; a policy with values (several trunks) is no array to take some from.
+        if inputs or isinstance(trunk, tuple):
             return self._network.head(_features_at(trunk, window.at), *inputs)
         if not outputs:
             outputs.append(self._network.head(trunk))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.algorithms.base import DemonstrationSpec, Prioritization, ReplaySpec, SequenceSpec, Tree
+from duetto.algorithms.base import DemonstrationSpec, ReplaySpec, SequenceSpec, Tree
 from duetto.memory.base import Experience
 from duetto.memory.replay import Replay
 from duetto.memory.sequences import SequenceReplay
@@ -28,12 +28,7 @@ def own_spec(spec: ReplaySpec | SequenceSpec, mixing: DemonstrationSpec, rows: i
     """The spec of the demonstrations' memory. What they were collected with is not known: states start from zeros."""
     priorities = spec.prioritization
     if priorities is not None and mixing.priority_epsilon > 0:
-        priorities = Prioritization(
-            priorities.exponent,
-            priorities.importance_exponent,
-            priorities.importance_anneal_samples,
-            mixing.priority_epsilon,
-        )
+        priorities = replace(priorities, epsilon=mixing.priority_epsilon)
     spec = replace(spec, capacity=rows, demonstrations=None, prioritization=priorities)
     return replace(spec, stored_carry=False) if isinstance(spec, SequenceSpec) else spec
 
