@@ -40,7 +40,7 @@ def ours(backend: str, threads: int, seconds: float, name: str = "r2d2") -> floa
     from duetto.algorithms.base import SequenceBatch
 
     algorithm, replay, spaces = _memory(name)
-    learner: Any = learners.build(backend, algorithm, *spaces, threads=threads)  # pyright: ignore
+    learner: Any = learners.build(backend, algorithm, *spaces, threads=threads)
 
     def update() -> None:
         sample = replay.sample()
@@ -68,7 +68,7 @@ def acting(backend: str, seconds: float) -> dict[str, float]:
     algorithm = _with_preset("r2d2", choose("r2d2", ENVIRONMENT, None)[1].algorithm)
     stepper = environments.make(ENVIRONMENT, num_envs=16)
     spaces = stepper.observation_space, stepper.action_space
-    learner: Any = learners.build(backend, algorithm, *spaces, threads=1)  # pyright: ignore
+    learner: Any = learners.build(backend, algorithm, *spaces, threads=1)
     replay: Any = memory.build(algorithm.memory(), *spaces, 16, np.random.default_rng(0))
     collector = Collector(algorithm, stepper, learner, Normalizer(spaces[0], "off"), 0)
     random, windows = np.random.default_rng(0), []
