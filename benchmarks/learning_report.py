@@ -92,8 +92,9 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
                 [_row(results) for results in found.values()],
             ),
             "## Steps to a level, and last evaluations of more episodes",
+            "The level is first reached by an evaluation of the mean over seeds, by the median seed, by each seed.",
             table(
-                ("run", "level", "steps, mean of seeds", "steps, each seed", "final episodes", "mean", "successes"),
+                ("run", "level", "mean of seeds", "median seed", "each seed", "final episodes", "mean", "successes"),
                 [_more(results) for results in found.values() if results.job.level is not None or results.final],
             ),
             "## Beside published numbers",
@@ -122,22 +123,27 @@ def _row(results: Results) -> tuple[str, ...]:
 
 def _more(results: Results) -> tuple[str, ...]:
     level, final = results.job.level, list(results.final.values())
-    each = [] if level is None else [_first(results.steps, curve, level) for curve in results.returns]
-    together = "" if level is None else _first(results.steps, results.returns.mean(0), level)
+    reached = ("", "", "", "")
+    if level is not None:
+        each = [_first(results.steps, curve, level) for curve in results.returns]
+        together = _first(results.steps, results.returns.mean(0), level)
+        reached = (f"{level:,}", *map(_steps, (together, float(np.median(each)))), ", ".join(map(_steps, each)))
     return (
         results.job.name,
-        "" if level is None else f"{level:,}",
-        together,
-        ", ".join(each),
+        *reached,
         " + ".join(str(len(one)) for one in final),
         ", ".join(_number(one.mean()) for one in final),
         ", ".join(f"{(one > 0).mean():.3f}" for one in final) if results.job.success else "",
     )
 
 
-def _first(steps: np.ndarray, curve: np.ndarray, level: float) -> str:
+def _first(steps: np.ndarray, curve: np.ndarray, level: float) -> float:
     above = np.flatnonzero(curve >= level)
-    return f"{int(steps[above[0]]):,}" if len(above) else "never"
+    return float(steps[above[0]]) if len(above) else np.inf
+
+
+def _steps(steps: float) -> str:
+    return f"{steps:,.0f}" if np.isfinite(steps) else "never"
 
 
 def _beside(results: Results) -> tuple[str, str, str]:
