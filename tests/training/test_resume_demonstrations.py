@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, episodes, recorded
-from small_runs import StopAt, assert_same, checkpoints, small, train
+from small_runs import CrashError, StopAt, assert_same, checkpoints, small, train
 from test_resume import check_killed_anywhere
 
 from duetto.errors import CheckpointError, UsageError
@@ -80,6 +80,28 @@ def test_stopped_in_pretraining(tmp_path: Path, demos: str, case: str):
     run = train(tmp_path, agent, name="steps", callbacks=[StopAt(2)], **OPTIONS)
     assert checkpoints(run).steps() == [0, 2]
     assert_same(whole, run.resume(), "stopped after the first step")
+
+
+class CrashAfter(StopAfter):
+    """Ends it as kill -9 does, so far as one process can."""
+
+    def __call__(self, session: Session) -> None:
+        if session.learner.updates == self.updates:
+            raise CrashError
+
+
+@pytest.mark.parametrize("case", ["dqfd", "r2d3"])
+def test_killed_in_pretraining(tmp_path: Path, demos: str, case: str):
+    """What it has learned until then is kept as often as a run's steps are."""
+    algorithm, hyperparameters = CASES[case]
+    agent = small(algorithm, **hyperparameters | {"demonstrations": demos})
+    options = OPTIONS | {"checkpoint_every": 2}
+    whole = train(tmp_path, agent, name="whole", **options)
+    with pytest.raises(CrashError):
+        train(tmp_path, agent, name="killed", callbacks=[CrashAfter(5)], **options)
+    run = Run(tmp_path / "killed")
+    assert checkpoints(run).load_latest().state["learner"]["updates"] == 4
+    assert_same(whole, run.resume(), "killed")
 
 
 def stopped(folder: Path) -> Run:

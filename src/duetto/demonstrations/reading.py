@@ -24,7 +24,8 @@ def load(path: str | Path) -> Demonstrations:
     path = Path(path)
     minari_storage = minari().dataset.minari_storage.MinariStorage
     if not (path / "metadata.json").is_file():
-        raise UsageError(f"{path} holds no demonstrations. Make some: duetto demos record --help.")
+        seen_from = "" if path.is_absolute() else f", seen from {Path.cwd()}"
+        raise UsageError(f"{path} holds no demonstrations{seen_from}. Make some: duetto demos record --help.")
     try:
         storage = minari_storage.read(path)
         about = storage.metadata.get(KEY)

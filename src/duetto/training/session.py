@@ -187,18 +187,23 @@ class Session:
             yield
 
     def _pretrain(self) -> Iterator[None]:
-        """Learn from demonstrations before the first step. What is written down afterwards is also of step 0."""
+        """Learn from demonstrations before the first step. All that is written down is of step 0.
+
+        An update counts as a step does in `checkpoint_every`; metrics and an evaluation come at the end.
+        """
         options = self.config.run
         for sample in self.memory.pretraining():
             self._learn(sample)
-            if self.learner.updates % options.log_every == 0:
+            before, updates = self.learner.updates - 1, self.learner.updates
+            if _crossed(before, updates, options.log_every):
                 self.log.look()  # until then, what each update reports stays in the device's memory
-            if not self.memory.pretraining_left:
+            ended = not self.memory.pretraining_left
+            if ended:
                 self._write_metrics()
                 if options.evaluate_every:
                     self.evaluate()
-                if options.checkpoint_every:
-                    self.checkpoint()
+            if _crossed(before, updates, options.checkpoint_every) or (ended and options.checkpoint_every):
+                self.checkpoint()
             yield
             if self._stop:
                 return
