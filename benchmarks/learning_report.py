@@ -98,8 +98,9 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
                 [_more(results) for results in found.values() if results.job.level is not None or results.final],
             ),
             "## Beside published numbers",
-            "Their protocols differ (versions of environments, seeds, which of the four numbers); the labels say how.",
-            table(("run", "ours: last", "published"), [_beside(r) for r in found.values() if r.job.published]),
+            "Ours is the mean of the last evaluation, or of the one with more episodes. Protocols differ (versions of "
+            "environments, seeds, which of the four numbers); the labels say how.",
+            table(("run", "ours", "published"), [_beside(r) for r in found.values() if r.job.published]),
             *[f"![{figures[name]['title']}](learning/{name}.png)" for name in drawn],
         ]
     )
@@ -150,7 +151,10 @@ def _beside(results: Results) -> tuple[str, str, str]:
     points = {
         label: value[-1][1] if isinstance(value, list) else value for label, value in results.job.published.items()
     }
-    ours = f"{_number(results.returns[:, -1].mean())} ({len(results.seeds)} seeds)".replace("(1 seeds)", "(1 seed)")
+    last = [one.mean() for one in results.final.values()] or list(results.returns[:, -1])
+    ours = f"{_number(float(np.mean(last)))} ({len(last)} seeds)".replace("(1 seeds)", "(1 seed)")
+    if not results.complete:
+        ours += f", at {int(results.steps[-1]):,} steps"
     return results.job.name, ours, "; ".join(f"{_number(value)}: {label}" for label, value in points.items())
 
 
@@ -188,13 +192,13 @@ def draw(name: str, figure: dict[str, Any], found: dict[str, Results]) -> bool:
 
 
 def _published(there: dict[str, Results]) -> list[tuple[str, Any]]:
-    """Of a figure with several jobs, each published number under its job's label."""
-    several = len(there) > 1
-    return [
-        (f"{label}: {source}" if several else source, value)
-        for label, results in there.items()
-        for source, value in results.job.published.items()
-    ]
+    """Each published number once; of a figure with several jobs, under the labels of those that it belongs to."""
+    several, labels, values = len(there) > 1, {}, {}
+    for label, results in there.items():
+        for source, value in results.job.published.items():
+            labels.setdefault(source, []).append(label)
+            values[source] = value
+    return [(f"{' and '.join(labels[source])}: {source}" if several else source, values[source]) for source in values]
 
 
 def _curve(axes: Any, label: str, results: Results, colour: str) -> None:

@@ -43,7 +43,7 @@ def test_values_have_the_types_of_their_fields(name: str, preset: str):
 
 def test_what_the_issue_asks_for_is_there():
     assert {"walkthrough", "paper", "author", "di-engine"} <= presets("td3").keys()
-    tuned = {"HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "AntBulletEnv-v0", "Pendulum-v1"}
+    tuned = {"Hopper-v5", "Walker2d-v5", "Ant-v5", "AntBulletEnv-v0", "Pendulum-v1"}
     assert tuned <= presets("td3").keys()
     assert {"paper", "skrl"} <= presets("ddpg").keys()
     assert {"walkthrough", "atari", "mujoco", "cleanrl", "classic"} <= presets("ppo").keys()
@@ -173,6 +173,11 @@ def test_rollouts_can_be_cut_into_their_minibatches(preset: str):
 def test_a_familys_preset_is_taken_for_its_environments(environment: str, preset: str):
     assert choose("ppo", environment, None) == (preset, presets("ppo").get(preset, Preset()))
     assert choose("ppo", environment, "classic")[0] == "classic"
+
+
+def test_td3_takes_di_engines_settings_for_its_cheetah():
+    assert choose("td3", "HalfCheetah-v5", None) == ("di-engine", presets("td3")["di-engine"])
+    assert choose("td3", "Hopper-v5", None)[0] == "Hopper-v5"
 
 
 def test_a_familys_preset_is_the_algorithms_own():
