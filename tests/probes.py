@@ -188,4 +188,5 @@ def run(algorithm: Algorithm, environment: Any, backend: Any, folder: Path, step
         session.run()
     finally:
         session.close()
+    assert not session.stopped, "a signal ended the run early"
     return session

@@ -114,6 +114,14 @@ def test_continuous_actions_are_refused():
         R2D2().check_spaces(CHOICE, Box((1,), "float32", (-1.0,), (1.0,)), "Pendulum-v1")
 
 
+@pytest.mark.parametrize("options", [{"train_at_episode_end": True}, {"replacement": False}])
+def test_what_is_for_single_steps_is_refused_for_sequences(options):
+    (name,) = options
+    with pytest.raises(UsageError, match=f"{name} = .* is for single steps; recurrent layers learn from sequences"):
+        DQN(recurrent="gru", **options)
+    assert getattr(DQN(**options), name) == options[name]
+
+
 def test_an_overlap_that_never_ends_is_refused():
     with pytest.raises(UsageError, match=r"overlap is 80; it must be below burn_in \+ unroll, 80"):
         R2D2(overlap=80)

@@ -67,9 +67,9 @@ def play(stepper: Stepper, steps: int) -> tuple[list[str], list[Episode]]:
 
 
 REAL = ["01 5", "12 -2.5", "23 0", "34 7", "45 0.5", "56 0", "67 -3 TS", "01 5"]
-LIVES = ["01 5", "12 -2.5", "23 0 T", "34 7", "45 0.5 T", "56 0", "67 -3 TS", "01 5"]
+LIVES = ["01 5", "12 -2.5", "23 0 TS", "34 7", "45 0.5 TS", "56 0", "67 -3 TS", "01 5"]
 SIGNS = ["01 1", "12 -1", "23 0", "34 1", "45 1", "56 0", "67 -1 TS", "01 1"]
-BOTH = ["01 1", "12 -1", "23 0 T", "34 1", "45 1 T", "56 0", "67 -1 TS", "01 1"]
+BOTH = ["01 1", "12 -1", "23 0 TS", "34 1", "45 1 TS", "56 0", "67 -1 TS", "01 1"]
 
 
 @pytest.mark.parametrize("mode", ["loop", AutoresetMode.DISABLED, AutoresetMode.NEXT_STEP])
@@ -92,7 +92,7 @@ def test_lives_are_remembered_where_a_run_was_saved() -> None:
     play(stepper, 2)  # four lives; the next step loses one
     resumed.load_state_dict(stepper.state_dict())
     assert resumed.resumed_exactly
-    assert play(resumed, 1)[0] == ["23 0 T"]
+    assert play(resumed, 1)[0] == ["23 0 TS"]
 
 
 def test_a_new_game_with_fewer_lives_has_lost_none() -> None:
@@ -106,7 +106,7 @@ def test_a_new_game_with_fewer_lives_has_lost_none() -> None:
     for begin_anew in (lambda: reset.reset_env(0, 1), lambda: reset.reset(0)):
         play(reset, 2)
         begin_anew()
-        assert play(reset, 3)[0] == ["01 5", "12 -2.5", "23 0 T"]
+        assert play(reset, 3)[0] == ["01 5", "12 -2.5", "23 0 TS"]
         reset.reset(0)
 
 

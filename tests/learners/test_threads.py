@@ -7,6 +7,7 @@ from learning_cases import ACTION, VECTOR, assert_same, batch, small
 
 from duetto import learners
 from duetto.learners.threads import PERIOD, TRIAL, ThreadTrial
+from duetto.learners.torch import TorchLearner
 from duetto.networks import torch_layers as networks
 
 
@@ -52,3 +53,11 @@ def test_results_do_not_depend_on_the_number_of_threads(precision):
     for other in ended[1:]:
         for network, values in ended[0].items():
             assert_same(other[network], values)
+
+
+def test_recurrent_layers_keep_their_number_of_threads():
+    """The gradients of PyTorch's own recurrent layers depend on it."""
+    for options, tried in (({}, (os.cpu_count() or 1) > 1 and networks.USE_ONEDNN), ({"recurrent": "gru"}, False)):
+        learner = learners.build("torch", small(**options), VECTOR, ACTION, threads=0)
+        assert isinstance(learner, TorchLearner)
+        assert (learner._trial is not None) == tried

@@ -12,8 +12,10 @@ from line_environment import Line
 from policy_environments import Wander
 from small_runs import checkpoints, small, train
 
-from duetto.algorithms.base import Batch, RolloutBatch
+from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
+from duetto.errors import CheckpointError
 from duetto.networks.spaces import Box, Dict, Discrete
+from duetto.networks.windows import Window
 from duetto.training.normalizer import Normalizer
 from duetto.training.session import Session
 
@@ -90,6 +92,26 @@ def test_batches_count_only_where_sampled_ones_are_meant(mode: str, seen: int):
     before = normalizer.batch(batch(obs))
     assert moments(normalizer)[2] == seen
     np.testing.assert_array_equal(before.obs, normalizer(obs))  # a batch is scaled by statistics that include it
+
+
+def test_of_sequences_what_is_learned_from_counts():
+    """Two sequences of three steps, the second with burn-in and padding around one step: four are learned from."""
+    normalizer = Normalizer(VECTOR, "sampled")
+    obs = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
+    mask = np.array([[1, 1, 1], [0, 1, 0]], np.float32)
+    seen = Window(obs, None, None, None, {}, None, None)
+    result = normalizer.batch(SequenceBatch(seen, None, None, None, None, None, mask))
+    mean, _, count = moments(normalizer)
+    assert count == 5
+    np.testing.assert_allclose(mean, (obs[0, :3].sum(axis=0) + obs[1, 1]) / 5, rtol=1e-6)  # and the first, of mean 0
+    np.testing.assert_array_equal(result.obs.obs, normalizer(obs))
+
+
+def test_statistics_of_other_parts_are_refused():
+    with pytest.raises(CheckpointError, match="has statistics of no observations, this run wants them of all"):
+        Normalizer(VECTOR, "collected").load_state_dict({})
+    with pytest.raises(CheckpointError, match="statistics of all observations, this run wants them of no"):
+        Normalizer(VECTOR, "off").load_state_dict(Normalizer(VECTOR, "collected").state_dict())
 
 
 def test_acting_teaches_it_nothing():

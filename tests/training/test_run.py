@@ -254,6 +254,8 @@ def test_resume_with_other_spaces(tmp_path: Path):
             r"replay memory has 1 environments of 120 transitions, this run's 1 of",
         ),
         ({"run.num_envs": 2}, r"replay memory has 1 environments of 120"),
+        ({"algorithm.prioritized": True}, r"has no priorities. Put prioritized back to false in config.yaml"),
+        ({"algorithm.normalize_observations": "sampled"}, r"Put normalize_observations back to what it was"),
     ],
 )
 def test_resume_with_other_sizes(made: Run, changes: dict[str, Any], sentence: str):

@@ -136,7 +136,7 @@ class DDPG(OffPolicy):
 
     def reward(self, batch: Batch) -> Array:
         """The batch's rewards (B,), standardised if asked for."""
-        return standardize(batch.reward) if self.normalize_batch_reward else batch.reward
+        return standardize(batch.reward, batch.mean) if self.normalize_batch_reward else batch.reward
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
         """Critic, then actor, then both targets."""

@@ -92,6 +92,11 @@ class OffPolicy(Algorithm):
                 f"overlap is {self.overlap}; it must be below burn_in + unroll, {self.burn_in + self.unroll}: a "
                 "sequence that begins where the last one began holds nothing new."
             )
+        for name, value in (("train_at_episode_end", True), ("replacement", False)):
+            if self.recurrent != "none" and getattr(self, name) is value:
+                raise UsageError(
+                    f"{name} = {value} is for single steps; recurrent layers learn from sequences. Leave it."
+                )
 
     def memory(self) -> ReplaySpec | SequenceSpec:
         """A replay memory of steps or of sequences, prioritised if asked for."""

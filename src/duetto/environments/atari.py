@@ -55,7 +55,7 @@ class AtariOptions:
     max_frames: int = 108_000
     """A game is truncated after this many frames (30 minutes), counted from the first observation."""
     episodic_life: bool = False
-    """A lost life is `terminated` to the learner, while the game goes on. Off in evaluations, whatever is set here."""
+    """A lost life ends the learner's episode, while the game goes on. Off in evaluations, whatever is set here."""
     clip_rewards: bool = False
     """The learner gets only the sign of each reward. Off in evaluations, whatever is set here."""
 

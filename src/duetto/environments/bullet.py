@@ -44,7 +44,11 @@ def load(env: Any, saved: dict[str, Any]) -> None:
 
 
 class QuietStart(gymnasium.Wrapper):
-    """Hides what Bullet's C code prints when the first reset connects a physics client."""
+    """Hides what Bullet's C code prints when the first reset connects a physics client.
+
+    That reset builds the world, the later ones restore it, and their episodes differ. Here the first is one of these
+    too, so that an episode depends on its seed alone.
+    """
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -56,7 +60,8 @@ class QuietStart(gymnasium.Wrapper):
             return self.env.reset(**kwargs)
         self._connected = True
         with quiet.output():
-            return self.env.reset(**kwargs)
+            self.env.reset(**kwargs)
+        return self.env.reset(**kwargs)
 
 
 def _attributes(owner: Any) -> dict[str, Any]:

@@ -80,8 +80,8 @@ def separate(
     """A new Stepper that shares nothing with `environment`, for evaluation: see `make` for the arguments.
 
     Ids and factories are made anew. An instance is remade from its `spec`, or else copied; from a vector environment,
-    its first environment is remade `num_envs` times. Atari plays whole games and gives their real rewards: the options
-    `episodic_life` and `clip_rewards` are taken, but have no effect.
+    its first environment is remade `num_envs` times. Atari plays whole games: `episodic_life` is taken, but has no
+    effect. `clip_rewards` has: a recurrent policy sees the rewards that it has learned with; scores stay real.
 
     Raises:
         UsageError: An instance can be neither remade nor copied; pass a factory instead.
@@ -162,8 +162,9 @@ def _make_atari(
         ) from error
     except Exception as error:
         raise naming.explain(game.id, {}, error) from error
-    if to_learn and (options.episodic_life or options.clip_rewards):
-        return Practice(played, episodic_life=options.episodic_life, clip_rewards=options.clip_rewards)
+    episodic_life = options.episodic_life and to_learn
+    if episodic_life or options.clip_rewards:
+        return Practice(played, episodic_life=episodic_life, clip_rewards=options.clip_rewards)
     return played
 
 

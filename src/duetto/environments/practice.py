@@ -16,7 +16,8 @@ class Practice(Engine):
 
     Args:
         engine: One that says how many lives are left.
-        episodic_life: A lost life is `terminated`, but the game goes on. The last one ends it anyway.
+        episodic_life: A lost life is `terminated`, and an episode starts behind it, but the game goes on. The last one
+            ends it anyway.
         clip_rewards: Only the sign of a reward is left.
     """
 
@@ -37,12 +38,13 @@ class Practice(Engine):
         """See Engine."""
         outcome = self._engine.step(actions)
         ended = outcome.terminated | outcome.truncated
-        score, reward, terminated = outcome.reward, outcome.reward, outcome.terminated
+        score, reward, terminated, starts = outcome.reward, outcome.reward, outcome.terminated, outcome.starts
         if self._clip_rewards:
             reward = np.sign(score)
         if self._episodic_life:
-            terminated = terminated | self._lost_a_life(outcome, ended)
-        return outcome._replace(reward=reward, terminated=terminated, score=score, ended=ended)
+            lost = self._lost_a_life(outcome, ended)
+            terminated, starts = terminated | lost, starts | lost
+        return outcome._replace(reward=reward, terminated=terminated, starts=starts, score=score, ended=ended)
 
     def _lost_a_life(self, outcome: Outcome, ended: np.ndarray) -> np.ndarray:
         if outcome.lives is None:

@@ -49,8 +49,8 @@ class Stepper:
         obs: What to act on next, (N, ...). In a vector environment with autoreset mode NEXT_STEP, a row whose episode
             has ended is still its final observation; the action for it is ignored and gives no transition.
         stacked: Frames that an image observation is a stack of, each step's sharing all but one with the last step's.
-        starts: (N,) bool, True where `obs` is an episode's first observation: forget recurrent state there. A lost life
-            begins no episode.
+        starts: (N,) bool, True where `obs` is an episode's first observation, with Atari's `episodic_life` also a
+            life's: forget recurrent state there.
         steps: Vector steps since the Stepper was made or, if later, since the run that it resumes began.
         resumed_exactly: False after `load_state_dict` had to begin new episodes.
     """

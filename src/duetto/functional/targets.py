@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from array_api_compat import array_namespace
@@ -15,10 +16,10 @@ def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
     return reward + discount * next_value
 
 
-def standardize(x: Any, epsilon: float = 1e-8) -> Any:
-    """(x - mean) / (std + ε) over a batch (B,), with the population's standard deviation."""
-    xp = array_namespace(x)
-    return (x - xp.mean(x)) / (xp.std(x) + epsilon)
+def standardize(x: Any, mean: Callable[[Any], Any], epsilon: float = 1e-8) -> Any:
+    """(x - mean) / (std + ε) with the population's standard deviation; `mean` is over what counts of x."""
+    centred = x - mean(x)
+    return centred / (array_namespace(x).sqrt(mean(centred**2)) + epsilon)
 
 
 def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:

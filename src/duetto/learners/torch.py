@@ -119,13 +119,14 @@ class TorchLearner(Learner):
     def _set_threads(self, threads: int) -> None:
         """As many as asked for; without a wish one for each core, up to 4, or what `ThreadTrial` finds fastest.
 
-        oneDNN's results do not depend on the number of threads (tested by the bit), MKL's may: then it stays as it is.
+        oneDNN's products do not depend on the number of threads (tested by the bit). MKL's may, and PyTorch's recurrent
+        layers do: then the number stays as it is.
         """
         most = threads or min(4, os.cpu_count() or 1)
         torch.set_num_threads(most)
         self._trial = None
         by_onednn = USE_ONEDNN or self.precision == "bf16"
-        if threads == 0 and most > 1 and self.device.type == "cpu" and by_onednn:
+        if threads == 0 and most > 1 and self.device.type == "cpu" and by_onednn and not self.recurrent:
             self._trial = ThreadTrial(most)
 
     def _begin_trial(self) -> float:

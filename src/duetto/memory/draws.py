@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Prioritization
+from duetto.errors import CheckpointError
 from duetto.functional.priorities import annealed_exponent, importance_weights, mass
 from duetto.memory.tree import MinTree, SumTree
 
@@ -121,7 +122,15 @@ class ProportionalDraws(UniformDraws):
         return {"mass": self._sums.leaves[index], "largest_priority": self.largest, "sampled": self._sampled}
 
     def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
-        """Undo `state_dict` in a memory without items."""
+        """Undo `state_dict` in a memory without items.
+
+        Raises:
+            CheckpointError: The state is that of a memory without priorities.
+        """
+        if "mass" not in state:
+            raise CheckpointError(
+                "The checkpoint's replay memory has no priorities. Put prioritized back to false in config.yaml."
+            )
         if len(index) == len(self._sums.leaves):
             self._sums.fill(state["mass"])
             self._minima.fill(np.where(state["mass"] > 0, state["mass"], np.inf))

@@ -40,12 +40,12 @@ class Collector:
         transition, episodes = self._stepper.step(action)
         if len(transition.env) < self._stepper.num_envs:
             extras = {name: values[transition.env] for name, values in extras.items()}
+        if self._recurrence is not None:  # networks see rewards unscaled, as in evaluations
+            self._recurrence.rewarded(transition.reward, transition.env)
+            extras["seen_reward"] = self._algorithm.seen_reward(transition.reward)
         if self._rewards is not None:
             done = transition.terminated | transition.truncated
             transition = transition._replace(reward=self._rewards(transition.reward, transition.env, done))
-        if self._recurrence is not None:
-            self._recurrence.rewarded(transition.reward, transition.env)
-            extras["seen_reward"] = self._algorithm.seen_reward(transition.reward)
         if episodes:
             done = np.zeros(self._stepper.num_envs, bool)
             done[[episode.env for episode in episodes]] = True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
+from duetto.errors import CheckpointError
 from duetto.functional.scaling import Moments, fresh_moments, merged, scaled
 from duetto.networks.spaces import Box, Dict, Space
 from duetto.networks.windows import Window
@@ -57,6 +59,8 @@ class Normalizer:
         if isinstance(batch, RolloutBatch):
             return batch._replace(obs=self.scaled(batch.obs))
         if isinstance(batch, SequenceBatch):
+            if self.mode == "sampled":
+                self._observe_learned(batch)
             return batch._replace(obs=self.scaled(batch.obs))
         if self.mode == "sampled":
             self.observe(batch.obs)
@@ -65,20 +69,40 @@ class Normalizer:
     def after_learning(self, batch: AnyBatch) -> None:
         """Take a rollout's (raw) batch into the statistics."""
         if self.mode == "rollouts":
-            real = batch.weight > 0
             obs = batch.obs.obs if isinstance(batch.obs, Window) else batch.obs
-            self.observe({name: part[real] for name, part in obs.items()} if isinstance(obs, dict) else obs[real])
+            self._observe_where(batch.weight > 0, obs)
+
+    def _observe_learned(self, batch: SequenceBatch) -> None:
+        learned = np.zeros((len(batch.mask), batch.mask.shape[1] + 1), bool)  # one more: what the last step led to
+        learned[:, :-1] = batch.mask > 0
+        self._observe_where(learned, batch.obs.obs)
+
+    def _observe_where(self, chosen: np.ndarray, obs: Tree) -> None:
+        self.observe({name: part[chosen] for name, part in obs.items()} if isinstance(obs, dict) else obs[chosen])
 
     def state_dict(self) -> dict[str, Any]:
         """Mean, variance and count of each part."""
         return {name: moments._asdict() for name, moments in self._moments.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Undo `state_dict`.
+
+        Raises:
+            CheckpointError: The state is of other parts of an observation, or of none.
+        """
+        if state.keys() != self._moments.keys():
+            raise CheckpointError(
+                f"The checkpoint has statistics of {_listed(state)} observations, this run wants them of "
+                f"{_listed(self._moments)}. Put normalize_observations back to what it was in config.yaml."
+            )
         self._moments = {
             name: Moments(np.array(part["mean"]), np.array(part["variance"]), part["count"])
             for name, part in state.items()
         }
+
+
+def _listed(parts: Mapping[str, Any]) -> str:
+    return ", ".join(name or "all" for name in sorted(parts)) or "no"
 
 
 class RewardScaler:

@@ -42,6 +42,7 @@ class Recurrence:
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
         """Take over the rewards (K,) of the environments `env` (K,)."""
+        self._previous_reward = self._previous_reward.copy()  # windows handed out hold the one before
         self._previous_reward[env] = self._learner.algorithm.seen_reward(reward)
 
     def state_dict(self) -> dict[str, Any]:
