@@ -69,6 +69,8 @@ def run(job: Job, seed: int, runs: Path) -> None:
         arguments = ["resume", str(folder)] if folder.exists() else [*begin, "--runs-dir", str(runs)]
         _duetto(*arguments)
     collect(job, seed, runs)
+    if steps_left(folder):
+        raise SystemExit(f"{folder} was stopped. The same command goes on.")
 
 
 def record_demonstrations(job: Job, runs: Path) -> None:
@@ -83,7 +85,13 @@ def record_demonstrations(job: Job, runs: Path) -> None:
 
 
 def _duetto(*arguments: str) -> None:
-    if subprocess.run([sys.executable, "-m", "duetto", *arguments], check=False).returncode:
+    process = subprocess.Popen([sys.executable, "-m", "duetto", *arguments])
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:  # the run has got it too, and writes its checkpoint
+        process.wait()
+        raise SystemExit("Stopped. The same command goes on.") from None
+    if code:
         raise SystemExit(f"duetto {shlex.join(arguments)} failed; see above.")
 
 

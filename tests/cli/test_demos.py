@@ -87,16 +87,14 @@ def run(train: Command) -> str:
 
 def test_a_run_is_recorded(duetto: Command, run: str):
     call = ["demos", "record", "Pendulum-v1", "--expert", run, "--episodes", "3", "--output", "demos"]
-    code, _, err = duetto(*call, "--checkpoint", "last")
+    code, _, err = duetto(*call, "--checkpoint", "last", "--seed", "100")
     assert (code, err) == (0, "")
     found = demonstrations.load("demos")
     assert found.description.expert.startswith(f"td3 in {run}, last checkpoint, step 60, ")
     assert found.lengths.tolist() == [200] * 3
     assert not found.terminated.any()
     assert found.episodes[0].action.dtype == np.float32
-    again = [
-        line.split()[3] for line in duetto("evaluate", run, "--episodes", "3", "--seed", "-100").out.splitlines()[:3]
-    ]
+    again = [line.split()[3] for line in duetto("evaluate", run, "--episodes", "3", "--seed", "0").out.splitlines()[:3]]
     np.testing.assert_allclose(found.returns, [float(value) for value in again], atol=0.01)
 
 
@@ -239,6 +237,9 @@ def test_no_video_where_it_comes_out_otherwise(duetto: Command, recorded: Result
 
 
 def test_nothing_to_inspect(duetto: Command):
+    code, _, err = duetto("demos", "inspect", "nowhere", "--episode", "1")
+    assert code == 2
+    assert "--episode 1 says which one to record: give --video FILE.mp4 too." in err
     code, _, err = duetto("demos", "inspect", "nowhere")
     assert code == 2
     assert "nowhere holds no demonstrations" in err

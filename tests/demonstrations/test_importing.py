@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,26 @@ def test_observations_of_another_length_do_not_fit(tmp_path: Path):
     about = description(observation_space=TWO, action_space=TORQUE)
     with pytest.raises(UsageError, match=r"observation is float32 \(4, 3\); Box\(2,\) with 4 rows needs"):
         demonstrations.save(tmp_path / "demos", about, [demo])
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: flipped(data)])
+def test_a_damaged_file_is_a_sentence(tmp_path: Path, damage: Callable[[bytes], bytes]):
+    path = npz(tmp_path / "one.npz")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UsageError, match=r"one\.npz cannot be imported"):
+        read(path)
+
+
+def flipped(data: bytes) -> bytes:
+    """One bit of the first array is another."""
+    at = 200
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def test_choices_are_whole_numbers(tmp_path: Path):
+    path = npz(tmp_path / "one.npz", actions=np.array([0.0, 1.0, 0.7]))
+    with pytest.raises(UsageError, match="Its actions are no whole numbers"):
+        read(path, action=Discrete(2))
 
 
 def test_no_file_of_ours(tmp_path: Path):

@@ -253,6 +253,15 @@ def test_rendering() -> None:
         make(Counting).render()
 
 
+def test_what_cannot_be_shown_is_said() -> None:
+    class Blind(Counting):
+        def render(self) -> Any:
+            raise RuntimeError("no OpenGL platform")
+
+    with pytest.raises(UsageError, match=r"Blind cannot be shown \(no OpenGL platform\)\. .* MUJOCO_GL=egl"):
+        make(Blind, render_mode="rgb_array").render()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_observations_in_parts_are_alike_in_every_mode(mode: AutoresetMode) -> None:
     ours, vector = make(Parts), make(SyncVectorEnv([Parts], autoreset_mode=mode, copy=False))

@@ -321,6 +321,10 @@ def test_e6_pretraining_is_so_many_whole_batches_of_demonstrations():
         made.feedback(sample, np.full(8, 4.0))
     np.testing.assert_allclose(masses(made, "experts"), [4, 4])
     assert list(made.pretraining()) == []
+    fewer = steps((2,), own=0, pretraining=1, share=0.25, batch_size=8, prioritization=LINEAR)
+    fewer.load_state_dict(made.state_dict())  # of a run whose config.yaml was edited since
+    assert fewer.pretraining_left == 0
+    assert list(fewer.pretraining()) == []
     assert list(made.due()) == []
     made.add(rows(0, 0))
     assert len(list(made.due())) == 1

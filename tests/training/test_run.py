@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -226,6 +227,36 @@ def test_two_runs_at_once_get_two_folders(tmp_path: Path):
     assert inner[0].path.name == "td3-Pendulum-v1-s0-2"
 
 
+def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
+    run = train(tmp_path, steps=100, name="run")
+    logged = [(run.path / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")]
+    shutil.rmtree(run.path / "checkpoints")
+    identifier = run.config.environment
+    check_refused_unharmed(edit(run, {"environment.id": "Nowhere-v0"}), UsageError, "no environment Nowhere-v0")
+    said: list[str] = []
+    again = edit(run, {"environment.id": identifier}).resume(on_start=lambda session: said.extend(session.notices))
+    assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
+    assert "has no checkpoint: the run begins at step 0 again" in said[0]
+    assert [row["step"] for row in again.evaluations()] == [0, 60]
+    assert again.evaluations()[1]["mean_return"] == pytest.approx(float(logged[1].split()[2].split(b",")[1]))
+
+
+@pytest.mark.parametrize("option", ["backend", "device"])
+def test_a_config_that_leaves_open_what_a_run_used(made: Run, option: str):
+    with pytest.raises(UsageError, match=r"run\.backend must be torch or jax, and run\.device cpu or cuda"):
+        edit(made, {f"run.{option}": "auto"})
+
+
+def test_mistakes_of_showing(made: Run, tmp_path: Path):
+    with pytest.raises(UsageError, match="seed is -1; it must be at least 0"):
+        made.evaluate(1, seed=-1)
+    with pytest.raises(UsageError, match="seed is -2"):
+        made.video(seed=-2)
+    for folder in (tmp_path, f"{tmp_path}/new/"):
+        with pytest.raises(UsageError, match=r"is a folder\. Give the video a name in it, such as .*video\.mp4"):
+            made.video(folder)
+
+
 def test_resume_with_another_environment(made: Run):
     run = edit(made, {"environment.id": "MountainCarContinuous-v0"})
     check_refused_unharmed(run, CheckpointError, "of the environment Pendulum-v1, but its config.yaml says Mountain")
@@ -322,6 +353,12 @@ def test_evaluate_repeats_the_runs_own_evaluation(tmp_path: Path):
     assert last["step"] == 120
     assert run.evaluate(3).mean_return == pytest.approx(last["mean_return"], rel=1e-6)
     assert run.evaluate(3, seed=5).mean_return != pytest.approx(last["mean_return"], rel=1e-3)
+
+
+def test_ppo_is_evaluated_in_the_precision_that_it_was_trained_in(tmp_path: Path):
+    run = train(tmp_path, small("ppo"), steps=120, precision="bf16", num_envs=2)
+    last = run.evaluations()[-1]
+    assert run.evaluate(1).mean_return == pytest.approx(last["mean_return"], rel=1e-9)
 
 
 def test_damage_that_was_passed_over_is_said(tmp_path: Path):

@@ -30,10 +30,12 @@ def main(arguments: list[str]) -> None:
 def inspect(
     demos: Annotated[Positional[str], arg(help="The folder of the demonstrations.")],
     video: Annotated[str | None, arg(help="Play an episode again, and record it.", metavar="FILE.mp4")] = None,
-    episode: Annotated[int, arg(help="Which one, from 0.", metavar="K")] = 0,
+    episode: Annotated[int | None, arg(help="Which one, from 0; by default 0.", metavar="K")] = None,
     all: Annotated[bool, arg(help=f"List all episodes, not only the first {FIRST}.")] = False,
 ) -> None:
     """Show what demonstrations are of, and what their episodes are like."""
+    if episode is not None and video is None:
+        raise UsageError(f"--episode {episode} says which one to record: give --video FILE.mp4 too.")
     found = demonstrations.load(demos)
     console = Console()
     _say_what_it_is(console, found)
@@ -41,7 +43,7 @@ def inspect(
     if len(found) > FIRST and not all:
         say(console, f"and {len(found) - FIRST} more: --all lists them.")
     if video is not None:
-        _film(found, episode, Path(video))
+        _film(found, episode or 0, Path(video))
         say(console, video)
 
 

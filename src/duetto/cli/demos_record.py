@@ -54,6 +54,8 @@ def record(
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
 ) -> None:
     """Record whole episodes of an expert as a Minari dataset, to learn from."""
+    if seed < 0:
+        raise UsageError(f"seed is {seed}; it must be at least 0.")
     console = Console()
     given = options.environment_options(environment_options)
     source = _source(console, expert, environment, given, checkpoint, episodes)

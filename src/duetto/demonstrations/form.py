@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import zipfile
+import zlib
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -12,8 +14,11 @@ from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 FORMAT = 1
 KEY = "duetto"  # of our description in Minari's metadata
 
-# What Minari and HDF5 raise for files that are not as they should be.
-DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError)
+# What Minari, HDF5 and NumPy raise for files that are not as they should be.
+DAMAGE = (
+    *(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 def stored(space: Space, *, is_action: bool = False) -> Space:

@@ -109,7 +109,7 @@ def _open_npz(paths: list[Path], observation_space: Space, action_space: Space) 
 
 def _read_npz(path: Path, observation_space: Space, action_space: Space) -> Demonstration:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found: dict[str, Any] = {name: file[name] for name in file.files}
         parts = [name for name, _ in observation_space.parts] if isinstance(observation_space, Dict) else []
         wanted = [*NAMES, *([f"observations/{part}" for part in parts] or ["observations"])]
@@ -139,6 +139,8 @@ def _episode(obs: Tree, found: dict[str, Any], actions: ActionMap) -> Demonstrat
         raise UsageError(f"It has {steps} actions; give as many rewards, terminations and truncations, (T,).")
     if steps == 0 or np.any(terminations[:-1]) or np.any(truncations[:-1]):
         raise UsageError("It is over before its last step, or has none. Give one file, or one episode, for each.")
+    if not actions.continuous and given.dtype.kind == "f" and np.any(given != np.floor(given)):
+        raise UsageError(f"Its actions are no whole numbers, as {actions.space} wants them.")
     action = actions.from_environment(given)
     if actions.continuous:
         if np.any(np.abs(action) > 1 + ROUNDING):

@@ -52,7 +52,9 @@ class Replay:
         if self.finished or any(not np.array_equal(seen[name], part) for name, part in self._obs[self._next].items()):
             raise UsageError(
                 f"{self._where} cannot be played again: at step {self._next} the environment does something else than "
-                "when it was recorded. Its version may be another one, or it may have a part that no seed decides."
+                "when it was recorded. Its version may be another one, or it may have a part that no seed decides, as "
+                "Atari games do that were not recorded at the keyboard: ale-py's fast engine, which shows no pictures, "
+                "draws other random numbers."
             )
         self._next += 1
         return self._actions[self._next - 1][None]

@@ -130,8 +130,17 @@ class Stepper:
         return float(self._engine.metadata.get("render_fps") or 30)
 
     def render(self) -> np.ndarray:
-        """The first environment's frame, (H, W, 3) uint8; UsageError without a render mode."""
-        frame = self._engine.render()
+        """The first environment's frame, (H, W, 3) uint8.
+
+        Raises:
+            UsageError: The environment was made without a render mode, or fails to render.
+        """
+        try:
+            frame = self._engine.render()
+        except Exception as error:
+            raise UsageError(
+                f"{self.name} cannot be shown ({error}). Without a display, MuJoCo wants: export MUJOCO_GL=egl"
+            ) from error
         if frame is None:
             raise UsageError(f'{self.name} gives no frames. Make it with render_mode="rgb_array".')
         return frame

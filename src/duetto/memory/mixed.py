@@ -81,7 +81,7 @@ class Mixed(Memory):
     @property
     def pretraining_left(self) -> int:
         """How many batches `pretraining` still has."""
-        return self._spec.pretraining - self._pretrained
+        return max(self._spec.pretraining - self._pretrained, 0)
 
     def pretraining(self) -> Iterator[Sample]:
         """The batches of demonstrations alone that come before the first step."""

@@ -63,7 +63,9 @@ class Agent:
                 loaded = store.load(_step(checkpoint))
         state = loaded.state
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
-        learner = learners.build(_backend(config, backend), config.algorithm, observation, action)
+        chosen = _backend(config, backend)
+        precision = config.run.precision if chosen == config.run.backend else "float32"
+        learner = learners.build(chosen, config.algorithm, observation, action, precision=precision)
         learner.load_parameters(state["learner"]["parameters"])
         normalizer = Normalizer(observation, config.algorithm.observation_scaling())
         normalizer.load_state_dict(state["normalizer"])

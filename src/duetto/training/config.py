@@ -141,12 +141,15 @@ class Config:
         _check_keys("algorithm.", fields, ALGORITHMS[name].options())
         _check_keys("environment.", environment, ("id", "options", "remakeable"))
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
+        run = RunOptions(**values["run"])
+        if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
+            raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Put in what the run used.")
         return cls(
             algorithm=ALGORITHMS[name]().with_options(**_restored(fields, networks)),
             environment=environment["id"],
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
-            run=RunOptions(**values["run"]),
+            run=run,
             preset=values["preset"],
             command=values["command"],
             versions=values["versions"],

@@ -61,9 +61,7 @@ class Run:
             config = self.config
             if steps is not None:
                 config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
-            if not CheckpointStore(self.path / "checkpoints").steps():
-                self._begin_again()
-            with closing(Session(config, self.path, self._environment())) as session:
+            with closing(self._session(config)) as session:
                 self._take_up(session)
                 if config != self.config:
                     config.save(self.path / "config.yaml")
@@ -71,10 +69,25 @@ class Run:
                 _work(session, callbacks, on_start)
         return self
 
-    def _begin_again(self) -> None:
-        """A run that was killed before its first checkpoint: drop what it logged, and start from its config."""
-        for name in ("metrics.jsonl", "evaluations.csv"):
-            (self.path / name).unlink(missing_ok=True)
+    def _session(self, config: Config) -> Session:
+        """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
+        logged = [path for path in (self.path / "metrics.jsonl", self.path / "evaluations.csv") if path.exists()]
+        if CheckpointStore(self.path / "checkpoints").steps() or not logged:
+            return Session(config, self.path, self._environment())
+        aside = _free_folder(self.path, "before")
+        for path in logged:
+            path.rename(aside / path.name)
+        try:
+            session = Session(config, self.path, self._environment())
+        except BaseException:
+            for path in logged:
+                (aside / path.name).replace(path)
+            aside.rmdir()
+            raise
+        session.notices.append(
+            f"{self.path} has no checkpoint: the run begins at step 0 again. What it had logged is in {aside}."
+        )
+        return session
 
     def _take_up(self, session: Session) -> None:
         """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
@@ -95,6 +108,7 @@ class Run:
         """Whole episodes without exploration, from the same initial states as the run's own evaluations."""
         if episodes < 1:
             raise UsageError(f"episodes is {episodes}; it must be at least 1.")
+        _check_seed(seed)
         agent = self.agent(checkpoint)
         stepper = self._stepper(min(episodes, PARALLEL))
         try:
@@ -110,6 +124,11 @@ class Run:
         frames: str | Path | None = None,
     ) -> Path:
         """An mp4 of one episode, by default in the run's folder `videos/`; with `frames`, its pictures there as PNG."""
+        _check_seed(seed)
+        if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
+            raise UsageError(
+                f"{output} is a folder. Give the video a name in it, such as {Path(output) / 'video.mp4'}."
+            )
         agent = self.agent(checkpoint)
         path = Path(output) if output else self.path / "videos" / f"step-{agent.step:012}.mp4"
         stepper = self._stepper(1, render_mode="rgb_array")
@@ -195,6 +214,8 @@ def _resolved(
     probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
     try:
         algorithm.check_spaces(probe.observation_space, probe.action_space, label)
+        if options.engine == "envpool" and options.evaluate_every:
+            _check_evaluations(environment, label, kwargs)
         backend, device = learners.choose(probe.observation_space, options.backend, options.device)
     finally:
         if not is_instance(environment):
@@ -202,12 +223,27 @@ def _resolved(
     return dataclasses.replace(options, backend=backend, device=device)
 
 
+def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
+    try:
+        environments.separate(environment, kwargs=kwargs).close()
+    except UsageError as error:
+        raise UsageError(
+            f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
+            "Or turn them off: --evaluate-every 0."
+        ) from error
+
+
 def _new_folder(parent: Path, name: str) -> Path:
-    """`parent/name`, or the first of `name-2`, `name-3` ... that is not taken."""
+    """A new run's folder; see `_free_folder`."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(
             f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
         )
+    return _free_folder(parent, name)
+
+
+def _free_folder(parent: Path, name: str) -> Path:
+    """Make `parent/name`, or the first of `name-2`, `name-3` ... that is not taken."""
     number = 1
     while True:
         path = parent / (name if number == 1 else f"{name}-{number}")
@@ -219,6 +255,11 @@ def _new_folder(parent: Path, name: str) -> Path:
             raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another --runs-dir.") from error
         else:
             return path
+
+
+def _check_seed(seed: int | None) -> None:
+    if seed is not None and seed < 0:
+        raise UsageError(f"seed is {seed}; it must be at least 0.")
 
 
 def _slug(label: str) -> str:
