@@ -194,15 +194,15 @@ class Session:
         options = self.config.run
         for sample in self.memory.pretraining():
             self._learn(sample)
-            before, updates = self.learner.updates - 1, self.learner.updates
-            if _crossed(before, updates, options.log_every):
+            updates = self.learner.updates
+            if updates % options.log_every == 0:
                 self.log.look()  # until then, what each update reports stays in the device's memory
             ended = not self.memory.pretraining_left
             if ended:
                 self._write_metrics()
                 if options.evaluate_every:
                     self.evaluate()
-            if _crossed(before, updates, options.checkpoint_every) or (ended and options.checkpoint_every):
+            if options.checkpoint_every and (ended or updates % options.checkpoint_every == 0):
                 self.checkpoint()
             yield
             if self._stop:
