@@ -199,7 +199,7 @@ class Net:
 
 def test_networks_of_the_users_own_are_recorded_by_name_and_have_to_be_handed_over(path: Path):
     custom = CustomNetwork(torch=Net, arguments={"width": 8})
-    Config(small(actor_network=custom), "Pendulum-v1", RunOptions()).save(path)
+    Config(small(actor_network=custom), "Pendulum-v1", RunOptions(backend="torch", device="cpu")).save(path)
     recorded = yaml.safe_load(path.read_text("utf-8"))["algorithm"]["actor_network"]
     assert recorded == {"custom": {"torch": f"{__name__}.Net", "jax": None, "arguments": {"width": 8}}}
     with pytest.raises(UsageError, match=r"a network of its own, .*Net.* networks=\{'actor_network': CustomNetwork"):
