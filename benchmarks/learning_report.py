@@ -1,7 +1,6 @@
 """The report of the learning runs: one table of them all, and figures with bands, from the committed CSVs alone.
 
-Bands are interquartile means over seeds with 95 % stratified bootstrap intervals (Agarwal et al., 2021), by rliable;
-with one or two seeds there is no band, and every seed is drawn. Four numbers stand side by side, since published tables
+Curves and bands are those of `duetto plot`. Four numbers stand side by side, since published tables
 mix them: the greatest mean over seeds, the mean of each seed's greatest, the last evaluation, the mean of the last ten.
 """
 
@@ -17,7 +16,8 @@ import yaml
 from learning import RESULTS, Job
 from report import table
 
-REPETITIONS = 2_000  # of the bootstrap
+from duetto.training.plotting import draw as draw_curve
+from duetto.training.plotting import finish, new_figure, save
 
 
 @dataclass(frozen=True)
@@ -165,29 +165,23 @@ def _number(x: float) -> str:
 # ---------------------------------------------------------------------------------------------------- the figures
 def draw(name: str, figure: dict[str, Any], found: dict[str, Results]) -> bool:
     """Draw one figure; whether there was anything to draw."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     there = {label: found[job] for label, job in figure["jobs"].items() if job in found}
     if not there:
         return False
-    canvas, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    canvas = new_figure(width=7, height=4.2)
+    axes = canvas.subplots()
     colours = {label: f"C{number}" for number, label in enumerate(figure["jobs"])}
     for label, results in there.items():
-        _curve(axes, label, results, colours[label])
+        remark = "" if results.complete else ", not finished"
+        draw_curve(axes, label, results.steps, results.returns, colours[label], remark)
     for number, (label, value) in enumerate(_published(there)):
         colour = f"C{len(colours) + number}"
         if isinstance(value, list):
             axes.plot(*zip(*value, strict=True), color=colour, linestyle="--", marker="o", markersize=3, label=label)
         else:
             axes.axhline(value, color=colour, linestyle=":", linewidth=1.2, label=label)
-    axes.set(title=figure["title"], xlabel="steps", ylabel="mean return")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
-    canvas.savefig(RESULTS / f"{name}.png", dpi=120)
-    plt.close(canvas)
+    finish(axes, figure["title"], "mean return")
+    save(canvas, RESULTS / f"{name}.png")
     return True
 
 
@@ -199,28 +193,3 @@ def _published(there: dict[str, Results]) -> list[tuple[str, Any]]:
             labels.setdefault(source, []).append(label)
             values[source] = value
     return [(f"{' and '.join(labels[source])}: {source}" if several else source, values[source]) for source in values]
-
-
-def _curve(axes: Any, label: str, results: Results, colour: str) -> None:
-    count = len(results.seeds)
-    seeds = f"{count} seed" + ("s" if count > 1 else "") + ("" if results.complete else ", not finished")
-    if count < 3:
-        for curve in results.returns:
-            axes.plot(results.steps, curve, color=colour, linewidth=0.8, alpha=0.6)
-        axes.plot(results.steps, results.returns.mean(0), color=colour, linewidth=2, label=f"{label} ({seeds})")
-        return
-    middle, (low, high) = _band(results.returns)
-    axes.plot(results.steps, middle, color=colour, linewidth=2, label=f"{label} ({seeds}, interquartile mean)")
-    axes.fill_between(results.steps, low, high, color=colour, alpha=0.2, linewidth=0)
-
-
-def _band(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Interquartile mean over seeds (T,), and its 95 % interval (2, T)."""
-    from rliable import library, metrics
-
-    def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T)
-        return np.array([metrics.aggregate_iqm(scores[..., t]) for t in range(scores.shape[-1])])
-
-    np.random.seed(0)  # rliable draws from NumPy's global generator
-    points, intervals = library.get_interval_estimates({"ours": returns[:, None]}, middle, reps=REPETITIONS)
-    return points["ours"], intervals["ours"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from duetto.training.api import load as load
     from duetto.training.api import train as train
     from duetto.training.evaluation import Evaluation as Evaluation
+    from duetto.training.plotting import plot as plot
     from duetto.training.run import Run as Run
     from duetto.training.session import Session as Session
 
@@ -43,6 +44,7 @@ _HOMES = {
     "Run": "duetto.training.run",
     "Session": "duetto.training.session",
     "load": "duetto.training.api",
+    "plot": "duetto.training.plotting",
     "train": "duetto.training.api",
 }
 

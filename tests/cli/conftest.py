@@ -1,31 +1,11 @@
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from commands import SMALL, SMALL_PPO, Command, Result
 
 from duetto.cli import main
-
-SMALL_RUN = shlex.split(
-    "--hidden 16 16 --backend torch --device cpu --threads 1 --evaluate-every 40 --evaluation-episodes 2 "
-    "--checkpoint-every 30 --log-every 10"
-)
-SMALL = [*SMALL_RUN, *shlex.split("--batch-size 8 --random-steps 20 --learning-starts 20 --replay-capacity 100")]
-SMALL_PPO = [*SMALL_RUN, *shlex.split("--rollout-steps 10 --epochs 2 --minibatches 2")]
-
-
-class Result(NamedTuple):
-    """What a command left on the terminal."""
-
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Result]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Command, Result
+from commands import Command, Result
 
 from duetto import demonstrations, environments
 from duetto.environments.explorer import DONE, Explorer

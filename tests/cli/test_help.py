@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from conftest import Command
+from commands import Command
 
 from duetto import __version__
 from duetto.algorithms import ALGORITHMS

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from conftest import SMALL, Command
+from commands import SMALL, Command
 
 from duetto.algorithms import ALGORITHMS
 from duetto.environments import FAMILIES
@@ -246,6 +246,32 @@ def test_video_without_the_extra(duetto: Command, run: Path, monkeypatch: pytest
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     code, _, err = duetto("video", run)
     assert (code, err) == (2, "duetto: Videos need imageio and ffmpeg: pip install 'duetto[video]'.\n")
+
+
+# ---------------------------------------------------------------------------------------------------- plot
+def test_plot(duetto: Command, run: Path, tmp_path: Path):
+    code, out, err = duetto("plot", run)
+    assert (code, out, err) == (0, "curves.png\n", "")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = duetto("plot", run, "--metric", "learn/critic_loss", "--output", "pictures/loss.svg")
+    assert (code, out) == (0, "pictures/loss.svg\n")
+    drawn = (tmp_path / "pictures" / "loss.svg").read_text()
+    assert "<!-- learn/critic loss -->" in drawn
+    assert "<!-- td3 (1 seed) -->" in drawn
+
+
+def test_plot_mistakes(duetto: Command, run: Path):
+    code, _, err = duetto("plot")
+    assert (code, err) == (2, "duetto: No run is named. Give one folder or more: duetto plot runs/td3-*\n")
+    code, _, err = duetto("plot", run, "--metric", "loss")
+    assert code == 2
+    assert "has no 'loss'. It has: episodes, learn/actor_learning_rate, learn/actor_loss," in err
+
+
+def test_plot_without_the_extra(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, _, err = duetto("plot", run)
+    assert (code, err) == (2, "duetto: Plots need matplotlib: pip install 'duetto[plot]'.\n")
 
 
 # ---------------------------------------------------------------------------------------------------- list

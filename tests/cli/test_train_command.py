@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pytest
 import yaml
-from conftest import SMALL, Command
+from commands import SMALL, Command
 
 from duetto import demonstrations
 from duetto.algorithms import ALGORITHMS

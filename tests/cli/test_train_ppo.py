@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import Command
+from commands import Command
 
 from duetto.presets import Preset
 from duetto.training.run import Run

@@ -1,0 +1,143 @@
+"""`duetto plot`: which runs make one curve, what it is called, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from duetto.errors import DuettoError, UsageError
+from duetto.training.plotting import curves, interquartile, plot
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """A run's folder with evaluations at `steps`; other options go to the algorithm."""
+
+    def call(
+        folder_name: str,
+        returns: list[float],
+        /,
+        *,
+        steps: tuple[int, ...] = (0, 10, 20),
+        seed: int = 0,
+        environment: str = "Pendulum-v1",
+        run: dict[str, Any] | None = None,
+        **algorithm: Any,
+    ) -> Path:
+        folder = tmp_path / folder_name
+        folder.mkdir()
+        config = {
+            "algorithm": {"name": "td3", "discount": 0.99, "tau": 0.005, "hidden": [256, 256], "n_step": 1} | algorithm,
+            "environment": {"id": environment, "options": {}, "remakeable": True},
+            "run": {"steps": 20, "seed": seed, "backend": "jax", "log_every": 10} | (run or {}),
+            "preset": "default",
+            "command": f"duetto train td3 --seed {seed}",
+            "versions": {},
+        }
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        rows = [f"{step},{value}\n" for step, value in zip(steps, returns, strict=True)]
+        (folder / "evaluations.csv").write_text("step,mean_return\n" + "".join(rows))
+        return folder
+
+    return call
+
+
+def test_seeds_make_one_curve_whatever_they_were_looked_at_by(make: Make):
+    first = make("a", [1, 2, 3])
+    second = make("b", [3, 4, 5], seed=1, run={"log_every": 5})
+    (curve,) = curves([first, second, first])
+    assert curve.label == "td3"
+    assert curve.environment == "Pendulum-v1"
+    np.testing.assert_array_equal(curve.steps, [0, 10, 20])
+    np.testing.assert_array_equal(curve.values, [[1, 2, 3], [3, 4, 5]])
+
+
+def test_a_curve_ends_with_its_shortest_seed_and_other_steps_are_interpolated(make: Make):
+    (curve,) = curves([make("a", [1, 2, 3]), make("b", [0, 30], steps=(0, 15), seed=1)])
+    np.testing.assert_array_equal(curve.steps, [0, 10])
+    np.testing.assert_allclose(curve.values, [[1, 2], [0, 20]])
+
+
+def test_other_options_are_other_curves_named_by_what_differs(make: Make):
+    folders = [make("a", [1, 2, 3]), make("b", [1, 2, 3], discount=0.9), make("c", [1, 2, 3], run={"backend": "torch"})]
+    labels = [curve.label for curve in curves(folders)]
+    assert labels == [
+        "td3, discount 0.99, backend jax",
+        "td3, discount 0.9, backend jax",
+        "td3, discount 0.99, backend torch",
+    ]
+
+
+def test_other_algorithms_and_environments_are_not_compared_by_options(make: Make):
+    folders = [
+        make("a", [1, 2, 3]),
+        make("b", [1, 2, 3], name="ddpg", discount=0.5),
+        make("c", [1, 2, 3], environment="Hopper-v5", tau=0.5),
+    ]
+    found = [(curve.label, curve.environment) for curve in curves(folders)]
+    assert found == [("td3", "Pendulum-v1"), ("ddpg", "Pendulum-v1"), ("td3", "Hopper-v5")]
+
+
+def test_runs_that_differ_in_much_have_their_folders_names(make: Make):
+    other = make("much", [1, 2, 3], discount=0.9, tau=1.0, n_step=3, hidden=[8])
+    assert [curve.label for curve in curves([make("a", [1, 2, 3]), other])] == ["a", "much"]
+
+
+def test_numbers_of_the_metrics(make: Make):
+    folder = make("a", [1, 2, 3])
+    lines = [{"step": 10, "learn/critic_loss": None}, {"step": 20, "learn/critic_loss": 0.5}, {"step": 30, "x": 1}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (curve,) = curves([folder], "learn/critic_loss")
+    assert (curve.steps.tolist(), curve.values.tolist()) == ([20.0], [[0.5]])
+    with pytest.raises(UsageError, match=r"a has no 'loss'\. It has: learn/critic_loss, mean_return, x\."):
+        curves([folder], "loss")
+
+
+def test_the_band_is_the_interquartile_mean_and_leaves_the_random_numbers_alone():
+    values = np.array([[0.0, 10.0], [1.0, 10.0], [3.0, 10.0], [100.0, 10.0]])
+    np.random.seed(5)
+    middle, (low, high) = interquartile(values)
+    assert np.random.random() == np.random.RandomState(5).random()
+    np.testing.assert_allclose(middle, [2.0, 10.0])
+    assert 0 <= low[0] < 2 < high[0] <= 100
+    np.testing.assert_allclose([low[1], high[1]], 10.0)
+    several = np.random.normal(size=(9, 3))
+    np.testing.assert_array_equal(interquartile(several)[1], interquartile(several)[1])
+
+
+def test_the_picture_repeats_to_the_byte_and_shows_each_curve(make: Make, tmp_path: Path):
+    folders = [make(f"s{seed}", [seed, 2.0, 3.0], seed=seed) for seed in range(3)]
+    first = plot(folders, tmp_path / "new" / "a.png").read_bytes()
+    assert first.startswith(b"\x89PNG")
+    assert plot(folders, tmp_path / "b.png").read_bytes() == first
+    assert plot([*folders, make("x", [1, 2, 3], discount=0.5)], tmp_path / "b.png").read_bytes() != first
+    drawn = plot([*folders, tmp_path / "x"], tmp_path / "c.svg").read_text()
+    assert all(f"<!-- {text} -->" in drawn for text in ("td3, discount 0.99 (3 seeds, interquartile mean)", "steps"))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["b.png", "c.svg"]
+
+
+def test_what_cannot_be_plotted(make: Make, tmp_path: Path):
+    folder = make("a", [1, 2, 3])
+    with pytest.raises(UsageError, match="No run is named"):
+        plot([])
+    with pytest.raises(UsageError, match=r"nowhere is no run folder: it has no config\.yaml"):
+        plot([folder, tmp_path / "nowhere"])
+    with pytest.raises(UsageError, match=r"curves\.jpeg is no name for a picture: end it in \.png, \.svg or \.pdf"):
+        plot([folder], "curves.jpeg")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DuettoError, match=r"cannot be written"):
+        plot([folder], tmp_path / "file" / "curves.png")
+    (folder / "evaluations.csv").unlink()
+    with pytest.raises(UsageError, match=r"a has no evaluations and no metrics yet\. Leave it out\."):
+        plot([folder])
+    (folder / "config.yaml").write_text("algorithm: []")
+    with pytest.raises(DuettoError, match=r"config\.yaml cannot be read .* changed by hand"):
+        plot([folder])
