@@ -111,7 +111,7 @@ def test_vector_environments_of_the_users_own_begin_new_episodes(tmp_path: Path,
     run.resume(on_start=lambda session: seen.append((session.notices, session.memory.state_dict())))
     [(notices, memory)] = seen
     assert len(notices) == 1
-    assert "cannot save its own state: the run goes on with new episodes" in notices[0]
+    assert "could not be restored: the run goes on with new episodes" in notices[0]
     assert len(memory["ends"]) > len(before["ends"])
     assert memory["arrays"]["truncated"][-1].sum() > before["arrays"]["truncated"][-1].sum()
     state = outcome(run)["state"]

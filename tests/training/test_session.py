@@ -169,8 +169,8 @@ def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_
 
     run.resume(callbacks=[remember], on_start=look)
     assert notices == [
-        "Opaque cannot save its own state: the run goes on with new episodes, so from here it is not the same, number "
-        "by number, as one that was never interrupted."
+        "The state of Opaque could not be restored: the run goes on with new episodes, so from here it is not the "
+        "same, number by number, as one that was never interrupted."
     ]
     assert (noises[0] == 0).all()
     cut, following = segments[0]["truncated"][0], segments[-1]["truncated"][1:]

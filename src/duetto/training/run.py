@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from duetto import environments, learners
-from duetto.algorithms import Algorithm
+from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.training.agent import Agent
@@ -213,7 +213,7 @@ def _resolved(
     """Options without "auto", after everything was checked that needs an environment to check."""
     probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
     try:
-        algorithm.check_spaces(probe.observation_space, probe.action_space, label)
+        _check_spaces(algorithm, probe, label)
         if options.engine == "envpool" and options.evaluate_every:
             _check_evaluations(environment, label, kwargs)
         backend, device = learners.choose(probe.observation_space, options.backend, options.device)
@@ -221,6 +221,18 @@ def _resolved(
         if not is_instance(environment):
             probe.close()
     return dataclasses.replace(options, backend=backend, device=device)
+
+
+def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: str) -> None:
+    def refusal(candidate: Algorithm) -> UsageError | None:
+        try:
+            candidate.check_spaces(stepper.observation_space, stepper.action_space, label)
+        except UsageError as error:
+            return error
+
+    if error := refusal(algorithm):
+        others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
+        raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if others else str(error)) from error
 
 
 def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
@@ -252,7 +264,9 @@ def _free_folder(parent: Path, name: str) -> Path:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another --runs-dir.") from error
+            raise UsageError(
+                f"{path} cannot be made: {error.strerror}. Put that right, or choose another --runs-dir."
+            ) from error
         else:
             return path
 

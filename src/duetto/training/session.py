@@ -346,8 +346,8 @@ class Session:
             self.memory.interrupt()
             self.collector.interrupt()
             self.notices.append(
-                f"{self.stepper.name} cannot save its own state: the run goes on with new episodes, so from here it is "
-                "not the same, number by number, as one that was never interrupted."
+                f"The state of {self.stepper.name} could not be restored: the run goes on with new episodes, so from "
+                "here it is not the same, number by number, as one that was never interrupted."
             )
 
     def _check_same_run(self, saved: dict[str, str]) -> None:
