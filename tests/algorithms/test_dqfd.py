@@ -255,7 +255,7 @@ def test_behaviour_cloning_by_hand(backend):
 
 def test_behaviour_cloning_has_no_target_network():
     assert BC().targets() == {}
-    assert {BC(target_period=3).phase(update) for update in range(1, 8)} == {0}
+    assert {BC().phase(update) for update in range(1, 8)} == {0}
 
 
 def test_the_share_needs_demonstrations():

@@ -116,6 +116,16 @@ def test_options_are_the_fields():
     assert TD3().with_options(tau=0.5) == TD3(tau=0.5)
 
 
+@pytest.mark.parametrize("name", ["discount", "n_step", "tau", "target_period", "double", "rescale_values"])
+def test_cloning_has_no_options_that_it_would_not_read(name: str):
+    assert name in R2D2.options()
+    assert name not in BC.options()
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        BC(**{name: 1})
+    with pytest.raises(UsageError, match=f"bc has no hyper-parameter '{name}'"):
+        BC().with_options(**{name: 1})
+
+
 def test_own_networks_are_found_by_field():
     actor = toy_networks.actor()
     assert TD3(actor_network=actor).custom_networks() == {"actor_network": actor}

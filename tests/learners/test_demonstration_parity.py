@@ -18,6 +18,12 @@ CHOICE = Discrete(3)
 SMALL: dict[str, Any] = {"hidden": (16, 12), "head_hidden": (6,), "target_period": 2}
 SEQUENCES: dict[str, Any] = SMALL | {"recurrent_size": 8, "burn_in": 2, "unroll": 5, "overlap": 3}
 SEQUENCES |= {"target_period": 1, "tau": 0.3}  # a single phase: JAX takes long to compile recurrent layers
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in BC.options()}
+
+
 CASES = {
     "dqfd": (DQfD(**SMALL), VECTOR),
     "dqfd, squares on the scale h, margin in the priority, plain L2, dict": (
@@ -38,8 +44,8 @@ CASES = {
     "dqfd, lstm": (DQfD(recurrent="lstm", **SEQUENCES), VECTOR),
     "r2d3": (R2D3(**SEQUENCES), VECTOR),
     "r2d3, gru, margin alone": (R2D3(recurrent="gru", one_step_weight=0.0, **SEQUENCES), VECTOR),
-    "bc": (BC(**SEQUENCES), VECTOR),
-    "bc, without memory": (BC(recurrent="none", **SMALL), VECTOR),
+    "bc": (BC().with_options(**_known(SEQUENCES)), VECTOR),
+    "bc, without memory": (BC(recurrent="none").with_options(**_known(SMALL)), VECTOR),
 }
 FAST = {"dqfd", "dqfd, squares on the scale h, margin in the priority, plain L2, dict", "r2d3", "bc, without memory"}
 UPDATES = 20

@@ -15,7 +15,7 @@ from duetto.networks.spaces import Box, Discrete, from_json, to_json
 LENGTH = 37
 CUT: dict[str, Any] = {"environment_options": {"max_episode_steps": LENGTH}}
 SEQUENCES: dict[str, Any] = {"recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
-CHOICES: dict[str, Any] = {"head_hidden": (16,), "learning_rate": 1e-3, "train_every": 4, "n_step": 3}
+CHOICES: dict[str, Any] = {"head_hidden": (16,), "learning_rate": 1e-3, "train_every": 4}
 OBSERVATION = from_json(to_json(Box((4,), "float32", (-np.inf,) * 4, (np.inf,) * 4)))
 
 

@@ -6,11 +6,12 @@
 It learns nothing from its own steps. They are made all the same, as many per update as R2D3 makes, so that curves over
 steps can stand side by side.
 """
+# pyright: reportIncompatibleVariableOverride=false
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from duetto.algorithms.base import Array, Batch, Fraction, SequenceBatch, Updater
 from duetto.algorithms.demonstrated import Demonstrated
@@ -26,6 +27,17 @@ class BC(R2D2, Demonstrated):
     """ρ: each sequence of a batch is a demonstration with this probability."""
     prioritized: bool = False
     """Sample in proportion to the loss instead of uniformly."""
+
+    # What only Q-learning reads is no option here.
+    discount: ClassVar[float] = 1.0
+    n_step: ClassVar[int] = 1
+    ignore_termination: ClassVar[bool] = False
+    tau: ClassVar[float] = 1.0
+    target_period: ClassVar[int] = 1
+    double: ClassVar[bool] = False
+    huber_delta: ClassVar[float] = 0.0
+    rescale_values: ClassVar[bool] = False
+    rescale_epsilon: ClassVar[float] = 1e-3
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
         """The cross-entropy of the expert's actions."""
