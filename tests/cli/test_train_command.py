@@ -263,5 +263,6 @@ def test_wrong_options_are_named_with_the_nearest_and_code_2(
 @pytest.mark.parametrize(("command", "near"), [("trian", "train"), ("eval", "evaluate"), ("zzz", None)])
 def test_unknown_commands(duetto: Command, command: str, near: str | None):
     hint = f"Did you mean '{near}'? " if near else ""
-    err = f"duetto: There is no command '{command}'. {hint}There are: train, resume, evaluate, video, demos, list.\n"
+    there = "train, resume, evaluate, video, plot, demos, list"
+    err = f"duetto: There is no command '{command}'. {hint}There are: {there}.\n"
     assert duetto(command) == (2, "", err)
