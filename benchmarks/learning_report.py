@@ -170,12 +170,12 @@ def draw(name: str, figure: dict[str, Any], found: dict[str, Results]) -> bool:
         return False
     canvas = new_figure(width=7, height=4.2)
     axes = canvas.subplots()
-    colours = {label: f"C{number}" for number, label in enumerate(figure["jobs"])}
+    styles = {label: number for number, label in enumerate(figure["jobs"])}
     for label, results in there.items():
         remark = "" if results.complete else ", not finished"
-        draw_curve(axes, label, results.steps, results.returns, colours[label], remark)
+        draw_curve(axes, label, results.steps, results.returns, styles[label], remark)
     for number, (label, value) in enumerate(_published(there)):
-        colour = f"C{len(colours) + number}"
+        colour = f"C{len(styles) + number}"
         if isinstance(value, list):
             axes.plot(*zip(*value, strict=True), color=colour, linestyle="--", marker="o", markersize=3, label=label)
         else:
@@ -187,9 +187,11 @@ def draw(name: str, figure: dict[str, Any], found: dict[str, Results]) -> bool:
 
 def _published(there: dict[str, Results]) -> list[tuple[str, Any]]:
     """Each published number once; of a figure with several jobs, under the labels of those that it belongs to."""
-    several, labels, values = len(there) > 1, {}, {}
+    labels: dict[tuple[str, str], list[str]] = {}
+    values: dict[tuple[str, str], Any] = {}
     for label, results in there.items():
         for source, value in results.job.published.items():
-            labels.setdefault(source, []).append(label)
-            values[source] = value
-    return [(f"{' and '.join(labels[source])}: {source}" if several else source, values[source]) for source in values]
+            labels.setdefault((source, repr(value)), []).append(label)
+            values[source, repr(value)] = value
+    of_all = {key for key, owners in labels.items() if len(owners) == len(there)}
+    return [(key[0] if key in of_all else f"{' and '.join(labels[key])}: {key[0]}", values[key]) for key in values]

@@ -18,7 +18,7 @@ from fake_disk import CountingOS
 from line_environment import Line
 from small_runs import OPTIONS, assert_same, small, train
 
-from duetto.algorithms import ALGORITHMS
+from duetto.algorithms import ALGORITHMS, BC
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.training import config as config_module
@@ -178,6 +178,15 @@ def test_a_config_that_would_run_code_runs_none(path: Path, tmp_path: Path):
     with pytest.raises(CheckpointError):
         Config.load(path)
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_an_older_version_wrote_of_fixed_options_is_passed_over(path: Path):
+    Config(BC(demonstrations="x"), "CartPole-v1", RunOptions(backend="torch", device="cpu")).save(path)
+    path.write_text(path.read_text().replace("  name: bc\n", "  name: bc\n  discount: 0.9\n"))
+    assert Config.load(path).algorithm == BC(demonstrations="x")
+    path.write_text(path.read_text().replace("discount: 0.9", "discuont: 0.9"))
+    with pytest.raises(UsageError, match=r"nothing is called algorithm\.discuont"):
+        Config.load(path)
 
 
 def test_no_run_folder(tmp_path: Path):

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from duetto.errors import DuettoError, UsageError
-from duetto.training.plotting import curves, interquartile, plot
+from duetto.training.curves import curves
+from duetto.training.plotting import draw, finish, interquartile, new_figure, plot
 
 Make = Callable[..., Path]
 
@@ -30,13 +31,14 @@ def make(tmp_path: Path) -> Make:
         seed: int = 0,
         environment: str = "Pendulum-v1",
         run: dict[str, Any] | None = None,
+        environment_options: dict[str, Any] | None = None,
         **algorithm: Any,
     ) -> Path:
         folder = tmp_path / folder_name
         folder.mkdir()
         config = {
             "algorithm": {"name": "td3", "discount": 0.99, "tau": 0.005, "hidden": [256, 256], "n_step": 1} | algorithm,
-            "environment": {"id": environment, "options": {}, "remakeable": True},
+            "environment": {"id": environment, "options": environment_options or {}, "remakeable": True},
             "run": {"steps": 20, "seed": seed, "backend": "jax", "log_every": 10} | (run or {}),
             "preset": "default",
             "command": f"duetto train td3 --seed {seed}",
@@ -62,6 +64,7 @@ def test_seeds_make_one_curve_whatever_they_were_looked_at_by(make: Make):
 
 def test_a_curve_ends_with_its_shortest_seed_and_other_steps_are_interpolated(make: Make):
     (curve,) = curves([make("a", [1, 2, 3]), make("b", [0, 30], steps=(0, 15), seed=1)])
+    assert curve.remark == ", as far as b is"
     np.testing.assert_array_equal(curve.steps, [0, 10])
     np.testing.assert_allclose(curve.values, [[1, 2], [0, 20]])
 
@@ -84,6 +87,55 @@ def test_other_algorithms_and_environments_are_not_compared_by_options(make: Mak
     ]
     found = [(curve.label, curve.environment) for curve in curves(folders)]
     assert found == [("td3", "Pendulum-v1"), ("ddpg", "Pendulum-v1"), ("td3", "Hopper-v5")]
+
+
+def test_a_seed_counts_once(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first, again = make("x-s0", [1, 2, 3]), make("x-s0-2", [1, 2, 9])
+    make("x-s1", [1, 2, 5], seed=1)
+    monkeypatch.chdir(tmp_path)
+    found = curves([first, "x-s0", "x-s1", tmp_path / "x-s1" / ".." / "x-s0", again])
+    assert [(curve.label, curve.values[:, -1].tolist()) for curve in found] == [("x", [3.0, 5.0]), ("x-s0-2", [9.0])]
+
+
+def test_options_of_environments_are_not_those_of_algorithms(make: Make):
+    plain = make("plain", [1, 2, 3])
+    named = make("named", [1, 2, 3], environment_options={"name": "foo", "discount": 3})
+    assert [curve.label for curve in curves([plain, named])] == [
+        "td3, discount default, name default",
+        "td3, discount 3, name foo",
+    ]
+
+
+def test_what_an_older_version_did_not_write_has_its_default(make: Make):
+    """And what it wrote though nobody reads it is no difference."""
+    old = make("old-s0", [1, 2, 3], name="bc", discount=0.5)
+    new = make("old-s1", [1, 2, 3], name="bc", seed=1, demonstration_share=1.0)
+    assert len(curves([old, new])) == 1
+    assert len(curves([old, make("other", [1, 2, 3], name="bc", seed=2, demonstration_share=0.5)])) == 2
+
+
+def test_names_that_are_alike_are_told_apart_by_where_they_lie(make: Make, tmp_path: Path):
+    folders = []
+    for place, returns in (("here", [1.0, 2.0, 3.0]), ("there", [4.0, 5.0, 6.0])):
+        (tmp_path / place).mkdir()
+        folders.append(make(f"{place}/x-s0", returns))
+    assert [curve.label for curve in curves(folders)] == ["here/x-s0", "there/x-s0"]
+
+
+def test_two_values_of_one_step_stay_two_unless_others_have_one(make: Make):
+    """Before and after pre-training, both at step 0."""
+    both = make("a", [-3, 4, 5], steps=(0, 0, 10))
+    (alone,) = curves([both])
+    assert (alone.steps.tolist(), alone.values.tolist()) == ([0.0, 0.0, 10.0], [[-3.0, 4.0, 5.0]])
+    (joined,) = curves([make("b", [1, 2], steps=(0, 10), seed=1), both])
+    assert joined.values.tolist() == [[1.0, 2.0], [4.0, 5.0]]
+
+
+def test_what_is_not_finite_is_left_out_and_nothing_is_made_up(make: Make):
+    (curve,) = curves([make("a", [1, 2, 3]), make("b", [float("nan"), 20, 30], seed=1)])
+    assert (curve.steps.tolist(), curve.values.tolist()) == ([10.0, 20.0], [[2.0, 3.0], [20.0, 30.0]])
+    with pytest.raises(UsageError, match=r"c has no finite number in 'mean_return'\. It has: mean_return\."):
+        curves([make("c", [float("nan")] * 3)])
 
 
 def test_runs_that_differ_in_much_have_their_folders_names(make: Make):
@@ -126,6 +178,31 @@ def test_the_picture_repeats_to_the_byte_and_shows_each_curve(make: Make, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["b.png", "c.svg"]
 
 
+@pytest.mark.parametrize(("label", "shown"), [("_a", " _a (2 seeds)"), ("$b$", r"\$b\$ (2 seeds)")])
+def test_labels_are_shown_as_they_are(label: str, shown: str):
+    axes = new_figure(4, 3).subplots()
+    draw(axes, label, np.arange(2), np.eye(2), style=0)
+    finish(axes, "title", "return")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [shown]
+
+
+def test_one_evaluation_is_a_point():
+    axes = new_figure(4, 3).subplots()
+    draw(axes, "point", np.array([0.0]), np.array([[7.0]]), style=0)
+    draw(axes, "line", np.array([0.0, 1.0]), np.array([[7.0, 8.0]]), style=0)
+    assert [line.get_marker() for line in axes.lines] == ["o", "o", "", ""]
+
+
+def test_many_curves_differ_in_colour_or_line_and_their_legend_hides_none():
+    axes = new_figure(8, 6).subplots()
+    for style in range(25):
+        draw(axes, str(style), np.arange(2), np.eye(1, 2), style)
+    finish(axes, "title", "return")
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 25
+    axes.figure.draw_without_rendering()
+    assert axes.get_legend().get_window_extent().x0 >= axes.get_window_extent().x1
+
+
 def test_what_cannot_be_plotted(make: Make, tmp_path: Path):
     folder = make("a", [1, 2, 3])
     with pytest.raises(UsageError, match="No run is named"):
@@ -137,6 +214,14 @@ def test_what_cannot_be_plotted(make: Make, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DuettoError, match=r"cannot be written"):
         plot([folder], tmp_path / "file" / "curves.png")
+    with pytest.raises(UsageError, match=r"/a and .*/late share no steps\. Plot them one by one"):
+        plot([folder, make("late", [1], steps=(100,), seed=1)])
+    (folder / "evaluations.csv").write_text("step,mean_return\n0,x\n")
+    with pytest.raises(DuettoError, match=r"evaluations\.csv has no numbers by step in 'mean_return' \(ValueError"):
+        plot([folder])
+    (folder / "evaluations.csv").write_text("mean_return\n0\n")
+    with pytest.raises(DuettoError, match=r"evaluations\.csv has no numbers by step in 'mean_return' \(KeyError"):
+        plot([folder])
     (folder / "evaluations.csv").unlink()
     with pytest.raises(UsageError, match=r"a has no evaluations and no metrics yet\. Leave it out\."):
         plot([folder])

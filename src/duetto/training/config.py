@@ -138,14 +138,17 @@ class Config:
         name = fields.pop("name")
         if name not in ALGORITHMS:
             raise UsageError(f"there is no algorithm {name!r}{_nearest(name, ALGORITHMS)}.")
-        _check_keys("algorithm.", fields, ALGORITHMS[name].options())
+        kind = ALGORITHMS[name]
+        fixed = kind.__dataclass_fields__.keys() - kind.options()  # an older version may have written them
+        fields = {key: value for key, value in fields.items() if key not in fixed}
+        _check_keys("algorithm.", fields, kind.options())
         _check_keys("environment.", environment, ("id", "options", "remakeable"))
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
             raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Put in what the run used.")
         return cls(
-            algorithm=ALGORITHMS[name]().with_options(**_restored(fields, networks)),
+            algorithm=kind().with_options(**_restored(fields, networks)),
             environment=environment["id"],
             environment_options=environment["options"],
             remakeable=environment["remakeable"],

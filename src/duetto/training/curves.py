@@ -1,0 +1,173 @@
+"""Which runs make one learning curve, and its numbers, from what their folders hold; no framework is needed.
+
+Runs that differ in nothing but their seed make one curve. How often they are looked at does not count; all else does,
+their length too, since schedules follow it. A seed that is there twice makes a curve of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from duetto.algorithms import ALGORITHMS
+from duetto.errors import DuettoError, UsageError
+from duetto.training.records import Csv, JsonLines
+
+Option = tuple[str, str]  # of the algorithm, the run or the environment; its name
+
+_LOOKS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every")
+_UNSEEN: set[Option] = {("run", name) for name in ("seed", "threads", *_LOOKS)}
+_NAMED = 3  # differences that a label spells out; with more it takes the folder's name
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One number over the steps of runs that differ in their seed alone."""
+
+    label: str
+    environment: str
+    steps: np.ndarray  # (T,), to where the shortest seed ends
+    values: np.ndarray  # (seeds, T), interpolated where the seeds were looked at in different steps
+    remark: str  # what ends it early
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a run's `config.yaml` says. A network of the user's own need not be at hand."""
+
+    folder: Path
+    algorithm: str
+    environment: str
+    seed: int
+    settings: dict[Option, Any]
+
+
+def curves(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Curve]:
+    """The curves of `runs`, folders of runs, in their order.
+
+    Args:
+        runs: Each counts once, however it is named.
+        metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
+
+    Raises:
+        UsageError: A folder is no run, or has not that number.
+        DuettoError: A file is damaged.
+    """
+    folders: dict[Path, Path] = {}
+    for run in runs:
+        folders.setdefault(Path(run).resolve(), Path(run))
+    if not folders:
+        raise UsageError("No run is named. Give one folder or more: duetto plot runs/td3-*")
+    groups: list[list[Recorded]] = []
+    for run in (_recorded(folder) for folder in folders.values()):
+        alike = [group for group in groups if group[0].settings == run.settings]
+        open_to_it = [group for group in alike if run.seed not in [other.seed for other in group]]
+        open_to_it[0].append(run) if open_to_it else groups.append([run])
+    series = [[_series(run.folder, metric) for run in group] for group in groups]
+    return [
+        Curve(label, group[0].environment, *_joined(group, own))
+        for label, group, own in zip(_labels(groups), groups, series, strict=True)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- which runs
+def _recorded(folder: Path) -> Recorded:
+    path = folder / "config.yaml"
+    if not path.is_file():
+        raise UsageError(f"{folder} is no run folder: it has no {path.name}.")
+    try:
+        values = yaml.safe_load(path.read_text("utf-8"))
+        algorithm, environment = values["algorithm"], values["environment"]
+        name, options = algorithm["name"], {key: value for key, value in algorithm.items() if key != "name"}
+        sections = {"algorithm": _complete(name, options), "run": values["run"], "environment": environment["options"]}
+        settings = {(where, key): value for where, found in sections.items() for key, value in found.items()}
+        settings |= {("algorithm", "name"): name, ("environment", "id"): environment["id"]}
+        settings = {option: value for option, value in settings.items() if option not in _UNSEEN}
+        return Recorded(folder, name, environment["id"], values["run"]["seed"], settings)
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
+        raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
+
+
+def _complete(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """With the defaults of what an older version did not write, without what it wrote and nobody reads."""
+    if name not in ALGORITHMS:
+        return options
+    defaults = dataclasses.asdict(ALGORITHMS[name]())
+    defaults = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
+    return {key: options.get(key, defaults[key]) for key in ALGORITHMS[name].options()}
+
+
+def _labels(groups: list[list[Recorded]]) -> list[str]:
+    """The algorithm, and in what it differs from the other curves of the same algorithm and environment."""
+    labels = [(group[0].environment, _label(group, groups)) for group in groups]
+    return [
+        label[1] if labels.count(label) == 1 else f"{group[0].folder.resolve().parent.name}/{_folder_name(group)}"
+        for label, group in zip(labels, groups, strict=True)
+    ]
+
+
+def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
+    ours, kind = group[0].settings, (group[0].algorithm, group[0].environment)
+    rivals = [other[0].settings for other in groups if (other[0].algorithm, other[0].environment) == kind]
+    options = dict.fromkeys(option for one in rivals for option in one)
+    differing = [option for option in options if any(one.get(option) != ours.get(option) for one in rivals)]
+    if len(differing) > _NAMED or (not differing and len(rivals) > 1):
+        return _folder_name(group)
+    return ", ".join([group[0].algorithm, *(f"{option[1]} {ours.get(option, 'default')}" for option in differing)])
+
+
+def _folder_name(group: list[Recorded]) -> str:
+    """That of its first run; of several seeds, without the seed."""
+    name = group[0].folder.resolve().name
+    return re.sub(r"-s\d+$", "", name) if len(group) > 1 else name
+
+
+# ---------------------------------------------------------------------------------------------------- its numbers
+def _series(folder: Path, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values (T,) of one run, without what is not finite."""
+    names: set[str] = set()
+    for file, read in (("evaluations.csv", Csv.read), ("metrics.jsonl", JsonLines.read)):
+        path = folder / file
+        if not path.exists():
+            continue
+        try:
+            rows = read(path)
+            given = [(row["step"], row[metric]) for row in rows if row.get(metric) not in (None, "")]
+            points = np.array([(float(step), float(value)) for step, value in given]).reshape(-1, 2)
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise DuettoError(f"{path} has no numbers by step in {metric!r} ({error!r}).") from error
+        points = points[np.isfinite(points).all(1)]
+        if len(points):
+            return points[:, 0], points[:, 1]
+        names |= {name for row in rows for name in row if isinstance(name, str)} - {"step"}
+    if not names:
+        raise UsageError(f"{folder} has no evaluations and no metrics yet. Leave it out.")
+    what = f"finite number in {metric!r}" if metric in names else f"{metric!r}"
+    raise UsageError(f"{folder} has no {what}. It has: {', '.join(sorted(names))}.")
+
+
+def _joined(group: list[Recorded], series: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, str]:
+    """Steps (T,), values (seeds, T), and what ends them early."""
+    begin, end = max(steps[0] for steps, _ in series), min(steps[-1] for steps, _ in series)
+    within = [(steps >= begin) & (steps <= end) for steps, _ in series]
+    steps = series[0][0][within[0]]
+    if len(steps) == 0:
+        raise UsageError(f"{' and '.join(str(run.folder) for run in group)} share no steps. Plot them one by one.")
+    shortest = min(zip(group, series, strict=True), key=lambda pair: pair[1][0][-1])[0]
+    remark = f", as far as {shortest.folder.name} is" if any(own[-1] > end for own, _ in series) else ""
+    if all(np.array_equal(own[inside], steps) for (own, _), inside in zip(series, within, strict=True)):
+        return steps, np.stack([values[inside] for (_, values), inside in zip(series, within, strict=True)]), remark
+    return steps, np.stack([np.interp(steps, *_once(*each)) for each in series]), remark
+
+
+def _once(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The last value of each step: before and after pre-training there is one of step 0."""
+    last = dict(zip(steps.tolist(), values.tolist(), strict=True))
+    return np.array(list(last)), np.array(list(last.values()))
