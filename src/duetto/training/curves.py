@@ -65,11 +65,7 @@ def curves(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Curv
         folders.setdefault(Path(run).resolve(), Path(run))
     if not folders:
         raise UsageError("No run is named. Give one folder or more: duetto plot runs/td3-*")
-    groups: list[list[Recorded]] = []
-    for run in (_recorded(folder) for folder in folders.values()):
-        alike = [group for group in groups if group[0].settings == run.settings]
-        open_to_it = [group for group in alike if run.seed not in [other.seed for other in group]]
-        open_to_it[0].append(run) if open_to_it else groups.append([run])
+    groups = _groups([_recorded(folder) for folder in folders.values()])
     series = [[_series(run.folder, metric) for run in group] for group in groups]
     return [
         Curve(label, group[0].environment, *_joined(group, own))
@@ -102,6 +98,18 @@ def _complete(name: str, options: dict[str, Any]) -> dict[str, Any]:
     defaults = dataclasses.asdict(ALGORITHMS[name]())
     defaults = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
     return {key: options.get(key, defaults[key]) for key in ALGORITHMS[name].options()}
+
+
+def _groups(runs: list[Recorded]) -> list[list[Recorded]]:
+    groups: list[list[Recorded]] = []
+    for run in runs:
+        alike = [group for group in groups if group[0].settings == run.settings]
+        without_it = [group for group in alike if run.seed not in [other.seed for other in group]]
+        if without_it:
+            without_it[0].append(run)
+        else:
+            groups.append([run])
+    return groups
 
 
 def _labels(groups: list[list[Recorded]]) -> list[str]:
