@@ -16,8 +16,8 @@ import yaml
 from learning import RESULTS, Job
 from report import table
 
+from duetto.training.plotting import INSIDE, finish, new_figure, save
 from duetto.training.plotting import draw as draw_curve
-from duetto.training.plotting import finish, new_figure, save
 
 
 @dataclass(frozen=True)
@@ -168,13 +168,14 @@ def draw(name: str, figure: dict[str, Any], found: dict[str, Results]) -> bool:
     there = {label: found[job] for label, job in figure["jobs"].items() if job in found}
     if not there:
         return False
-    canvas = new_figure(width=7, height=4.2)
+    published = _published(there)
+    canvas = new_figure(width=7 if len(there) + len(published) <= INSIDE else 11.5, height=4.2)
     axes = canvas.subplots()
     styles = {label: number for number, label in enumerate(figure["jobs"])}
     for label, results in there.items():
         remark = "" if results.complete else ", not finished"
         draw_curve(axes, label, results.steps, results.returns, styles[label], remark)
-    for number, (label, value) in enumerate(_published(there)):
+    for number, (label, value) in enumerate(published):
         colour = f"C{len(styles) + number}"
         if isinstance(value, list):
             axes.plot(*zip(*value, strict=True), color=colour, linestyle="--", marker="o", markersize=3, label=label)

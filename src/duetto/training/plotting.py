@@ -17,7 +17,7 @@ from duetto.training.curves import curves
 
 FORMATS = (".png", ".svg", ".pdf")
 _REPETITIONS = 2_000  # of the bootstrap
-_INSIDE = 6  # entries of a legend that do not yet hide the curves
+INSIDE = 6  # entries of a legend that do not yet hide the curves; more stand beside them and need 3 inches or more
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -41,7 +41,7 @@ def plot(runs: Sequence[str | Path], output: str | Path = "curves.png", metric: 
     panels = list(dict.fromkeys(curve.environment for curve in found))
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    width = 5.5 if len(labels) <= _INSIDE else 8.5  # with room for the legend
+    width = 5.5 if len(labels) <= INSIDE else 8.5  # with room for the legend
     figure = new_figure(width=width * columns + 1.5 * (columns == 1), height=4.2 * rows)
     for number, environment in enumerate(panels):
         axes = figure.add_subplot(rows, columns, number + 1)
@@ -104,7 +104,7 @@ def finish(axes: Any, title: str, ylabel: str) -> None:
     axes.set(title=_text(title), xlabel="steps", ylabel=_text(ylabel))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
-    outside = len(axes.get_legend_handles_labels()[0]) > _INSIDE
+    outside = len(axes.get_legend_handles_labels()[0]) > INSIDE
     axes.legend(fontsize=7, **({"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if outside else {}))
 
 
