@@ -89,7 +89,7 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return trim_mean(scores[:, 0], 0.25, axis=0)
 
     before = np.random.get_state()
-    np.random.seed(0)  # rliable draws from NumPy's global generator; the same runs are to give the same picture
+    np.random.seed(0)  # the same runs, the same picture; to hand rliable a generator of its own, arch warns against
     try:
         points, intervals = library.get_interval_estimates({"": values[:, None]}, middle, reps=_REPETITIONS)
     finally:
