@@ -16,8 +16,8 @@ import yaml
 from learning import RESULTS, Job
 from report import table
 
-from duetto.training.plotting import INSIDE, finish, new_figure, save
-from duetto.training.plotting import draw as draw_curve
+from duetto.display.plotting import INSIDE, finish, new_figure, save
+from duetto.display.plotting import draw as draw_curve
 
 
 @dataclass(frozen=True)

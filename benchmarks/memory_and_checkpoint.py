@@ -36,7 +36,7 @@ LAUNCHES = 7
 
 def make_session(folder: Path, backend: str, steps: int, **hyper_parameters: Any) -> Any:
     from duetto import TD3, Session
-    from duetto.training.config import Config, RunOptions
+    from duetto.storage.config import Config, RunOptions
 
     options: Any = {"evaluate_every": 0, "checkpoint_every": 0, "backend": backend, "device": "cpu", "steps": steps}
     return Session(Config(TD3(**hyper_parameters), ENVIRONMENT, RunOptions(**options)), folder, ENVIRONMENT)

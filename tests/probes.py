@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from duetto.algorithms import Algorithm
-from duetto.training.config import Config, RunOptions
+from duetto.storage.config import Config, RunOptions
 from duetto.training.session import Session
 
 

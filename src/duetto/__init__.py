@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from duetto.algorithms import R2D3 as R2D3
     from duetto.algorithms import TD3 as TD3
     from duetto.algorithms import DQfD as DQfD
+    from duetto.display.plotting import plot as plot
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
     from duetto.networks.specs import CustomNetwork as CustomNetwork
-    from duetto.training.agent import Agent as Agent
-    from duetto.training.api import load as load
-    from duetto.training.api import train as train
+    from duetto.runs.agent import Agent as Agent
+    from duetto.runs.api import load as load
+    from duetto.runs.api import train as train
+    from duetto.runs.run import Run as Run
     from duetto.training.evaluation import Evaluation as Evaluation
-    from duetto.training.plotting import plot as plot
-    from duetto.training.run import Run as Run
     from duetto.training.session import Session as Session
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
@@ -39,13 +39,13 @@ _HOMES = {
     "DuettoError": "duetto.errors",
     "UsageError": "duetto.errors",
     "CustomNetwork": "duetto.networks.specs",
-    "Agent": "duetto.training.agent",
+    "Agent": "duetto.runs.agent",
     "Evaluation": "duetto.training.evaluation",
-    "Run": "duetto.training.run",
+    "Run": "duetto.runs.run",
     "Session": "duetto.training.session",
-    "load": "duetto.training.api",
-    "plot": "duetto.training.plotting",
-    "train": "duetto.training.api",
+    "load": "duetto.runs.api",
+    "plot": "duetto.display.plotting",
+    "train": "duetto.runs.api",
 }
 
 __version__ = version("duetto")

@@ -18,7 +18,7 @@ from commands import Command
 from duetto import __version__
 from duetto.algorithms import ALGORITHMS
 from duetto.cli import COMMANDS
-from duetto.training.config import RunOptions
+from duetto.storage.config import RunOptions
 
 FRAMEWORKS = {"torch", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "pybullet", "tensorboardX"}
 

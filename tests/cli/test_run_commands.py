@@ -18,9 +18,9 @@ from commands import SMALL, Command
 from duetto.algorithms import ALGORITHMS
 from duetto.environments import FAMILIES
 from duetto.presets import presets
-from duetto.training import disk
-from duetto.training.folder_lock import FolderLock
-from duetto.training.run import Run
+from duetto.runs.run import Run
+from duetto.storage import disk
+from duetto.storage.folder_lock import FolderLock
 
 
 @pytest.fixture(scope="module")

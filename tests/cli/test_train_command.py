@@ -18,7 +18,7 @@ from duetto import demonstrations
 from duetto.algorithms import ALGORITHMS
 from duetto.networks.spaces import Box, Discrete
 from duetto.presets import presets
-from duetto.training.run import Run
+from duetto.runs.run import Run
 
 
 def test_it_trains_and_says_where_and_what_next(train: Command, tmp_path: Path):

@@ -10,7 +10,7 @@ import yaml
 from commands import Command
 
 from duetto.presets import Preset
-from duetto.training.run import Run
+from duetto.runs.run import Run
 
 QUICK = shlex.split("--steps 256 --evaluate-every 0 --backend torch --device cpu --threads 1")
 

@@ -9,7 +9,7 @@ from rollout_cases import build, o5_steps, one, step
 from duetto.errors import CheckpointError
 from duetto.memory import Experience
 from duetto.networks.spaces import Box, Dict, Discrete
-from duetto.training.storage import decode_tree, encode_tree
+from duetto.storage.states import decode_tree, encode_tree
 
 
 def through_a_checkpoint(state):

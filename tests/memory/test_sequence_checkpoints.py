@@ -8,8 +8,8 @@ from memory_cases import PROPORTIONAL
 from sequence_cases import World, build, flat, image, joined, no_rows
 
 from duetto.errors import CheckpointError, UsageError
-from duetto.training.checkpoint import CheckpointStore
-from duetto.training.storage import decode_arrays, decode_tree, encode_arrays, encode_tree
+from duetto.storage.checkpoint import CheckpointStore
+from duetto.storage.states import decode_arrays, decode_tree, encode_arrays, encode_tree
 
 
 def same_from_now_on(one, other, world):

@@ -10,7 +10,7 @@ from duetto.algorithms import ALGORITHMS
 from duetto.environments import FAMILIES
 from duetto.errors import UsageError
 from duetto.presets import Preset, choose, presets
-from duetto.training.config import RunOptions
+from duetto.storage.config import RunOptions
 
 ALL = [(name, preset) for name in ALGORITHMS for preset in presets(name)]
 ENVIRONMENTS = {example for family in FAMILIES for example in family.examples}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from fake_run import NUM_ENVS, FakeMemory, save
 
-from duetto.training.checkpoint import CheckpointStore
+from duetto.storage.checkpoint import CheckpointStore
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from duetto.training.checkpoint import CheckpointStore, Loaded
+from duetto.storage.checkpoint import CheckpointStore, Loaded
 
 NUM_ENVS = 2
 

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from small_runs import small, train
 
-from duetto.training import disk
-from duetto.training.run import Run
+from duetto.runs.run import Run
+from duetto.storage import disk
 from duetto.training.session import Session
 
 

@@ -13,9 +13,9 @@ from duetto import memory
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.functional.randomness import generator
 from duetto.networks import spaces
-from duetto.training.checkpoint import CheckpointStore
-from duetto.training.records import Csv, JsonLines
-from duetto.training.run import Run
+from duetto.runs.run import Run
+from duetto.storage.checkpoint import CheckpointStore
+from duetto.storage.records import Csv, JsonLines
 from duetto.training.session import Session
 
 # The replay is smaller than the runs, so that its rings are full and go round.

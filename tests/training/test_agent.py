@@ -21,7 +21,7 @@ from small_runs import StopAt, assert_same, checkpoints, small, train
 import duetto
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
-from duetto.training.run import Run
+from duetto.runs.run import Run
 from duetto.training.session import Session
 
 
@@ -109,7 +109,7 @@ def test_what_one_framework_trained_acts_on_the_other(tmp_path: Path, trained_on
 
 
 def test_where_its_framework_is_missing_the_other_acts(made: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("duetto.training.agent.installed", lambda backend: backend == "jax")
+    monkeypatch.setattr("duetto.runs.agent.installed", lambda backend: backend == "jax")
     agent = duetto.load(made.path)
     assert agent._learner.backend == "jax"
     assert made.config.run.backend == "torch"

@@ -16,8 +16,8 @@ from fake_run import (
 )
 
 from duetto.errors import CheckpointError, UsageError
-from duetto.training import disk, snapshot
-from duetto.training.checkpoint import CheckpointStore
+from duetto.storage import disk, snapshot
+from duetto.storage.checkpoint import CheckpointStore
 
 
 def test_what_is_saved_comes_back(two: CheckpointStore):

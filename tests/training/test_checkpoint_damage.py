@@ -8,8 +8,8 @@ import pytest
 from fake_run import FakeMemory, flip_bit, remembered, reopened, same, save, segment_names, state_at
 
 from duetto.errors import CheckpointError
-from duetto.training import manifest
-from duetto.training.checkpoint import CheckpointStore
+from duetto.storage import manifest
+from duetto.storage.checkpoint import CheckpointStore
 
 FILES = ["state.json", "state.safetensors", "manifest.json", "../memory/segment-000000000002.safetensors"]
 

@@ -16,8 +16,8 @@ from fake_disk import CountingOS, DyingOS, FailingOS, Killed
 from fake_run import FakeMemory, has_all_rows, restart, run_at_200, same, save, state_at
 
 from duetto.errors import CheckpointError
-from duetto.training import disk
-from duetto.training.checkpoint import CheckpointStore
+from duetto.storage import disk
+from duetto.storage.checkpoint import CheckpointStore
 
 
 def save_next(store: CheckpointStore, memory: FakeMemory) -> None:

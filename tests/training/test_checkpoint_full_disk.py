@@ -7,8 +7,8 @@ from fake_disk import FullOS
 from fake_run import has_all_rows, restart, run_at_200, save, state_at
 
 from duetto.errors import CheckpointError
-from duetto.training import disk
-from duetto.training.checkpoint import CheckpointStore
+from duetto.storage import disk
+from duetto.storage.checkpoint import CheckpointStore
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -21,10 +21,10 @@ from small_runs import OPTIONS, assert_same, small, train
 from duetto.algorithms import ALGORITHMS, BC
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
-from duetto.training import config as config_module
-from duetto.training import disk
-from duetto.training.config import Config, RunOptions, circumstances, command_line
-from duetto.training.run import start
+from duetto.runs.run import start
+from duetto.storage import config as config_module
+from duetto.storage import disk
+from duetto.storage.config import Config, RunOptions, circumstances, command_line
 
 
 @pytest.fixture

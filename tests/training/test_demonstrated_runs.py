@@ -15,8 +15,8 @@ from rich.console import Console
 from small_runs import checkpoints, small, train
 
 import duetto
+from duetto.display import progress
 from duetto.errors import UsageError
-from duetto.training import progress
 from duetto.training.session import Session
 
 OPTIONS: dict[str, Any] = {"environment": "CartPole-v1", "checkpoint_every": 0, "evaluate_every": 0} | CUT

@@ -10,8 +10,8 @@ import pytest
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError
 from duetto.learners.base import Metrics
+from duetto.storage.records import JsonLines
 from duetto.training.metrics import RECENT, MetricLog
-from duetto.training.records import JsonLines
 
 
 @pytest.fixture

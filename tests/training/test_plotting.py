@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import yaml
 
+from duetto.display.curves import curves
+from duetto.display.plotting import draw, finish, interquartile, new_figure, plot
 from duetto.errors import DuettoError, UsageError
-from duetto.training.curves import curves
-from duetto.training.plotting import draw, finish, interquartile, new_figure, plot
 
 Make = Callable[..., Path]
 

@@ -12,10 +12,10 @@ from line_environment import Line
 from rich.console import Console
 from small_runs import OPTIONS, StopAt, small, train
 
-from duetto.training import progress
-from duetto.training.config import RunOptions
-from duetto.training.progress import ProgressDisplay, say
-from duetto.training.run import Run, start
+from duetto.display import progress
+from duetto.display.progress import ProgressDisplay, say
+from duetto.runs.run import Run, start
+from duetto.storage.config import RunOptions
 from duetto.training.session import Session
 
 

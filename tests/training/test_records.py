@@ -9,7 +9,7 @@ from fake_run import same
 from hypothesis import given
 
 from duetto.errors import DuettoError, UsageError
-from duetto.training.records import Csv, JsonLines
+from duetto.storage.records import Csv, JsonLines
 
 RECORDS = st.lists(
     st.dictionaries(

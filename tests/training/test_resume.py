@@ -19,8 +19,8 @@ from mortal import killed, spawn
 from small_runs import OPTIONS, SMALL, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 from duetto.errors import CheckpointError
-from duetto.training.config import RunOptions
-from duetto.training.run import Run, start
+from duetto.runs.run import Run, start
+from duetto.storage.config import RunOptions
 from duetto.training.session import Session
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")

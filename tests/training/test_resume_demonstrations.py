@@ -12,7 +12,7 @@ from small_runs import CrashError, StopAt, assert_same, checkpoints, small, trai
 from test_resume import check_killed_anywhere
 
 from duetto.errors import CheckpointError, UsageError
-from duetto.training.run import Run
+from duetto.runs.run import Run
 from duetto.training.session import Session
 
 LSTM = SEQUENCES | CHOICES

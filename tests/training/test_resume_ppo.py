@@ -16,7 +16,7 @@ from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, ou
 from test_resume import check_killed_anywhere
 
 from duetto.errors import DuettoError
-from duetto.training.run import Run
+from duetto.runs.run import Run
 
 EVERYTHING = {
     "normalize_observations": True,

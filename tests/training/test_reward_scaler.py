@@ -12,9 +12,9 @@ from line_environment import Line
 from policy_environments import Wander
 from small_runs import small, train
 
+from duetto.storage.states import decode_tree, encode_tree
 from duetto.training.normalizer import RewardScaler
 from duetto.training.session import Session
-from duetto.training.storage import decode_tree, encode_tree
 
 NO, YES = np.zeros(1, bool), np.ones(1, bool)
 ONLY = np.zeros(1, np.int64)

@@ -21,9 +21,9 @@ from small_runs import OPTIONS, StopAt, assert_same, checkpoints, small, train
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
 from duetto.learners import choice
-from duetto.training import disk
-from duetto.training.folder_lock import FolderLock
-from duetto.training.run import Run
+from duetto.runs.run import Run
+from duetto.storage import disk
+from duetto.storage.folder_lock import FolderLock
 from duetto.training.session import Session
 
 
@@ -389,4 +389,4 @@ def test_an_unsavable_instance_is_not_closed_and_can_go_on(tmp_path: Path):
 
 
 def test_the_options_of_train_are_those_of_the_command_line():
-    assert set(OPTIONS) <= set(duetto.training.config.RunOptions.__dataclass_fields__)
+    assert set(OPTIONS) <= set(duetto.storage.config.RunOptions.__dataclass_fields__)

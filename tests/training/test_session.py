@@ -13,10 +13,10 @@ from line_environment import Line, Opaque
 from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, differences, outcome, small, train
 
 from duetto.errors import NonFiniteError, UsageError
+from duetto.runs.run import Run
+from duetto.storage.records import JsonLines
 from duetto.training import session as session_module
 from duetto.training.evaluation import Evaluation
-from duetto.training.records import JsonLines
-from duetto.training.run import Run
 from duetto.training.session import Session
 
 

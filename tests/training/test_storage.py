@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors import numpy as safetensors_numpy
 
 from duetto.errors import CheckpointError
-from duetto.training.storage import decode_tree, encode_tree, load_tree, save_tree
+from duetto.storage.states import decode_tree, encode_tree, load_tree, save_tree
 
 DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"]
 KEYS = st.one_of(st.text(max_size=6), st.sampled_from(["$array", "$", "$$int", "a/b", "a%2Fb", "__metadata__", ""]))

@@ -15,9 +15,9 @@ from line_environment import Line, Parts
 from small_runs import train
 
 from duetto import environments
+from duetto.display.video import record
 from duetto.errors import DuettoError, UsageError
-from duetto.training.run import Run
-from duetto.training.video import record
+from duetto.runs.run import Run
 
 pytest.importorskip("imageio")
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")

@@ -13,10 +13,10 @@ from tyro.conf import Positional, arg
 from duetto import demonstrations, environments
 from duetto.cli.demos_showing import spread
 from duetto.demonstrations import Demonstrations, Replay, spell
+from duetto.display.progress import say
+from duetto.display.video import record
 from duetto.errors import UsageError
 from duetto.training.evaluation import SEED_OFFSET
-from duetto.training.progress import say
-from duetto.training.video import record
 
 FIRST = 10  # episodes that are listed
 SHOWN = ("duetto", "git", "gymnasium", "minigrid", "ale-py", "mujoco")  # of the versions

@@ -16,11 +16,11 @@ from duetto.cli import options
 from duetto.cli.demos_showing import progress, say_what_is_there, versions
 from duetto.cli.showing import warn
 from duetto.demonstrations import Description, Expert, Game, Writer
+from duetto.display.progress import say
 from duetto.environments import Stepper
 from duetto.errors import UsageError
+from duetto.runs.run import Run
 from duetto.training.evaluation import PARALLEL
-from duetto.training.progress import say
-from duetto.training.run import Run
 
 _EXPERT = "bot (MiniGrid, BabyAI), keyboard (you), or the folder of a run, whose policy acts without exploration."
 

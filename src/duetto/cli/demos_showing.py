@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from duetto import demonstrations
 from duetto.demonstrations import Demonstrations
-from duetto.training.config import circumstances
-from duetto.training.progress import say
+from duetto.display.progress import say
+from duetto.storage.config import circumstances
 
 
 def versions() -> dict[str, str]:

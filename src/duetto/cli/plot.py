@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
-from duetto.training import plotting
+from duetto.display import plotting
 
 
 def main(arguments: list[str]) -> None:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from duetto.display.progress import ProgressDisplay, say
 from duetto.errors import UsageError
-from duetto.training.progress import ProgressDisplay, say
-from duetto.training.run import Run
+from duetto.runs.run import Run
 
 
 @contextmanager

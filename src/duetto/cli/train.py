@@ -14,7 +14,7 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.cli.options import EnvironmentOptions, environment_options
 from duetto.errors import UsageError
 from duetto.presets import Preset, choose
-from duetto.training.config import RunOptions
+from duetto.storage.config import RunOptions
 
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
@@ -54,7 +54,7 @@ def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: P
 def train(call: Any, name: str, preset: Preset) -> None:
     """Start the run that the command line describes, and say where it is and how to go on."""
     from duetto.cli.showing import finish, shown
-    from duetto.training.run import start
+    from duetto.runs.run import start
 
     console = Console()
     with shown(console) as display:

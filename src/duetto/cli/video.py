@@ -8,7 +8,7 @@ import tyro
 from tyro.conf import Positional, arg
 
 from duetto.cli.showing import warn
-from duetto.training.run import Run
+from duetto.runs.run import Run
 
 
 def main(arguments: list[str]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError
 from duetto.learners.base import Metrics, on_host
-from duetto.training.records import JsonLines
+from duetto.storage.records import JsonLines
 
 RECENT = 100  # finished episodes that the training return is a mean of
 ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."

@@ -28,14 +28,14 @@ from duetto.errors import CheckpointError, NonFiniteError
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
 from duetto.networks import spaces
-from duetto.training.checkpoint import CheckpointStore, Loaded
+from duetto.storage.checkpoint import CheckpointStore, Loaded
+from duetto.storage.config import Config
+from duetto.storage.records import Csv
 from duetto.training.collector import Collector
-from duetto.training.config import Config
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.metrics import ADVICE, MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.policy import Policy
-from duetto.training.records import Csv
 
 EVALUATION_FIELDS = (
     "step",

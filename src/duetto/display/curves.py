@@ -18,7 +18,7 @@ import yaml
 
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, UsageError
-from duetto.training.records import Csv, JsonLines
+from duetto.storage.records import Csv, JsonLines
 
 Option = tuple[str, str]  # of the algorithm, the run or the environment; its name
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from duetto.training.manifest import FileRecord, Manifest, MemoryRecord, SegmentRecord
-from duetto.training.storage import decode_arrays, encode_arrays
+from duetto.storage.manifest import FileRecord, Manifest, MemoryRecord, SegmentRecord
+from duetto.storage.states import decode_arrays, encode_arrays
 
 Segment = dict[str, np.ndarray]
 

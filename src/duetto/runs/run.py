@@ -16,16 +16,16 @@ from typing import Any
 
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.display.video import record
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
-from duetto.training.agent import Agent
-from duetto.training.checkpoint import CheckpointStore
-from duetto.training.config import Config, RunOptions, circumstances, command_line
+from duetto.runs.agent import Agent
+from duetto.storage.checkpoint import CheckpointStore
+from duetto.storage.config import Config, RunOptions, circumstances, command_line
+from duetto.storage.folder_lock import FolderLock
+from duetto.storage.records import Csv, JsonLines
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
-from duetto.training.folder_lock import FolderLock
-from duetto.training.records import Csv, JsonLines
 from duetto.training.session import Callback, Session, is_instance
-from duetto.training.video import record
 
 
 class Run:

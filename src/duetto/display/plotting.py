@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from duetto.display.curves import curves
 from duetto.errors import DuettoError, UsageError
-from duetto.training.curves import curves
 
 FORMATS = (".png", ".svg", ".pdf")
 _REPETITIONS = 2_000  # of the bootstrap

@@ -11,9 +11,9 @@ from typing import Any
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
-from duetto.training.agent import Agent
-from duetto.training.config import RunOptions
-from duetto.training.run import Run, start
+from duetto.runs.agent import Agent
+from duetto.runs.run import Run, start
+from duetto.storage.config import RunOptions
 from duetto.training.session import Callback
 
 

@@ -20,7 +20,7 @@ import safetensors
 import safetensors.numpy
 
 from duetto.errors import CheckpointError
-from duetto.training import disk
+from duetto.storage import disk
 
 State = dict[str, Any]
 

@@ -21,7 +21,7 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.base import Count, CountOrZero, Within, check_fields
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
-from duetto.training import disk
+from duetto.storage import disk
 
 RECORDED = (
     "duetto",

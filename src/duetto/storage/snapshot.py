@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from duetto.errors import CheckpointError
-from duetto.training import disk
-from duetto.training.manifest import MANIFEST, DamagedError, FileRecord, Manifest
+from duetto.storage import disk
+from duetto.storage.manifest import MANIFEST, DamagedError, FileRecord, Manifest
 
 _CHECKPOINT = re.compile(r"step-(\d{12,})(\.replaced)?")
 

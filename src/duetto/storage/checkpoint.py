@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from duetto.errors import CheckpointError, UsageError
-from duetto.training import disk, segments, snapshot
-from duetto.training.manifest import DamagedError, Manifest, MemoryRecord
-from duetto.training.segments import Segment
-from duetto.training.storage import State, decode_tree, encode_tree
+from duetto.storage import disk, segments, snapshot
+from duetto.storage.manifest import DamagedError, Manifest, MemoryRecord
+from duetto.storage.segments import Segment
+from duetto.storage.states import State, decode_tree, encode_tree
 
 
 @dataclass(frozen=True)

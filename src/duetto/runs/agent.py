@@ -14,8 +14,8 @@ from duetto.learners import Backend, Learner
 from duetto.learners.choice import installed
 from duetto.networks import spaces
 from duetto.networks.specs import CustomNetwork
-from duetto.training.checkpoint import Best, CheckpointStore, Loaded
-from duetto.training.config import Config
+from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
+from duetto.storage.config import Config
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import Policy
 
