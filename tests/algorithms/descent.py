@@ -8,7 +8,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,31 +46,31 @@ class TorchDescent:
         return self._parameter(name).detach().numpy().ravel()
 
     def _parameter(self, name: str) -> Any:
-        (parameter,) = getattr(self.nets, name).parameters()
+        (parameter,) = getattr(self.nets, name).values.values()
         return parameter
 
 
 class JaxDescent:
     def __init__(self, algorithm: Any, spaces: Any) -> None:
         self.nets = networks(algorithm, spaces, jax_networks.build)
+        self.arrays = {name: net.arrays for name, net in vars(self.nets).items()}
         self.seen: dict[str, tuple[float, np.ndarray]] = {}
         self.array = jnp.asarray
 
     def minimize(self, name: str, loss: Any, *args: Any) -> None:
-        def of(net: Any) -> Any:
-            return loss(SimpleNamespace(**(vars(self.nets) | {name: net})), *args)
+        def of(arrays: Any) -> Any:
+            every = self.arrays | {name: arrays}
+            return loss(SimpleNamespace(**{n: getattr(self.nets, n).with_arrays(a) for n, a in every.items()}), *args)
 
-        net = getattr(self.nets, name)
-        (value, _), gradient = eqx.filter_value_and_grad(of, has_aux=True)(net)
-        self.seen[name] = (float(value), np.ravel(jax.tree.leaves(gradient)[0]))
-        setattr(self.nets, name, jax.tree.map(lambda w, g: w - RATE * g, net, gradient))
+        (value, _), (gradient,) = jax.value_and_grad(of, has_aux=True)(self.arrays[name])
+        self.seen[name] = (float(value), np.ravel(gradient))
+        self.arrays[name] = [self.arrays[name][0] - RATE * gradient]
 
     def track(self, target: str, source: str, tau: float) -> None:
-        old, new = getattr(self.nets, target), getattr(self.nets, source)
-        setattr(self.nets, target, jax.tree.map(lambda t, s: tau * s + (1 - tau) * t, old, new))
+        self.arrays[target] = [tau * self.arrays[source][0] + (1 - tau) * self.arrays[target][0]]
 
     def values(self, name: str) -> np.ndarray:
-        return np.ravel(jax.tree.leaves(getattr(self.nets, name))[0])
+        return np.ravel(self.arrays[name][0])
 
 
 DESCENTS = {"torch": TorchDescent, "jax": JaxDescent}

@@ -67,9 +67,13 @@ class Once(gymnasium.Env):
 class Witness(PPO):
     """Notes what every epoch is learned from, on the host."""
 
-    def draw(self, random, batch, progress):
-        self.seen.append((batch.obs[:, 0].tolist(), batch.advantage.copy(), batch.log_prob.copy(), progress))
-        return super().draw(random, batch, progress)
+    def draw(self, random, batch):
+        self.seen.append((batch.obs[:, 0].tolist(), batch.advantage.copy(), batch.log_prob.copy()))
+        return super().draw(random, batch)
+
+    def scheduled(self, progress):
+        self.seen[-1] += (progress,)  # asked for after the update's random numbers
+        return super().scheduled(progress)
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_without_target_noise_the_target_is_deterministic(array):
 
 def test_the_noise_is_standard_normal_for_each_sample_and_dimension():
     batch = make_batch(np.asarray, np.zeros(10_000), np.zeros(10_000), action=np.zeros((10_000, 3)))
-    noise = TD3().draw(np.random.default_rng(0), batch, 0.0)
+    noise = TD3().draw(np.random.default_rng(0), batch)
     assert (noise.shape, noise.dtype) == ((10_000, 3), np.float32)
     np.testing.assert_allclose(np.cov(noise.T), np.eye(3), atol=0.04)
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.04)

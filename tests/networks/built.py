@@ -11,7 +11,7 @@ from duetto.networks import initial
 from duetto.networks import numpy as host
 from duetto.networks.encoding import split
 from duetto.networks.spaces import Box, Space
-from duetto.networks.specs import ActorCritic
+from duetto.networks.specs import Network, StateValue
 
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
@@ -22,18 +22,19 @@ ACTIVATIONS = {
 STRIDES = {8: 4, 4: 2, 3: 1, 2: 1}  # by the kernel's width: the Nature network's 8, 4 and 3, and the small one's 2
 
 
-def agent(observation: Space = VECTOR, action: str = "choice", **options: Any) -> ActorCritic:
+def agent(observation: Space = VECTOR, action: str = "choice", **options: Any) -> Network:
     """What PPO asks for."""
     spec = small(**options).networks(observation, ACTIONS[action])["agent"]
-    assert isinstance(spec, ActorCritic)
+    assert isinstance(spec, Network)
+    assert isinstance(spec.heads[1], StateValue)
     return spec
 
 
-def parameters(spec: ActorCritic, seed: int = 0) -> dict[str, np.ndarray]:
+def parameters(spec: Network, seed: int = 0) -> dict[str, np.ndarray]:
     return initial.initial_parameters(spec, np.random.default_rng(seed))
 
 
-def call(kind: str, spec: ActorCritic, obs: Any, values: dict[str, np.ndarray] | None = None) -> list[np.ndarray]:
+def call(kind: str, spec: Network, obs: Any, values: dict[str, np.ndarray] | None = None) -> list[np.ndarray]:
     """The policy's arrays, the parts of a MultiDiscrete's one after the other, and the values."""
     values = parameters(spec) if values is None else values
     if kind == "numpy":
@@ -46,40 +47,34 @@ def call(kind: str, spec: ActorCritic, obs: Any, values: dict[str, np.ndarray] |
     return [np.asarray(array) for array in (*arrays, value)]
 
 
-def _torch(spec: ActorCritic, obs: Any, values: dict[str, np.ndarray]) -> Any:
+def _torch(spec: Network, obs: Any, values: dict[str, np.ndarray]) -> Any:
     import torch
 
     from duetto.networks.torch import build
 
     net = build(spec, np.random.default_rng(0))
-    net.load_state_dict({name: torch.from_numpy(value) for name, value in values.items()})
+    assert net.values.keys() == values.keys()
     with torch.no_grad():
+        for name, value in values.items():
+            net.values[name].copy_(torch.from_numpy(value))
         return net(_each(obs, lambda part: torch.from_numpy(np.ascontiguousarray(part))))
 
 
-def _jax(spec: ActorCritic, obs: Any, values: dict[str, np.ndarray]) -> Any:
-    import equinox
-    import jax
+def _jax(spec: Network, obs: Any, values: dict[str, np.ndarray]) -> Any:
     import jax.numpy as jnp
 
     from duetto.networks.jax import build
 
     net = build(spec, np.random.default_rng(0))
-    arrays, static = equinox.partition(net, equinox.is_inexact_array)
-    paths, structure = jax.tree_util.tree_flatten_with_path(arrays)
-    names = [
-        ".".join(str(getattr(s, "name", getattr(s, "idx", getattr(s, "key", "")))) for s in path) for path, _ in paths
-    ]
-    assert sorted(names) == sorted(values)
-    loaded = jax.tree.unflatten(structure, [jnp.asarray(values[name]) for name in names])
-    return equinox.combine(loaded, static)(_each(obs, jnp.asarray))
+    assert sorted(net.names) == sorted(values)
+    return net.with_arrays([jnp.asarray(values[name]) for name in net.names])(_each(obs, jnp.asarray))
 
 
 def _each(obs: Any, array: Any) -> Any:
     return {name: array(part) for name, part in obs.items()} if isinstance(obs, dict) else array(obs)
 
 
-def definition(spec: ActorCritic, obs: Any, activation: str = "tanh") -> tuple[np.ndarray, np.ndarray]:
+def definition(spec: Network, obs: Any, activation: str = "tanh") -> tuple[np.ndarray, np.ndarray]:
     """What the policy head gives and the values, computed in NumPy from the layers' definitions, in float64."""
     values = {name: value.astype(np.float64) for name, value in parameters(spec).items()}
     names = [name.removesuffix(".weight") for name in values if name.endswith(".weight")]

@@ -161,7 +161,7 @@ def test_p3_number_of_parameters(quickly):
         agent(image(*shape), hidden=(), image_features=512, shared_torso=True) for shape in ((4, 84, 84), (84, 84, 4))
     )
     assert sum(value.size for value in parameters(last).values()) == 1_686_693
-    assert first.torso.shapes() == last.torso.shapes()
+    assert first.torso.convolutions() == last.torso.convolutions()
 
 
 def test_p3_as_many_logits_as_actions():

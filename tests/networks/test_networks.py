@@ -8,7 +8,7 @@ from learning_cases import PARTS, VECTOR, box, observations, perceptron
 from duetto.errors import UsageError
 from duetto.networks.encoding import encode
 from duetto.networks.initial import initial_parameters
-from duetto.networks.specs import Actor, Critic, CustomNetwork, Initializer
+from duetto.networks.specs import CustomNetwork, Deterministic, Network, Torso, Values
 
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
@@ -36,6 +36,8 @@ class Built:
 
             self.array, self.numpy = jnp.asarray, np.asarray
         self.net = build(spec, np.random.default_rng(seed))
+        if backend == "jax":
+            self.net = self.net.with_arrays(self.net.arrays)
 
     def __call__(self, *inputs, method="__call__"):
         return self.numpy(getattr(self.net, method)(*(self._tree(value) for value in inputs)))
@@ -46,14 +48,12 @@ class Built:
         return self.array(value)
 
 
-def actor(**options):
-    defaults = {"observation": VECTOR, "action_size": 2, "hidden": (16, 12), "activation": "relu"}
-    return Actor(**(defaults | options), initializer=Initializer())
+def actor(observation=VECTOR, custom=None):
+    return Network(Torso(observation), Deterministic(2, (16, 12)), custom=custom)
 
 
-def critic(**options):
-    defaults = {"observation": VECTOR, "action_size": 2, "hidden": (16, 12), "activation": "relu", "members": 2}
-    return Critic(**(defaults | options), initializer=Initializer())
+def critic(members=2, custom=None, **options):
+    return Network(Torso(VECTOR), Values(2, **({"hidden": (16, 12)} | options)), members=members, custom=custom)
 
 
 def inputs(size, observation=VECTOR):
@@ -87,7 +87,7 @@ def test_a_critic_is_one_such_network_for_each_member(backend, size):
 
 @pytest.mark.parametrize("layer", [1, 2])
 def test_the_action_may_join_later(backend, layer):
-    spec = critic(action_layer=layer)
+    spec = critic(joins=layer)
     values = initial_parameters(spec, np.random.default_rng(0))
     obs, action = inputs(4)
     found = Built(backend, spec)(obs, action)
@@ -110,12 +110,14 @@ def test_activations(backend, activation):
     np.testing.assert_allclose(Built(backend, spec)(obs, action)[0], expected[:, 0], rtol=1e-5, atol=1e-6)
 
 
-def test_pytorchs_batched_product_for_gpus_is_the_same():
+def test_pytorchs_batched_product_for_gpus_is_the_same(monkeypatch):
     """On a GPU all members are one product; on a CPU they run one after the other."""
-    built = Built("torch", critic(action_layer=1))
-    obs, action = (built.array(value) for value in inputs(40))
-    batched = built.net._run(obs, action, list(built.net.layers))
-    np.testing.assert_allclose(built.numpy(batched), built.numpy(built.net(obs, action)), rtol=1e-5, atol=1e-6)
+    from duetto.networks import torch_layers
+
+    built = Built("torch", critic(joins=1))
+    one_by_one = built(*inputs(40))
+    monkeypatch.setattr(torch_layers, "members", lambda values: None)
+    np.testing.assert_allclose(built(*inputs(40)), one_by_one, rtol=1e-5, atol=1e-6)
 
 
 def test_onednns_product_has_pytorchs_gradients():

@@ -3,12 +3,21 @@ import pytest
 from learning_cases import PARTS, box
 
 from duetto.networks.initial import initial_parameters
-from duetto.networks.specs import Actor, Critic, Initializer
+from duetto.networks.specs import Deterministic, Initializer, Network, Torso, Values
 
 
 def critic(initializer=None, **options):
-    defaults = {"observation": box(3), "action_size": 2, "hidden": (200, 100), "activation": "relu", "members": 2}
-    return Critic(**(defaults | options), initializer=initializer or Initializer())
+    head = Values(2, **({"hidden": (200, 100)} | options))
+    return Network(Torso(box(3)), head, members=2, initializer=initializer or Initializer())
+
+
+def actor(observation, hidden):
+    return Network(Torso(observation), Deterministic(2, hidden))
+
+
+def layers(spec):
+    (stack,) = spec.head.stacks(spec.torso.width)
+    return stack.layers
 
 
 def drawn(spec):
@@ -16,20 +25,20 @@ def drawn(spec):
 
 
 def test_layers():
-    assert Actor(box(3), 2, (8, 4), "relu", Initializer()).layers == [(3, 8), (8, 4), (4, 2)]
-    assert Actor(PARTS, 2, (), "relu", Initializer()).layers == [(12, 2)]
+    assert layers(actor(box(3), (8, 4))) == [(3, 8), (8, 4), (4, 2)]
+    assert layers(actor(PARTS, ())) == [(12, 2)]
 
 
 @pytest.mark.parametrize(
-    ("layer", "layers"),
+    ("layer", "expected"),
     [
         (0, [(5, 200), (200, 100), (100, 1)]),
         (1, [(3, 200), (202, 100), (100, 1)]),
         (2, [(3, 200), (200, 100), (102, 1)]),
     ],
 )
-def test_the_action_joins_at_one_layer(layer, layers):
-    assert critic(action_layer=layer).layers == layers
+def test_the_action_joins_at_one_layer(layer, expected):
+    assert layers(critic(joins=layer)) == expected
 
 
 def test_names_and_layouts_are_pytorchs_with_the_members_in_front():
@@ -40,9 +49,9 @@ def test_names_and_layouts_are_pytorchs_with_the_members_in_front():
         "layers.1.weight": (2, 1, 8),
         "layers.1.bias": (2, 1),
     }
-    actor = drawn(Actor(box(3), 2, (), "relu", Initializer()))
-    assert {name: value.shape for name, value in actor.items()} == {"layers.0.weight": (2, 3), "layers.0.bias": (2,)}
-    assert all(value.dtype == np.float32 for value in actor.values())
+    values = drawn(actor(box(3), ()))
+    assert {name: value.shape for name, value in values.items()} == {"layers.0.weight": (2, 3), "layers.0.bias": (2,)}
+    assert all(value.dtype == np.float32 for value in values.values())
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.1])

@@ -222,8 +222,14 @@ class OptimizerSpec:
 class Updater(Protocol):
     """What an algorithm's `update` may do. Learners of both frameworks offer it."""
 
-    def minimize(self, name: str, loss: Any, *args: Any) -> None:
-        """One optimiser step of network `name` on `loss(nets, *args) -> (scalar, info)`; no other network moves."""
+    scheduled: dict[str, Array]  # the algorithm's numbers that change over the run, scalars; see `Algorithm.scheduled`
+
+    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
+        """One optimiser step of network `name` on `loss(nets, *args) -> (scalar, info)`; no other network moves.
+
+        Returns `info`, without gradients: what the loss computed is there for the next one. All of it is logged, but
+        "priority", which goes back to the memory.
+        """
         ...
 
     def track(self, target: str, source: str, tau: float) -> None:
@@ -305,11 +311,15 @@ class Algorithm:
         """Rows (M, B) of M smaller batches to learn from one after the other; None: the batch of `size` rows whole."""
         return None
 
-    def draw(self, random: np.random.Generator, batch: Any, progress: float) -> Any:
-        """What an update needs besides the batch, handed to `update` as `noise`: random numbers, NumPy float32; and
-        numbers that change over the run, of which `progress` in [0, 1] is behind.
+    def draw(self, random: np.random.Generator, batch: Any) -> Any:
+        """The random numbers of an update, handed to it as `noise`: a NumPy float32 array, or a (named) tuple or dict
+        of such trees. `update` gets the same tree in its framework's arrays.
         """
         return ()
+
+    def scheduled(self, progress: float) -> dict[str, float]:
+        """Numbers that change over the run, of which `progress` in [0, 1] is behind; see `Updater.scheduled`."""
+        return {}
 
     def phase(self, update: int) -> int:
         """What kind of update the `update`-th is, counted from 1 over the whole run; each kind is compiled once."""

@@ -41,7 +41,16 @@ from duetto.functional.schedules import Decay, linear
 from duetto.functional.targets import bootstrap, standardize
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Box, Space
-from duetto.networks.specs import Activation, Actor, Critic, CustomNetwork, Initializer, NetworkSpec
+from duetto.networks.specs import (
+    Activation,
+    CustomNetwork,
+    Deterministic,
+    Initializer,
+    Network,
+    NetworkSpec,
+    Torso,
+    Values,
+)
 
 
 @dataclass(frozen=True)
@@ -198,10 +207,13 @@ class DDPG(OffPolicy):
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """An actor and a critic."""
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound)
-        shape = (observation, action.size, self.hidden, self.activation, init)
-        memory = self.recurrence(action)
-        critic = Critic(*shape, self.critics(), self.critic_action_layer, self.critic_network, memory)
-        return {"actor": Actor(*shape, self.actor_network, memory), "critic": critic}
+        torso = Torso(observation, recurrent=self.recurrence(action))
+        shape = (action.size, self.hidden, self.activation)
+        values = Values(*shape, joins=self.critic_action_layer)
+        return {
+            "actor": Network(torso, Deterministic(*shape), initializer=init, custom=self.actor_network),
+            "critic": Network(torso, values, members=self.critics(), initializer=init, custom=self.critic_network),
+        }
 
     def critics(self) -> Count:
         """Members of the critic's ensemble."""

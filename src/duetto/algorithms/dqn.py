@@ -41,7 +41,7 @@ from duetto.functional.schedules import Decay, exploration_ladder, falling
 from duetto.functional.targets import bootstrap
 from duetto.functional.values import chosen, huber
 from duetto.networks.spaces import Discrete, Space
-from duetto.networks.specs import Activation, CustomNetwork, NetworkSpec, QNetwork, Torso
+from duetto.networks.specs import ActionValues, Activation, CustomNetwork, Network, NetworkSpec, Torso
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ class DQN(OffPolicy):
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """The action values."""
         torso = Torso(observation, self.image_features, self.hidden, self.activation, self.recurrence(action))
-        return {"q": QNetwork(torso, action.size, self.head_hidden, self.dueling, self.network)}
+        head = ActionValues(action.size, self.head_hidden, self.activation, self.dueling)
+        return {"q": Network(torso, head, custom=self.network)}
 
     def targets(self) -> dict[str, str]:
         """One."""

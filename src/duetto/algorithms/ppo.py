@@ -13,6 +13,7 @@ step is seen once in each epoch; policy and value are updated together, by one o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -40,7 +41,17 @@ from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
 from duetto.networks import policies
 from duetto.networks.spaces import Dict, Space
-from duetto.networks.specs import Activation, ActorCritic, CustomNetwork, NetworkSpec, Recurrent, Torso
+from duetto.networks.specs import (
+    Activation,
+    CustomNetwork,
+    Initializer,
+    Network,
+    NetworkSpec,
+    Policy,
+    Recurrent,
+    StateValue,
+    Torso,
+)
 
 
 @dataclass(frozen=True)
@@ -150,17 +161,17 @@ class PPO(Algorithm):
             "clip_fraction": mean(xp.astype(xp.abs(ratio - 1.0) > clip, ratio.dtype)),
         }
 
-    def update(self, learner: Updater, batch: RolloutBatch, noise: Array, phase: int) -> None:
+    def update(self, learner: Updater, batch: RolloutBatch, noise: Any, phase: int) -> None:
         """One minibatch."""
-        learner.minimize("agent", self.loss, batch, noise)
+        learner.minimize("agent", self.loss, batch, learner.scheduled["clip_range"])
 
     def split(self, random: np.random.Generator, size: int) -> np.ndarray:
         """A fresh shuffle of all rows, cut into equal parts: (minibatches, B)."""
         return random.permutation(size).astype(np.int32).reshape(self.minibatches, -1)
 
-    def draw(self, random: np.random.Generator, batch: RolloutBatch, progress: float) -> np.ndarray:
-        """The clip range ε of this update."""
-        return np.asarray(self.clip_range * decayed(self.clip_range_decay, progress, 0.0), np.float32)
+    def scheduled(self, progress: float) -> dict[str, float]:
+        """The clip range ε of an update."""
+        return {"clip_range": self.clip_range * decayed(self.clip_range_decay, progress, 0.0)}
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
@@ -208,16 +219,9 @@ class PPO(Algorithm):
         if self.recurrent != "none":
             memory = Recurrent(self.recurrent, self.recurrent_size, self.recurrent_layers, action, orthogonal=True)
         torso = Torso(observation, self.image_features, self.hidden, self.activation, memory)
-        agent = ActorCritic(
-            torso,
-            action,
-            self.shared_torso,
-            self.policy_gain,
-            self.zero_biases,
-            self.initial_log_std,
-            self.network,
-        )
-        return {"agent": agent}
+        heads = (Policy(action, self.policy_gain, self.initial_log_std), StateValue())
+        init = Initializer("orthogonal", math.sqrt(2), zero_biases=self.zero_biases)  # as in OpenAI Baselines
+        return {"agent": Network(torso, heads, shared=self.shared_torso, initializer=init, custom=self.network)}
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
         """Adam over policy and value together."""

@@ -76,7 +76,7 @@ class TD3(DDPG):
         if phase == 0 or self.target_update == "every_step":
             self.track_targets(learner)
 
-    def draw(self, random: np.random.Generator, batch: Batch, progress: float) -> np.ndarray:
+    def draw(self, random: np.random.Generator, batch: Batch) -> np.ndarray:
         """Standard normal numbers for the target actions, (B, A)."""
         return random.standard_normal(batch.action.shape, dtype=np.float32)
 

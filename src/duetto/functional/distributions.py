@@ -38,6 +38,17 @@ class Categorical(NamedTuple):
         same_shape(logits=self.logits, noise=noise)
         return array_namespace(self.logits).argmax(self.logits + noise, axis=-1)
 
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
+        """A choice and its log π(a), (...) each."""
+        action = self.sample(noise)
+        return action, self.log_prob(action)
+
+    def kl(self, other: Categorical) -> Array:
+        """KL divergence from self to other, Σ π (log π - log π'), (...)."""
+        xp = array_namespace(self.logits)
+        log_probs = self.log_probs
+        return xp.sum(xp.exp(log_probs) * (log_probs - other.log_probs), axis=-1)
+
     def log_prob(self, action: Array) -> Array:
         """log π(a) of choices (...), (...)."""
         xp = array_namespace(self.logits)
@@ -68,6 +79,15 @@ class MultiCategorical(NamedTuple):
         drawn = [part.sample(noise[..., low:high]) for part, (low, high) in zip(self.parts, ends, strict=True)]
         return xp.stack(drawn, axis=-1)
 
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
+        """Choices (..., parts) and their log π(a), (...)."""
+        action = self.sample(noise)
+        return action, self.log_prob(action)
+
+    def kl(self, other: MultiCategorical) -> Array:
+        """Sum of the parts' KL divergences, (...)."""
+        return sum(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))
+
     def log_prob(self, action: Array) -> Array:
         """log π(a) of choices (..., parts), (...): the sum over the parts."""
         return sum(part.log_prob(action[..., i]) for i, part in enumerate(self.parts))
@@ -92,6 +112,18 @@ class DiagonalGaussian(NamedTuple):
         same_shape(mean=self.mean, noise=noise)
         return self.mean + array_namespace(self.mean).exp(self.log_std) * noise
 
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
+        """Actions (..., A) and their log-densities (...)."""
+        action = self.sample(noise)
+        return action, self.log_prob(action)
+
+    def kl(self, other: DiagonalGaussian) -> Array:
+        """KL divergence from self to other, (...)."""
+        xp = array_namespace(self.mean)
+        ratio = xp.exp(2.0 * (self.log_std - other.log_std))
+        distance = ((self.mean - other.mean) * xp.exp(-other.log_std)) ** 2
+        return xp.sum(0.5 * (ratio + distance - 1.0) - self.log_std + other.log_std, axis=-1)
+
     def log_prob(self, action: Array) -> Array:
         """Log-density of actions (..., A), (...)."""
         same_shape(mean=self.mean, action=action)
@@ -104,7 +136,57 @@ class DiagonalGaussian(NamedTuple):
         return array_namespace(self.log_std).sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e), axis=-1)
 
 
-Distribution = Categorical | MultiCategorical | DiagonalGaussian
+class SquashedGaussian(NamedTuple):
+    """Independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018, appendix C)."""
+
+    mean: Array  # (..., A), before tanh
+    log_std: Array  # (..., A), before tanh
+
+    @property
+    def unsquashed(self) -> DiagonalGaussian:
+        """The distribution before tanh."""
+        return DiagonalGaussian(self.mean, self.log_std)
+
+    def mode(self) -> Array:
+        """tanh of the mean, (..., A)."""
+        return array_namespace(self.mean).tanh(self.mean)
+
+    def sample(self, noise: Array) -> Array:
+        """tanh(mean + std · noise) (..., A), of standard normal numbers."""
+        return array_namespace(self.mean).tanh(self.unsquashed.sample(noise))
+
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
+        """Actions (..., A) and their log-densities (...), from the numbers before tanh: nothing is lost near ±1."""
+        before = self.unsquashed.sample(noise)
+        return array_namespace(before).tanh(before), self._log_prob(before)
+
+    def log_prob(self, action: Array) -> Array:
+        """Log-density of actions (..., A) in (-1, 1), (...). Near ±1 the number before tanh is lost to rounding."""
+        xp = array_namespace(action)
+        limit = 1.0 - 1e-6
+        return self._log_prob(xp.atanh(xp.clip(action, -limit, limit)))
+
+    def entropy(self) -> Array:
+        """It has no closed form: -mean log π(a) of samples estimates it.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("A squashed Gaussian's entropy has no closed form. Take -log_prob of samples as an estimate.")
+
+    def kl(self, other: SquashedGaussian) -> Array:
+        """KL divergence from self to other, (...): that of the Gaussians, since tanh is one-to-one."""
+        return self.unsquashed.kl(other.unsquashed)
+
+    def _log_prob(self, before: Array) -> Array:
+        """log N(u) - Σ log(1 - tanh² u), with log(1 - tanh² u) = 2 (log 2 - u - softplus(-2 u))."""
+        xp = array_namespace(before)
+        softplus = xp.log1p(xp.exp(-2.0 * xp.abs(before))) + xp.where(before < 0, -2.0 * before, 0.0 * before)
+        squashing = xp.sum(2.0 * (math.log(2.0) - before - softplus), axis=-1)
+        return self.unsquashed.log_prob(before) - squashing
+
+
+Distribution = Categorical | MultiCategorical | DiagonalGaussian | SquashedGaussian
 
 
 def cuts(sizes: Any) -> list[tuple[int, int]]:

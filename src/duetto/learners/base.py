@@ -19,7 +19,6 @@ from duetto.functional.schedules import decayed, kl_adaptive
 from duetto.learners.unrolling import Unrolling
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Space
-from duetto.networks.specs import carry_shapes
 from duetto.networks.windows import Window
 
 Precision = Literal["float32", "bf16"]
@@ -36,6 +35,13 @@ class Metrics(NamedTuple):
     def value(self, name: str) -> float:
         """One of the values, after waiting for its device."""
         return float(on_host(self.values)[self.names.index(name)])
+
+
+class Rates(NamedTuple):
+    """The numbers that change over a run, as they are at one update."""
+
+    learning: dict[str, float]  # the optimisers' step sizes
+    scheduled: dict[str, float]  # the algorithm's own, see `Algorithm.scheduled`
 
 
 def on_host(array: Array) -> np.ndarray:
@@ -72,8 +78,9 @@ class Learner(ABC):
         """
         self.updates += 1
         rows = self.algorithm.split(self.random, len(batch.weight))
-        noise = self.algorithm.draw(self.random, batch, progress)
-        metrics = self._update(batch, rows, noise, self.learning_rates(progress))
+        noise = self.algorithm.draw(self.random, batch)
+        rates = Rates(self.learning_rates(progress), self.algorithm.scheduled(progress))
+        metrics = self._update(batch, rows, noise, rates)
         self._host = None
         if self._adapted:
             divergence = metrics.value("approx_kl")
@@ -82,7 +89,7 @@ class Learner(ABC):
         return metrics
 
     @abstractmethod
-    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: dict[str, float]) -> Metrics:
+    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """The update on the framework. `rows` (M, B) are the parts of the batch; None takes it whole."""
 
     def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
@@ -106,7 +113,7 @@ class Learner(ABC):
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
         """The arrays of the acting networks' carry by name, without the leading axis; none without recurrence."""
         specs = {name: self.specs[name] for name in self.algorithm.acting_networks}
-        return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in carry_shapes(spec).items()}
+        return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in spec.carry().items()}
 
     def _acting(self, method: Literal["act", "collect", "value"], obs: Tree, *noise: np.ndarray | None) -> Any:
         """The algorithm's method with the networks as they are now, in NumPy where that is faster; and the carry."""
@@ -199,7 +206,9 @@ def summarize(info: dict[str, Array], xp: Any) -> tuple[list[str], list[Array]]:
     """Mean, least and greatest of every array that a loss reports, and its scalars, as names and scalars."""
     names: list[str] = []
     values: list[Array] = []
-    for name, array in sorted(info.items()):  # JAX sorts what passes through its transformations
+    for name, array in sorted(
+        (name, array) for name, array in info.items() if name != "priority"
+    ):  # JAX sorts what passes through its transformations
         if array.ndim == 0:
             names.append(name)
             values.append(array)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +18,7 @@ from jax import Array
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
-from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
+from duetto.learners.base import Learner, Metrics, Parameters, Precision, Rates, matched, summarize
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
@@ -43,13 +42,11 @@ class JaxLearner(Learner):
         super().__init__(algorithm, observation, action, seed, precision)
         self.device = _device(device)
         with jax.default_device(self.device):
-            nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
-            nets |= {name: jax.tree.map(jnp.copy, nets[source]) for name, source in self.targets.items()}
-        self._modules = {name: _Module(net, self._is_custom(name)) for name, net in nets.items()}
+            self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
+            self._nets |= {name: self._nets[source] for name, source in self.targets.items()}
+            state: State = {f"net/{name}": [jnp.copy(part) for part in net.arrays] for name, net in self._nets.items()}
+        self.names = tuple(self._nets)
         self._optimizers = {name: _adam(spec) for name, spec in self.optimizer_specs.items()}
-        state: State = {
-            f"net/{name}": jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)) for name, net in nets.items()
-        }
         for name, optimizer in self._optimizers.items():
             state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"])
         self._state = jax.device_put(state, self.device)
@@ -57,10 +54,10 @@ class JaxLearner(Learner):
         self._programs: dict[str, Any] = {}
 
     # ------------------------------------------------------------------------------------------------ learning
-    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: dict[str, float]) -> Metrics:
+    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """See `Learner._update`."""
         number = self.algorithm.phase(self.updates)
-        inputs = (batch, rows, noise, {name: np.float32(rate) for name, rate in rates.items()})
+        inputs = (batch, rows, noise, jax.tree.map(np.float32, rates))
         if number not in self._phases:
             self._phases[number] = _Phase(self, number, (self._state, *inputs))
         phase = self._phases[number]
@@ -85,25 +82,25 @@ class JaxLearner(Learner):
         precision = self.precision if rollouts else "float32"
 
         def run(state: State, *inputs: Any) -> Any:
-            nets = SimpleNamespace(
-                **{
-                    name: self._callable(name, _in(precision, self._modules[name], arrays))
-                    for name, arrays in state.items()
-                }
-            )
+            nets = SimpleNamespace(**{name: self.called(name, state[name], precision) for name in state})
             return method(nets, *inputs), self._carry(nets)
 
         return run
 
+    def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
+        """A network as losses and policies call it, with these arrays."""
+        net = self._nets[name].with_arrays(arrays, jnp.bfloat16 if precision == "bf16" else jnp.float32)
+        return self._callable(name, net)
+
     # ------------------------------------------------------------------------------------------------ state
     def parameters(self) -> Parameters:
         """See `Learner.parameters`."""
-        return {name: self._named(name, self._state[f"net/{name}"]) for name in self._modules}
+        return {name: self._named(name, self._state[f"net/{name}"]) for name in self._nets}
 
     def load_parameters(self, parameters: Parameters) -> None:
         """See `Learner.load_parameters`."""
         self._host = None
-        for name in self._modules:
+        for name in self._nets:
             self._state[f"net/{name}"] = self._arrays(name, parameters.get(name, {}), name)
 
     def optimizer_state(self) -> dict[str, Any]:
@@ -129,97 +126,88 @@ class JaxLearner(Learner):
                 adam if isinstance(part, optax.ScaleByAdamState) else part for part in self._state[f"optimizer/{name}"]
             )
 
-    def _is_custom(self, name: str) -> bool:
-        return self.specs[self.targets.get(name, name)].custom is not None
-
     def _named(self, network: str, arrays: list[Array]) -> dict[str, np.ndarray]:
-        return {name: np.array(array) for name, array in zip(self._modules[network].names, arrays, strict=True)}
+        return {name: np.array(array) for name, array in zip(self._nets[network].names, arrays, strict=True)}
 
     def _arrays(self, network: str, values: dict[str, np.ndarray], owner: str) -> list[Array]:
-        module = self._modules[network]
-        expected = dict(zip(module.names, module.shapes, strict=True))
+        net = self._nets[network]
+        expected = dict(zip(net.names, net.shapes, strict=True))
         # A copy: on a CPU, JAX would go on reading the caller's memory.
         return jax.device_put([jnp.array(value) for value in matched(values, expected, owner).values()], self.device)
-
-
-class _Module:
-    """A network without its arrays. Programs take flat lists of arrays: modules cost 70 µs more at each call."""
-
-    def __init__(self, net: Any, custom: bool):
-        self._custom = custom
-        arrays, self._static = eqx.partition(net, eqx.is_inexact_array)
-        paths, self._structure = jax.tree_util.tree_flatten_with_path(arrays)
-        self.names = [".".join(_step(step) for step in path) for path, _ in paths]  # PyTorch's names
-        self.shapes = [tuple(leaf.shape) for _, leaf in paths]
-
-    def with_arrays(self, arrays: list[Array]) -> Any:
-        net = eqx.combine(jax.tree.unflatten(self._structure, arrays), self._static)
-        return _Broadcasting(net) if self._custom else net
 
 
 class _Phase:
     """The compiled program of one phase, and which parts of the state it changes and reads."""
 
-    def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, dict[str, Any]]):
-        names: tuple[str, ...] = ()
-        changes: tuple[str, ...] = tuple(example[0])
+    def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, Rates]):
+        self._learner, self._number = learner, number
+        state, batch, rows, noise, rates = example
+        traced = self._example(state, batch, rows, noise, rates)
+        self.names, self.changes = tuple(traced.names), tuple(sorted(traced.changed))
+        self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.changes)
+        self.program = jax.jit(self._run, donate_argnums=0)
 
-        def learn(state: State, batch: Any, noise: Any, rates: dict[str, Array]) -> _Trace:
-            nonlocal names, changes
-            trace = _Trace(learner, state, rates)
-            with jax.numpy_rank_promotion("raise"):
-                learner.algorithm.update(trace, batch, noise, number)
-            names, changes = tuple(trace.names), tuple(sorted(trace.changed))
-            return trace
+    def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> _Trace:
+        """An abstract run, to see what this phase changes and reports."""
+        traces: list[_Trace] = []
 
-        def run(
-            changing: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: dict[str, Array]
-        ) -> tuple[State, Array, Array | None]:
-            if rows is None:
-                trace = learn({**changing, **fixed}, batch, noise, rates)
-                return {name: trace.state[name] for name in changes}, jnp.stack(trace.values), trace.priority
+        def look(state: State, batch: Any, noise: Any, rates: Rates) -> None:
+            traces.append(self._learn(state, batch, noise, rates))
 
-            def part(state: State, some: Array) -> tuple[State, Array]:
-                trace = learn({**state, **fixed}, jax.tree.map(lambda x: x[some], batch), noise, rates)
-                return {name: trace.state[name] for name in state}, jnp.stack(trace.values)
+        part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
+        jax.eval_shape(look, state, part, noise, rates)
+        return traces[0]
 
-            changed, values = jax.lax.scan(part, changing, rows)
-            return {name: changed[name] for name in changes}, jnp.mean(values, 0), None
+    def _learn(self, state: State, batch: Any, noise: Any, rates: Rates) -> _Trace:
+        trace = _Trace(self._learner, state, rates)
+        with jax.numpy_rank_promotion("raise"):
+            self._learner.algorithm.update(trace, batch, noise, self._number)
+        return trace
 
-        state, *rest = example
-        jax.eval_shape(run, state, {}, *rest)  # an abstract run, to see what this phase changes
-        self.names, self.changes = names, changes
-        self.reads = tuple(name for name in state if name.startswith("net/") and name not in changes)
-        self.program = jax.jit(run, donate_argnums=0)
+    def _run(
+        self, changing: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
+    ) -> tuple[State, Array, Array | None]:
+        if rows is None:
+            trace = self._learn({**changing, **fixed}, batch, noise, rates)
+            return {name: trace.state[name] for name in changing}, jnp.stack(trace.values), trace.priority
+
+        def part(state: State, some: Array) -> tuple[State, Array]:
+            trace = self._learn({**state, **fixed}, jax.tree.map(lambda x: x[some], batch), noise, rates)
+            return {name: trace.state[name] for name in state}, jnp.stack(trace.values)
+
+        changed, values = jax.lax.scan(part, changing, rows)
+        return changed, jnp.mean(values, 0), None
 
 
 class _Trace:
     """What `update` sees as the learner while it is traced: the state, as it changes."""
 
-    def __init__(self, learner: JaxLearner, state: State, rates: dict[str, Array]):
-        self.learner, self.state, self.rates = learner, state, rates
+    def __init__(self, learner: JaxLearner, state: State, rates: Rates):
+        self.learner, self.state, self.scheduled = learner, dict(state), rates.scheduled
+        self._rates = rates.learning
         self.changed: set[str] = set()
         self.names: list[str] = []
         self.values: list[Array] = []
         self.priority: Array | None = None
 
-    def minimize(self, name: str, loss: Any, *args: Any) -> None:
+    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
         """See `Updater.minimize`."""
         key = f"net/{name}"
 
         def of_parameters(parameters: Any) -> tuple[Array, dict[str, Array]]:
-            return loss(self._nets(**{name: parameters}), *args)
+            return loss(self._networks(**{name: parameters}), *args)
 
         (value, info), gradient = jax.value_and_grad(of_parameters, has_aux=True)(self.state[key])
         optimizer = self.learner._optimizers[name]
+        norm = {}
         if self.learner.optimizer_specs[name].max_grad_norm > 0:
-            norm = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
-            info = info | {f"{name}_gradient_norm": norm}
+            norm[f"{name}_gradient_norm"] = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
         step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], self.state[key])
-        rate = self.rates[name]
+        rate = self._rates[name]
         self._set(key, jax.tree.map(lambda w, s: w - rate * s, self.state[key], step))
         self._set(f"optimizer/{name}", moments)
-        self._record(name, value, info)
+        self._record(name, value, info | norm)
+        return info
 
     def track(self, target: str, source: str, tau: float) -> None:
         """See `Updater.track`."""
@@ -230,57 +218,20 @@ class _Trace:
 
         self._set(f"net/{target}", jax.tree.map(between, old, new))
 
-    def _nets(self, **replaced: Any) -> SimpleNamespace:
-        nets = {}
-        for name, module in self.learner._modules.items():
-            arrays = replaced.get(name, self.state[f"net/{name}"])
-            nets[name] = self.learner._callable(name, _in(self.learner.precision, module, arrays))
-        return SimpleNamespace(**nets)
+    def _networks(self, **replaced: Any) -> SimpleNamespace:
+        names, precision = self.learner.names, self.learner.precision
+        arrays = {name: replaced.get(name, self.state[f"net/{name}"]) for name in names}
+        return SimpleNamespace(**{name: self.learner.called(name, arrays[name], precision) for name in names})
 
     def _set(self, key: str, value: Any) -> None:
         self.state[key] = value
         self.changed.add(key)
 
     def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
-        self.priority = info.pop("priority", self.priority)
+        self.priority = info.get("priority", self.priority)
         names, values = summarize(info, jnp)
         self.names += [f"{name}_loss", *names]
         self.values += [value, *values]
-
-
-class _Broadcasting:
-    """A user's own network, which may broadcast as JAX usually does; ours and the losses may not."""
-
-    def __init__(self, net: Any):
-        self._net = net
-
-    def __call__(self, *inputs: Any) -> Any:
-        with jax.numpy_rank_promotion("allow"):
-            return self._net(*inputs)
-
-    def first(self, *inputs: Any) -> Array:
-        with jax.numpy_rank_promotion("allow"):
-            return self._net.first(*inputs)
-
-
-def _in(precision: Precision, module: _Module, arrays: list[Array]) -> Any:
-    """The network, computing in that precision."""
-    if precision == "float32":
-        return module.with_arrays(arrays)
-    return _InBfloat16(module.with_arrays([array.astype(jnp.bfloat16) for array in arrays]))
-
-
-class _InBfloat16:
-    """A network with parameters cast to bfloat16, which gives float32."""
-
-    def __init__(self, net: Any):
-        self._net = net
-
-    def __call__(self, *inputs: Any) -> Any:
-        return jax.tree.map(lambda x: x.astype(jnp.float32), self._net(*inputs))
-
-    def first(self, *inputs: Any) -> Array:
-        return self._net.first(*inputs).astype(jnp.float32)
 
 
 def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
@@ -289,10 +240,6 @@ def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
     decay = [optax.add_decayed_weights(spec.weight_decay)] if spec.weight_decay > 0 else []
     adam = [optax.scale_by_adam(eps=spec.epsilon)]
     return optax.chain(*clip, *(adam + decay if spec.decoupled else decay + adam))
-
-
-def _step(step: Any) -> str:
-    return str(step.name if hasattr(step, "name") else step.idx if hasattr(step, "idx") else step.key)
 
 
 def has_cuda() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import time
 from collections.abc import Mapping
@@ -20,16 +19,16 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from duetto.algorithms.base import Algorithm, OneStep, OptimizerSpec, RolloutSpec, Tree
+from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
 from duetto.learners import heap
-from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
+from duetto.learners.base import Learner, Metrics, Precision, Rates, matched, summarize
+from duetto.learners.base import Parameters as Values
 from duetto.learners.threads import ThreadTrial
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
-from duetto.networks.torch import build
+from duetto.networks.torch import Parameters, build
 from duetto.networks.torch_layers import USE_ONEDNN
-from duetto.networks.windows import Window
 
 
 def has_cuda() -> bool:
@@ -59,19 +58,22 @@ class TorchLearner(Learner):
         if device == "cpu" and is_image(observation):
             heap.keep()
         self._set_threads(threads)
-        nets = {name: build(spec, self.initial_random(name)).to(device) for name, spec in self.specs.items()}
-        nets |= {name: copy.deepcopy(nets[source]).requires_grad_(False) for name, source in self.targets.items()}
-        self.nets = SimpleNamespace(**nets)
-        self._weights = {name: dict(net.named_parameters()) for name, net in nets.items()}
-        self._optimizers = {name: Adam(spec, self._weights[name]) for name, spec in self.optimizer_specs.items()}
+        self._nets = {name: build(spec, self.initial_random(name), device) for name, spec in self.specs.items()}
+        for name, source in self.targets.items():
+            self._nets[name] = build(self.specs[source], self.initial_random(source), device)
+            for weight in self._nets[name].learned.values():
+                weight.requires_grad_(False)
+        self._plain = SimpleNamespace(**{name: self._called(name) for name in self._nets})
+        self._optimizers = {name: Adam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()}
         self._autocast = contextlib.nullcontext()
         if precision == "bf16":
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     # ------------------------------------------------------------------------------------------------ learning
-    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: dict[str, float]) -> Metrics:
+    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """See `Learner._update`."""
-        self._rates, self._noise = rates, _tensors(noise, self.device)
+        self._rates, self._noise = rates.learning, _tensors(noise, self.device)
+        self.scheduled = {name: torch.tensor(value, device=self.device) for name, value in rates.scheduled.items()}
         values = [
             self._learn(batch if part is None else _rows(batch, part))
             for part in (rows if rows is not None else [None])
@@ -85,36 +87,41 @@ class TorchLearner(Learner):
         self._names: list[str] = []
         self._values: list[Tensor] = []
         self._priority = None
-        tensors = type(batch)(*(_tensors(field, self.device) for field in batch))
-        self.algorithm.update(self, tensors, self._noise, self.algorithm.phase(self.updates))
+        self.algorithm.update(self, _tensors(batch, self.device), self._noise, self.algorithm.phase(self.updates))
         if self._trial is not None:
             self._trial.note(time.perf_counter() - began)
         return torch.stack(self._values)
 
-    def minimize(self, name: str, loss: Any, *args: Any) -> None:
+    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
         """See `Updater.minimize`."""
         weights = self._optimizers[name].weights
         with self._autocast:
             value, info = loss(self._networks(), *args)
         gradients = list(torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True))
         norm = self._optimizers[name].step(gradients, self._rates[name])
+        info = {key: array.detach() for key, array in info.items()}
         self._record(name, value, info if norm is None else info | {f"{name}_gradient_norm": norm})
+        return info
 
     def _networks(self) -> SimpleNamespace:
-        """The networks as a loss or a policy calls them."""
+        """The networks as a loss or a policy calls them; recurrent ones anew for each, see `Unrolling`."""
         if not self.recurrent:
-            return self.nets
-        return SimpleNamespace(**{name: self._callable(name, net) for name, net in vars(self.nets).items()})
+            return self._plain
+        return SimpleNamespace(**{name: self._called(name) for name in self._nets})
+
+    def _called(self, name: str) -> Any:
+        net = self._nets[name]
+        return net.values["value"] if isinstance(net, Parameters) else self._callable(name, net)
 
     def track(self, target: str, source: str, tau: float) -> None:
         """See `Updater.track`. Buffers (running statistics of a user's network) are copied."""
+        to, origin = self._nets[target], self._nets[source]
         with torch.no_grad():
             torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
-                list(self._weights[target].values()), list(self._weights[source].values()), tau
+                [to.values[name] for name in origin.learned], list(origin.learned.values()), tau
             )
-            buffers = zip(getattr(self.nets, target).buffers(), getattr(self.nets, source).buffers(), strict=True)
-            for to, origin in buffers:
-                to.copy_(origin)
+            for name in origin.values.keys() - origin.learned.keys():
+                to.values[name].copy_(origin.values[name])
 
     def _set_threads(self, threads: int) -> None:
         """As many as asked for; without a wish one for each core, up to 4, or what `ThreadTrial` finds fastest.
@@ -135,8 +142,7 @@ class TorchLearner(Learner):
         return time.perf_counter()
 
     def _record(self, name: str, value: Tensor, info: dict[str, Tensor]) -> None:
-        info = {key: array.detach() for key, array in info.items()}
-        self._priority = info.pop("priority", self._priority)
+        self._priority = info.get("priority", self._priority)
         names, values = summarize(info, array_api_compat.array_namespace(value))
         self._names += [f"{name}_loss", *names]
         self._values += [value.detach().float(), *(value.float() for value in values)]
@@ -154,20 +160,21 @@ class TorchLearner(Learner):
             return _arrays(result), _arrays(self._carry(nets))
 
     # ------------------------------------------------------------------------------------------------ state
-    def parameters(self) -> Parameters:
+    def parameters(self) -> Values:
         """See `Learner.parameters`."""
         return {
-            name: {key: value.detach().cpu().numpy().copy() for key, value in net.state_dict().items()}
-            for name, net in vars(self.nets).items()
+            name: {key: value.detach().cpu().numpy().copy() for key, value in net.values.items()}
+            for name, net in self._nets.items()
         }
 
-    def load_parameters(self, parameters: Parameters) -> None:
+    def load_parameters(self, parameters: Values) -> None:
         """See `Learner.load_parameters`."""
         self._host = None
-        for name, net in vars(self.nets).items():
-            expected = {key: tuple(value.shape) for key, value in net.state_dict().items()}
-            values = matched(parameters.get(name, {}), expected, name)
-            net.load_state_dict({key: torch.from_numpy(np.array(value)) for key, value in values.items()})
+        for name, net in self._nets.items():
+            expected = {key: tuple(value.shape) for key, value in net.values.items()}
+            with torch.no_grad():
+                for key, value in matched(parameters.get(name, {}), expected, name).items():
+                    net.values[key].copy_(torch.from_numpy(np.array(value)))
 
     def optimizer_state(self) -> dict[str, Any]:
         """See `Learner.optimizer_state`."""
@@ -265,6 +272,7 @@ def _tensors(tree: Any, device: torch.device) -> Any:
         return torch.from_numpy(tree).to(device, non_blocking=True)
     if isinstance(tree, dict):
         return {name: _tensors(value, device) for name, value in tree.items()}
-    if isinstance(tree, Window | OneStep):
-        return type(tree)(*(_tensors(value, device) for value in tree))
+    if isinstance(tree, tuple):
+        parts = [_tensors(value, device) for value in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     return tree

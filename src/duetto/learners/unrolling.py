@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import array_namespace
@@ -24,42 +25,52 @@ class Unrolling:
     def __init__(self, network: Any, name: str) -> None:
         """`name` is the one under which windows hold its carry; a target network starts from its source's."""
         self._network, self._prefix = network, f"{name}/"
-        self._seen: dict[int, tuple[Any, dict[str, Array], list[Any]]] = {}
+        self._seen: list[_Run] = []
         self.carry: dict[str, Array] = {}
 
     def __call__(self, window: Window, *inputs: Any) -> Any:
         """The network's outputs at the window's positions."""
-        trunk, outputs = self._run(window)
-        # Inputs are of the positions asked for; a policy with values (several trunks) is no array to take some from.
-        if inputs or isinstance(trunk, tuple):
-            return self._network.head(_features_at(trunk, window.at), *inputs)
-        if not outputs:
-            outputs.append(self._network.head(trunk))
-        return _at(outputs[0], window.at)
+        run = self._run(window)
+        if inputs or isinstance(run.features, tuple):  # inputs are of the positions asked for
+            return self._network.head(_at(run.features, window.at), *inputs)
+        if run.outputs is None:
+            run.outputs = self._network.head(run.features)
+        return _at(run.outputs, window.at)
 
     def first(self, window: Window, *inputs: Any) -> Array:
         """Of an ensemble, the first member's."""
-        trunk, _ = self._run(window)
-        return self._network.first_head(_features_at(trunk, window.at), *inputs)
+        return self._network.first_head(_at(self._run(window).features, window.at), *inputs)
 
-    def _run(self, window: Window) -> tuple[Any, list[Any]]:
-        """Features of all positions, and, once they were made, the head's outputs."""
-        key = id(window.previous_reward)
-        if key not in self._seen:
+    def _run(self, window: Window) -> _Run:
+        """Features of all positions. Looks at the same stretch through other positions share its arrays."""
+        run = next((run for run in self._seen if run.of.previous_reward is window.previous_reward), None)
+        if run is None:
             prefix = self._prefix
             own = {key.removeprefix(prefix): part for key, part in window.carry.items() if key.startswith(prefix)}
-            self._seen[key] = (*self._network.trunk(window._replace(carry=own)), [])
-        trunk, carry, outputs = self._seen[key]
-        self.carry = {f"{self._prefix}{key}": part for key, part in carry.items()}
-        return trunk, outputs
+            run = _Run(window, *self._network.trunk(window._replace(carry=own)))
+            self._seen.append(run)
+        self.carry = {f"{self._prefix}{key}": part for key, part in run.carry.items()}
+        return run
 
 
-def _features_at(trunk: Any, at: Array | None) -> Any:
-    return tuple(_at(part, at) for part in trunk) if isinstance(trunk, tuple) else _at(trunk, at)
+@dataclass
+class _Run:
+    """One pass of a network over a window. The window is kept, so no other can be taken for it."""
+
+    of: Window
+    features: Any
+    carry: dict[str, Array]
+    outputs: Any = None  # the head's, of all positions, once they were asked for
 
 
-def _at(features: Array, at: Array | None) -> Array:
-    """(B, S, F) at positions (B, T): (B, T, F); without positions, S = 1 and there is no axis for time."""
+def _at(tree: Any, at: Array | None) -> Any:
+    """(B, S, ...) at positions (B, T): (B, T, ...), of every array; without positions, S = 1 and time has no axis."""
+    if isinstance(tree, tuple):
+        parts = [_at(part, at) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     if at is None:
-        return features[:, 0]
-    return array_namespace(features).take_along_axis(features, at[..., None], axis=1)
+        return tree[:, 0]
+    xp = array_namespace(tree)
+    if tree.ndim == 2:
+        return xp.take_along_axis(tree, at, axis=1)
+    return xp.take_along_axis(tree, at[..., None], axis=1)

@@ -6,77 +6,81 @@ import math
 
 import numpy as np
 
-from duetto.networks.spaces import Box
-from duetto.networks.specs import Actor, ActorCritic, Critic, Initializer, NetworkSpec, QNetwork, Recurrent
+from duetto.networks.specs import Initializer, Network, NetworkSpec, Parameter, Policy, Recurrent, Stack
+
+Values = dict[str, np.ndarray]
 
 
-def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Fresh values for every parameter of a network that is not a user's own."""
-    match spec:
-        case ActorCritic():
-            values = _actor_critic(spec, random)
-        case QNetwork():
-            values = _q_network(spec, random)
-        case _:
-            values = _perceptron(spec, random)
+def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> Values:
+    """Fresh values, float32, for every parameter of a network that is not a user's own."""
+    values = {"value": np.full(spec.shape, spec.initial)} if isinstance(spec, Parameter) else _network(spec, random)
     return {name: value.astype(np.float32) for name, value in values.items()}
 
 
-def _perceptron(spec: Actor | Critic, random: np.random.Generator) -> dict[str, np.ndarray]:
-    values = _recurrent(spec.recurrent, spec.observation.size, random)
-    lead = (spec.members,) if spec.members else ()
-    for i, (inputs, outputs) in enumerate(spec.layers):
-        last = i == len(spec.layers) - 1
-        for kind, shape in (("weight", (*lead, outputs, inputs)), ("bias", (*lead, outputs))):
-            values[f"layers.{i}.{kind}"] = _draw(spec.initializer, random, shape, inputs, last)
+def _network(spec: Network, random: np.random.Generator) -> Values:
+    values: Values = {}
+    for torso in spec.torsos:
+        drawn = _recurrent(spec.recurrent, spec.torso.stack.width, random)
+        values |= {f"{torso}.recurrent.weights.{name}": value for name, value in drawn.items()}
+    for torso in spec.torsos:
+        for name, shape in spec.torso.convolutions().items():
+            values |= _layer(f"{torso}.{name}", shape, spec.initializer, random)
+        values |= _stack(f"{torso}.", spec.torso.stack, spec.initializer, random)
+    for head in spec.heads:
+        for stack in head.stacks(spec.torso.width):
+            values |= _stack("", stack, spec.initializer, random, spec.members, head.gain)
+        if isinstance(head, Policy):
+            values |= {name: np.full(shape, head.initial_log_std) for name, shape in head.parameter.items()}
     return values
 
 
-def _actor_critic(spec: ActorCritic, random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Orthogonal weights with gain √2 below the heads, 1 for the value, as in OpenAI Baselines."""
-    layers: dict[str, tuple[tuple[int, ...], float]] = {}
-    for torso in spec.torsos:
-        layers |= {f"{torso}.{name}": (shape, math.sqrt(2)) for name, shape in spec.torso.shapes().items()}
-    layers["policy_head"] = ((spec.head, spec.torso.width), spec.policy_gain)
-    layers["value_head"] = ((1, spec.torso.width), 1.0)
-    values: dict[str, np.ndarray] = {}
-    for torso in spec.torsos:
-        drawn = _recurrent(spec.recurrent, spec.torso.unrolled, random)
-        values |= {f"{torso}.{name}": value for name, value in drawn.items()}
-    for name, (shape, gain) in layers.items():
-        values[f"{name}.weight"] = orthogonal(random, shape, gain)
-        bound = 0.0 if spec.zero_biases else 1 / math.sqrt(math.prod(shape[1:]))
-        values[f"{name}.bias"] = random.uniform(-bound, bound, shape[:1])
-    if isinstance(spec.action, Box):
-        values["log_std"] = np.full(spec.action.size, spec.initial_log_std)
+def _stack(
+    prefix: str, stack: Stack, init: Initializer, random: np.random.Generator, members: int = 0, gain: float = 1.0
+) -> Values:
+    """A stack's layers; `gain` is that of an orthogonal last layer."""
+    lead, values = (members,) if members else (), {}
+    for i, (inputs, outputs) in enumerate(stack.layers):
+        last = bool(stack.outputs) and i == len(stack.layers) - 1
+        name = prefix + stack.layer(i)
+        values |= _layer(name, (*lead, outputs, inputs), init, random, len(lead), gain if last else None)
+    for i, width in enumerate(stack.norms):
+        name = prefix + stack.norm(i)
+        values |= {f"{name}.weight": np.ones((*lead, width)), f"{name}.bias": np.zeros((*lead, width))}
     return values
 
 
-def _q_network(spec: QNetwork, random: np.random.Generator) -> dict[str, np.ndarray]:
-    """PyTorch's default, U(±1/√inputs)."""
-    values = {}
-    shapes = {f"torso.{name}": shape for name, shape in spec.torso.shapes().items()}
-    for stream, layers in spec.streams.items():
-        shapes |= {f"{stream}.{i}": (outputs, inputs) for i, (inputs, outputs) in enumerate(layers)}
-    for name, shape in shapes.items():
-        bound = 1 / math.sqrt(math.prod(shape[1:]))
-        values[f"{name}.weight"] = random.uniform(-bound, bound, shape)
-        values[f"{name}.bias"] = random.uniform(-bound, bound, shape[:1])
-    drawn = _recurrent(spec.recurrent, spec.torso.unrolled, random)
-    return values | {f"torso.{name}": value for name, value in drawn.items()}
+def _layer(
+    name: str,
+    shape: tuple[int, ...],
+    init: Initializer,
+    random: np.random.Generator,
+    lead: int = 0,
+    last: float | None = None,
+) -> Values:
+    """Weight and bias; `last` is the gain of an orthogonal last layer, None of another layer."""
+    inputs, biases = math.prod(shape[lead + 1 :]), shape[: lead + 1]
+    if init.kind == "orthogonal":
+        gain, bound = init.gain if last is None else last, 0.0 if init.zero_biases else 1 / math.sqrt(inputs)
+        weight = orthogonal(random, shape, gain)
+        return {f"{name}.weight": weight, f"{name}.bias": random.uniform(-bound, bound, biases)}
+    bound = init.gain / math.sqrt(inputs)
+    if last is not None and init.final_bound > 0:
+        bound = init.final_bound
+    elif init.kind == "normal":
+        return {f"{name}.{kind}": random.normal(0.0, init.gain, s) for kind, s in (("weight", shape), ("bias", biases))}
+    return {f"{name}.{kind}": random.uniform(-bound, bound, s) for kind, s in (("weight", shape), ("bias", biases))}
 
 
-def _recurrent(spec: Recurrent | None, inputs: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+def _recurrent(spec: Recurrent | None, inputs: int, random: np.random.Generator) -> Values:
     if spec is None:
         return {}
     bound = 1 / math.sqrt(spec.size)
     values = {}
     for name, shape in spec.shapes(inputs).items():
         if not spec.orthogonal:
-            value = random.uniform(-bound, bound, shape)
+            values[name] = random.uniform(-bound, bound, shape)
         else:
-            value = orthogonal(random, shape, 1.0) if len(shape) == 2 else np.zeros(shape)
-        values[f"recurrent.weights.{name}"] = value
+            values[name] = orthogonal(random, shape, 1.0) if len(shape) == 2 else np.zeros(shape)
     return values
 
 
@@ -89,14 +93,3 @@ def orthogonal(random: np.random.Generator, shape: tuple[int, ...], gain: float)
     q, r = np.linalg.qr(random.standard_normal((max(rows, columns), min(rows, columns))))
     q *= np.sign(np.diag(r))  # makes the distribution uniform
     return gain * (q if rows >= columns else q.T).reshape(shape)
-
-
-def _draw(
-    init: Initializer, random: np.random.Generator, shape: tuple[int, ...], inputs: int, last: bool
-) -> np.ndarray:
-    if last and init.final_bound > 0:
-        return random.uniform(-init.final_bound, init.final_bound, shape)
-    if init.kind == "normal":
-        return random.normal(0.0, init.gain, shape)
-    bound = init.gain / math.sqrt(inputs)
-    return random.uniform(-bound, bound, shape)

@@ -1,29 +1,40 @@
 """What a network is, in data. Both frameworks build from the same spec and start from the same numbers.
 
-A built network holds parameters by name ("layers.0.weight"), in PyTorch's layouts (a weight is (out, in)), with a
-leading axis for the members of an ensemble. Names, layouts and initial values are equal in both frameworks.
+A network is composed: a `Torso` turns an observation into features, a head turns features (and perhaps an action) into
+what it is for. Between them they are made of a few kinds of layers (`Stack`, convolutions, `Recurrent`), and layers are
+all that the frameworks know (`torch_layers`, `jax_layers`, `numpy`). `network.Network` runs them, for all of them.
+
+    Network(Torso(observation), Deterministic(2, hidden=(256, 256)))                       an actor
+    Network(Torso(observation), Values(action=2, hidden=(256, 256)), members=2)            twin critics
+    Network(Torso(observation, hidden=(64,)), (Policy(action), StateValue()), shared=False) a policy and its values
+
+Parameters have names ("layers.0.weight") and PyTorch's layouts (a weight is (out, in)), with a leading axis for the
+members of an ensemble. Names, layouts and initial values are equal in both frameworks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from duetto.networks.encoding import chw, convolutions, is_image, named_parts
 from duetto.networks.policies import outputs
 from duetto.networks.spaces import Box, Space
 
 Activation = Literal["relu", "tanh", "elu", "silu"]
+Blocks = Literal["mlp", "layer_norm", "simba"]
+EXPANSION = 4  # how much wider a residual block of SimBa is inside
 
 
 @dataclass(frozen=True)
 class Initializer:
     """How weights and biases are drawn."""
 
-    kind: Literal["fan_in", "normal"] = "fan_in"  # U(±gain/√fan_in), PyTorch's default for gain 1; or N(0, gain²)
+    kind: Literal["fan_in", "normal", "orthogonal"] = "fan_in"  # U(±gain/√fan_in), PyTorch's; N(0, gain²); orthogonal
     gain: float = 1.0
     final_bound: float = 0.0  # the last layer is U(±final_bound) instead, where above 0 (3e-3 in the DDPG paper)
+    zero_biases: bool = False  # with orthogonal weights: biases are 0, or PyTorch's U(±1/√fan_in)
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,8 @@ class CustomNetwork:
 
     An actor is called with a batch of observations (B, ...) and returns actions (B, A) in [-1, 1]; a critic is called
     with observations and actions and returns (B,); an action-value network returns (B, actions); a policy with its
-    value function returns the policy's outputs (B, action_size), see `policies.distribution`, and values (B,).
+    value function returns the policy's outputs (B, action_size), see `policies.distribution`, and values (B,); a
+    squashed Gaussian policy returns means and logarithms of the std before tanh, (B, 2 A).
     Constructed as `torch(observation_space, action_size, **arguments)` and
     `jax(observation_space, action_size, key=key, **arguments)`, an `nn.Module` and an `equinox.Module`. Use the same
     attribute names in both and a checkpoint moves between them.
@@ -80,47 +92,60 @@ class Recurrent:
 
 
 @dataclass(frozen=True)
-class Actor:
-    """A deterministic policy μ: observation (B, ...) to action (B, A) in [-1, 1], a multilayer perceptron and tanh."""
+class Stack:
+    """Linear layers one after the other: hidden ones with an activation, and perhaps a last one without.
 
-    observation: Space
-    action_size: int
-    hidden: tuple[int, ...]
-    activation: Activation
-    initializer: Initializer
-    custom: CustomNetwork | None = None
-    recurrent: Recurrent | None = None  # before the first layer
-    members = 0  # not an ensemble
+    mlp          x → σ(W x) → ... → W x
+    layer_norm   x → σ(norm(W x)) → ... → W x
+    simba        x → W x → x + W' relu(W norm(x)) → ... → norm(x) → W x      W is 4 times as wide as x
+                 (Lee et al., 2025, arXiv:2410.09754, section 4; one residual block for each hidden size, all equal)
+    """
+
+    name: str
+    inputs: int
+    hidden: tuple[int, ...] = ()
+    outputs: int = 0  # of the last layer; 0 for none
+    activation: Activation = "relu"
+    blocks: Blocks = "mlp"
+    joined: int = 0  # as many further numbers join the input ...
+    joins: int = 0  # ... of this linear layer
+    numbered: bool = True  # False: a single layer, called by the stack's name alone
+
+    @property
+    def width(self) -> int:
+        """How many numbers come out."""
+        return self.outputs or (self.hidden[-1] if self.hidden else self.inputs)
 
     @property
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each linear layer."""
-        sizes = [self.recurrent.size if self.recurrent else self.observation.size, *self.hidden, self.action_size]
-        return list(pairwise(sizes))
-
-
-@dataclass(frozen=True)
-class Critic:
-    """An ensemble of action-value functions: observation (B, ...) and action (B, A) to (members, B)."""
-
-    observation: Space
-    action_size: int
-    hidden: tuple[int, ...]
-    activation: Activation
-    initializer: Initializer
-    members: int
-    action_layer: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
-    custom: CustomNetwork | None = None
-    recurrent: Recurrent | None = None  # of all members together, before the first layer; the action joins behind it
-
-    @property
-    def layers(self) -> list[tuple[int, int]]:
-        """(inputs, outputs) of each linear layer."""
-        sizes = [self.recurrent.size if self.recurrent else self.observation.size, *self.hidden, 1]
-        pairs = list(pairwise(sizes))
-        inputs, outputs = pairs[self.action_layer]
-        pairs[self.action_layer] = (inputs + self.action_size, outputs)
+        sizes = [self.inputs, *self.hidden]
+        if self.blocks == "simba" and self.hidden:
+            width = self.hidden[0]
+            pairs = [(self.inputs, width), *[(width, EXPANSION * width), (EXPANSION * width, width)] * len(self.hidden)]
+        else:
+            pairs = list(pairwise(sizes))
+        if self.outputs:
+            pairs.append((sizes[-1], self.outputs))
+        if self.joined:
+            inputs, width = pairs[self.joins]
+            pairs[self.joins] = (inputs + self.joined, width)
         return pairs
+
+    @property
+    def norms(self) -> list[int]:
+        """Units of each layer normalisation."""
+        if self.blocks == "mlp" or not self.hidden:
+            return []
+        return [*self.hidden, *self.hidden[-1:]] if self.blocks == "simba" else list(self.hidden)
+
+    def layer(self, i: int) -> str:
+        """The name of a linear layer."""
+        return f"{self.name}.{i}" if self.numbered else self.name
+
+    def norm(self, i: int) -> str:
+        """The name of a layer normalisation."""
+        return f"{self.name}_norms.{i}"
 
 
 @dataclass(frozen=True)
@@ -128,14 +153,15 @@ class Torso:
     """Observations (B, ...) to features (B, width), what comes before a head.
 
     Every image part goes through convolutions and a layer of `image_features` units, with ReLU; what comes out and the
-    vector parts, side by side, go through the `hidden` layers.
+    vector parts, side by side, go through the `hidden` layers, then through the recurrent ones.
     """
 
     observation: Space
-    image_features: int
-    hidden: tuple[int, ...]
-    activation: Activation
+    image_features: int = 512
+    hidden: tuple[int, ...] = ()
+    activation: Activation = "relu"
     recurrent: Recurrent | None = None  # behind the hidden layers
+    blocks: Blocks = "mlp"
 
     @property
     def images(self) -> dict[str, Box]:
@@ -143,27 +169,19 @@ class Torso:
         return {name: part for name, part in named_parts(self.observation) if isinstance(part, Box) and part.is_image}
 
     @property
-    def layers(self) -> list[tuple[int, int]]:
-        """(inputs, outputs) of each hidden layer."""
-        return list(pairwise([self._encoded, *self.hidden]))
+    def stack(self) -> Stack:
+        """The hidden layers."""
+        vector = sum(part.size for _, part in named_parts(self.observation) if not is_image(part))
+        inputs = vector + self.image_features * len(self.images)
+        return Stack("layers", inputs, self.hidden, 0, self.activation, self.blocks)
 
     @property
     def width(self) -> int:
         """Number of features."""
-        return self.recurrent.size if self.recurrent else self.unrolled
+        return self.recurrent.size if self.recurrent else self.stack.width
 
-    @property
-    def unrolled(self) -> int:
-        """Number of features of each observation on its own."""
-        return self.hidden[-1] if self.hidden else self._encoded
-
-    @property
-    def _encoded(self) -> int:
-        vector = sum(part.size for _, part in named_parts(self.observation) if not is_image(part))
-        return vector + self.image_features * len(self.images)
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Every weight's shape by its layer's name: (out, in), or (out, in, height, width) of a convolution."""
+    def convolutions(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights before the hidden layers by name, (out, in, height, width) of a convolution or (out, in)."""
         found: dict[str, tuple[int, ...]] = {}
         for name, image in self.images.items():
             channels, height, width = chw(image)
@@ -171,40 +189,140 @@ class Torso:
                 found[f"convolutions.{name}.{i}"] = (filters, channels, kernel, kernel)
                 channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
             found[f"features.{name}"] = (self.image_features, channels * height * width)
-        return found | {f"layers.{i}": (outputs, inputs) for i, (inputs, outputs) in enumerate(self.layers)}
+        return found
+
+
+# ---------------------------------------------------------------------------------------------------------- heads
+@dataclass(frozen=True)
+class Deterministic:
+    """A deterministic policy μ: features to actions (B, A) in [-1, 1], by tanh."""
+
+    action: int  # A
+    hidden: tuple[int, ...] = ()
+    activation: Activation = "relu"
+    blocks: Blocks = "mlp"
+    name: ClassVar[str] = "action"
+    gain: ClassVar[float] = 1.0
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Its layers, on `width` features."""
+        return [Stack("layers", width, self.hidden, self.action, self.activation, self.blocks)]
 
 
 @dataclass(frozen=True)
-class ActorCritic:
-    """A policy and a value function: observation (B, ...) to a distribution over actions and to values (B,).
+class SquashedGaussian:
+    """A Gaussian whose samples go through tanh, features to `functional.distributions.SquashedGaussian` over (B, A).
 
-    With `shared` both heads sit on one torso, without each has its own. The logarithm of a Gaussian's std is a
-    parameter that does not depend on the observation (Schulman et al., 2015).
+    Means and logarithms of the std are outputs of one last layer; the latter are clipped (Haarnoja et al., 2018).
     """
 
+    action: int  # A
+    hidden: tuple[int, ...] = ()
+    activation: Activation = "relu"
+    blocks: Blocks = "mlp"
+    log_std: tuple[float, float] = (-20.0, 2.0)  # the range
+    name: ClassVar[str] = "policy"
+    gain: ClassVar[float] = 1.0
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Its layers, on `width` features."""
+        return [Stack("layers", width, self.hidden, 2 * self.action, self.activation, self.blocks)]
+
+
+@dataclass(frozen=True)
+class Values:
+    """Action values: features and actions (B, A) to (B,), of an ensemble (members, B)."""
+
+    action: int  # A
+    hidden: tuple[int, ...] = ()
+    activation: Activation = "relu"
+    blocks: Blocks = "mlp"
+    joins: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
+    name: ClassVar[str] = "value"
+    gain: ClassVar[float] = 1.0
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Its layers, on `width` features."""
+        return [Stack("layers", width, self.hidden, 1, self.activation, self.blocks, self.action, self.joins)]
+
+
+@dataclass(frozen=True)
+class ActionValues:
+    """Features to the values (B, actions) of a choice; dueling, of a state's value and the actions' advantages."""
+
+    action: int  # how many there are to choose from
+    hidden: tuple[int, ...] = ()  # of each of its streams
+    activation: Activation = "relu"
+    dueling: bool = False
+    blocks: Blocks = "mlp"
+    name: ClassVar[str] = "value"
+    gain: ClassVar[float] = 1.0
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Its layers, on `width` features."""
+        ends = {"value": 1, "advantage": self.action} if self.dueling else {"advantage": self.action}
+        return [Stack(name, width, self.hidden, end, self.activation, self.blocks) for name, end in ends.items()]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Features to the distribution over an action space's actions that fits it.
+
+    The logarithm of a Gaussian's std is a parameter that does not depend on the observation (Schulman et al., 2015).
+    """
+
+    space: Space
+    gain: float = 1.0  # of the layer's orthogonal initial weights
+    initial_log_std: float = 0.0
+    name: ClassVar[str] = "policy"
+
+    @property
+    def action(self) -> int:
+        """How many numbers make the distribution; what a user's own network is constructed with."""
+        return outputs(self.space)
+
+    @property
+    def parameter(self) -> dict[str, tuple[int, ...]]:
+        """What it has beside layers."""
+        return {"log_std": (self.space.size,)} if isinstance(self.space, Box) else {}
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Its layer, on `width` features."""
+        return [Stack("policy_head", width, (), self.space.size, numbered=False)]
+
+
+@dataclass(frozen=True)
+class StateValue:
+    """Features to values (B,)."""
+
+    gain: float = 1.0
+    action: ClassVar[int] = 1
+    name: ClassVar[str] = "value"
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Its layer, on `width` features."""
+        return [Stack("value_head", width, (), 1, numbered=False)]
+
+
+Head = Deterministic | SquashedGaussian | Values | ActionValues | Policy | StateValue
+
+
+# ---------------------------------------------------------------------------------------------------------- networks
+@dataclass(frozen=True)
+class Network:
+    """A torso and a head; or several heads, on one torso or on one each. Several heads give a tuple."""
+
     torso: Torso
-    action: Space
-    shared: bool
-    policy_gain: float  # of the policy head's orthogonal initial weights
-    zero_biases: bool  # or PyTorch's default, U(±1/√inputs)
-    initial_log_std: float
-    custom: CustomNetwork | None = None
-    members = 0  # not an ensemble
+    head: Head | tuple[Head, ...]
+    members: int = 0  # of an ensemble that shares the torso's recurrent layers; 0: no ensemble
+    shared: bool = True  # several heads sit on one torso
+    initializer: Initializer = Initializer()
+    custom: CustomNetwork | None = None  # instead of all this
 
     @property
     def observation(self) -> Space:
         """What it takes."""
         return self.torso.observation
-
-    @property
-    def action_size(self) -> int:
-        """How many numbers the policy head gives; also what a user's own network is constructed with."""
-        return outputs(self.action)
-
-    @property
-    def head(self) -> int:
-        """Outputs of the policy head's layer: all, but a Gaussian's std."""
-        return self.action.size
 
     @property
     def recurrent(self) -> Recurrent | None:
@@ -212,50 +330,41 @@ class ActorCritic:
         return self.torso.recurrent
 
     @property
-    def torsos(self) -> tuple[str, ...]:
-        """The names under which the torsos' parameters are found."""
-        return ("torso",) if self.shared else ("policy_torso", "value_torso")
-
-
-@dataclass(frozen=True)
-class QNetwork:
-    """Action values: observation (B, ...) to (B, actions). Dueling, a state's value and the actions' advantages."""
-
-    torso: Torso
-    actions: int
-    head_hidden: tuple[int, ...]  # units of the hidden layers of the head, or of each of its two streams
-    dueling: bool
-    custom: CustomNetwork | None = None
-    members = 0  # not an ensemble
-
-    @property
-    def observation(self) -> Space:
-        """What it takes."""
-        return self.torso.observation
+    def heads(self) -> tuple[Head, ...]:
+        """One or several."""
+        return self.head if isinstance(self.head, tuple) else (self.head,)
 
     @property
     def action_size(self) -> int:
-        """How many numbers it gives; what a user's own network is constructed with."""
-        return self.actions
+        """What a user's own network is constructed with: numbers of an action, or outputs that stand for it."""
+        return self.heads[0].action
 
     @property
-    def recurrent(self) -> Recurrent | None:
-        """The torso's."""
-        return self.torso.recurrent
+    def torsos(self) -> tuple[str, ...]:
+        """The names of the torsos, one for all heads or one for each."""
+        return ("torso",) if self.shared else tuple(f"{head.name}_torso" for head in self.heads)
 
-    @property
-    def streams(self) -> dict[str, list[tuple[int, int]]]:
-        """(inputs, outputs) of the linear layers of each stream."""
-        ends = {"value": 1, "advantage": self.actions} if self.dueling else {"advantage": self.actions}
-        return {name: list(pairwise([self.torso.width, *self.head_hidden, end])) for name, end in ends.items()}
-
-
-NetworkSpec = Actor | Critic | ActorCritic | QNetwork
+    def carry(self) -> dict[str, tuple[int, int]]:
+        """The arrays of its carry by name, without the leading batch axis; none without recurrence."""
+        state = self.recurrent.state() if self.recurrent else {}
+        if len(self.heads) == 1:
+            return state
+        return {f"{torso}/{name}": shape for torso in self.torsos for name, shape in state.items()}
 
 
-def carry_shapes(spec: NetworkSpec) -> dict[str, tuple[int, int]]:
-    """The arrays of a network's carry by name, without the leading batch axis; none without recurrence."""
-    state = spec.recurrent.state() if spec.recurrent else {}
-    if isinstance(spec, ActorCritic):
-        return {f"{torso}/{name}": shape for torso in spec.torsos for name, shape in state.items()}
-    return state
+@dataclass(frozen=True)
+class Parameter:
+    """A number, or an array of numbers, that is learned as it is: losses see the array itself."""
+
+    shape: tuple[int, ...] = ()
+    initial: float = 0.0
+    custom: ClassVar[None] = None
+    recurrent: ClassVar[None] = None
+    members: ClassVar[int] = 0
+
+    def carry(self) -> dict[str, tuple[int, int]]:
+        """None."""
+        return {}
+
+
+NetworkSpec = Network | Parameter

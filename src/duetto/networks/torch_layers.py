@@ -1,21 +1,21 @@
-"""Layers in PyTorch. The counterpart of `networks/jax_layers.py`."""
+"""Layers in PyTorch; see `network.Layers`. The counterpart of `networks/jax_layers.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
 from duetto.networks.encoding import encode
 from duetto.networks.specs import Recurrent
 from duetto.networks.windows import Window
 
-Map = Callable[[Tensor], Tensor]
+Values = Mapping[str, Tensor]
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": F.elu, "silu": F.silu}
 
 
@@ -62,7 +62,20 @@ LEAST_ROWS, ENOUGH_ROWS, LEAST_PRODUCTS = 32, 128, 2**20
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """y = x Wᵀ + b by the fastest way there is here."""
+    """See `network.Layers`."""
+    if weight.ndim == 2:
+        return product(x, weight, bias) if x.ndim == 2 else _merged(x, weight, bias)
+    if x.ndim == 2:
+        x = x.expand(len(weight), *x.shape)
+    return torch.baddbmm(bias[:, None], x, weight.mT)
+
+
+def _merged(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return product(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """y = x Wᵀ + b, (B, in) to (B, out), by the fastest way there is here."""
     if not USE_ONEDNN or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not _is_large(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
@@ -76,94 +89,100 @@ def _is_large(x: Tensor, weight: Tensor) -> bool:
     return rows >= ENOUGH_ROWS or (rows >= LEAST_ROWS and rows * weight.numel() >= LEAST_PRODUCTS)
 
 
-class Linear(nn.Module):
-    """Weights of y = x Wᵀ + b, (out, in), or of a map for each of M members, (M, out, in)."""
-
-    def __init__(self, inputs: int, outputs: int, members: int):
-        super().__init__()
-        lead = (members,) if members else ()
-        self.weight = nn.Parameter(torch.empty(*lead, outputs, inputs))
-        self.bias = nn.Parameter(torch.empty(*lead, outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., in) to (..., out), or with members (M, B, in) or (B, in) to (M, B, out) as one batched product."""
-        if self.weight.ndim == 2:
-            if x.ndim == 2:
-                return linear(x, self.weight, self.bias)
-            return linear(x.flatten(0, -2), self.weight, self.bias).unflatten(0, x.shape[:-1])
-        if x.ndim == 2:
-            x = x.expand(len(self.weight), *x.shape)
-        return torch.baddbmm(self.bias[:, None], x, self.weight.mT)
-
-    def members(self) -> list[Map]:
-        """Each member's map alone, (B, in) to (B, out)."""
-        parts = zip(self.weight.unbind(0), self.bias.unbind(0), strict=True)
-        return [lambda x, weight=weight, bias=bias: linear(x, weight, bias) for weight, bias in parts]
+activations = ACTIVATIONS
 
 
-class Convolution(nn.Module):
-    """A convolution without padding and ReLU, (B, in, H, W) to (B, out, H', W'), channels last in memory."""
-
-    def __init__(self, shape: tuple[int, ...], stride: int, scale: float):
-        super().__init__()
-        self.stride, self.scale = stride, scale
-        self.weight = nn.Parameter(torch.empty(shape).contiguous(memory_format=torch.channels_last))
-        self.bias = nn.Parameter(torch.empty(shape[0]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See the class. `scale` multiplies the weights, which are fewer numbers than the input."""
-        weight = self.weight if self.scale == 1 else self.weight * self.scale
-        return torch.relu(F.conv2d(x, weight, self.bias, stride=self.stride))
+def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """See `network.Layers`."""
+    if scale.ndim == 1:
+        return F.layer_norm(x, scale.shape, scale, shift)
+    return F.layer_norm(x, scale.shape[-1:]) * scale[:, None] + shift[:, None]
 
 
-class RecurrentLayers(nn.Module):
-    """See `specs.Recurrent`. The parameters have the names and layouts of `nn.LSTM` and `nn.GRU`."""
+def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, factor: float) -> Tensor:
+    """See `network.Layers`. `factor` multiplies the weights, which are fewer numbers than the input."""
+    weight = weight if factor == 1 else weight * factor
+    return torch.relu(F.conv2d(x, weight, bias, stride=stride))
 
-    def __init__(self, spec: Recurrent, inputs: int):
-        super().__init__()
-        self.spec = spec
-        shapes = spec.shapes(inputs)
-        self.names = list(shapes)
-        self.weights = nn.ParameterDict({name: torch.empty(shapes[name]) for name in sorted(shapes)})
 
-    def forward(self, x: Tensor, window: Window) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features (B, S, F) to (B, S, size), and the carry after the last of them."""
-        previous = encode(self.spec.action, window.previous_action)
-        x = torch.cat([x, previous.to(x.dtype), window.previous_reward[..., None].to(x.dtype)], -1)
-        state = self._initial(x, window)
-        resets = [t for t in range(1, x.shape[1]) if bool(window.starts[:, t].any())] if x.shape[1] > 1 else []
-        outputs = []
-        # The library's loop over time knows no resets: it is run from each to the next.
-        bounds = sorted({0, *resets, min(self.spec.burn_in, x.shape[1]), x.shape[1]})
-        for begin, end in pairwise(bounds):
-            state = [self._entering(part, window, begin) for part in state]
-            output, state = self._run(x[:, begin:end], state)
-            outputs.append(output)
-        carry = dict(zip(self.spec.state(), (part.transpose(0, 1) for part in state), strict=True))
-        return torch.cat(outputs, 1), carry
+def picture(image: Tensor, channels_first: bool, like: Tensor) -> Tensor:
+    """(B, C, H, W), channels last in memory."""
+    x = image if channels_first else image.movedim(-1, -3)
+    # Bytes are moved to channels last, then converted: in one step, which looks simpler, it takes twice as long.
+    return x.contiguous(memory_format=torch.channels_last).to(_precision(x))
 
-    def _initial(self, x: Tensor, window: Window) -> list[Tensor]:
-        found = []
-        for name, shape in self.spec.state().items():
-            given = window.carry.get(name)
-            given = x.new_zeros(len(x), *shape) if given is None else given.to(x.dtype)
-            found.append(given.transpose(0, 1))
-        return found
 
-    def _entering(self, state: Tensor, window: Window, time: int) -> Tensor:
-        """The state (layers, B, size) before the observation at `time`: zero at an episode's start, no gradient through
-        the end of the burn-in.
-        """
-        if time == self.spec.burn_in:
-            kept = window.fresh if self.spec.learn_from_start else torch.zeros_like(window.fresh)
-            state = torch.where(kept[None, :, None], state, state.detach())
-        return torch.where(window.starts[:, time][None, :, None], torch.zeros_like(state), state)
+def _precision(x: Tensor) -> torch.dtype:
+    """What a product with x is computed in; bfloat16 holds the whole numbers to 256 exactly."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
 
-    def _run(self, x: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        weights = [self.weights[name] for name in self.names]
-        options = (True, self.spec.layers, 0.0, False, False, True)  # biases, layers, dropout, train, both ways, (B, S)
-        if self.spec.kind == "gru":
-            output, hidden = torch.gru(x, state[0].contiguous(), weights, *options)
-            return output, [hidden]
-        output, hidden, cells = torch.lstm(x, [part.contiguous() for part in state], weights, *options)
-        return output, [hidden, cells]
+
+def flat(picture: Tensor) -> Tensor:
+    """As it lies: without a copy."""
+    return picture.permute(0, 2, 3, 1).flatten(1)
+
+
+def members(values: Values) -> list[dict[str, Tensor]] | None:
+    """On a CPU a batched product is no faster, and one member after the other stays in the cache."""
+    own = {name: array.unbind(0) for name, array in values.items() if not name.startswith("torso")}
+    some = next(iter(own.values()))
+    if some[0].device.type != "cpu":
+        return None
+    return [{name: parts[i] for name, parts in own.items()} for i in range(len(some))]
+
+
+def entering(x: Tensor, like: Tensor) -> Tensor:
+    """As it is: autocast converts where a product is to be in bfloat16."""
+    return x
+
+
+def leaving(x: Tensor) -> Tensor:
+    """See `network.Layers`."""
+    return x.float()
+
+
+def recurrent(spec: Recurrent, weights: Values, x: Tensor, window: Window) -> tuple[Tensor, dict[str, Tensor]]:
+    """Features (B, S, F) to (B, S, size), and the carry after the last of them, by PyTorch's own loop over time."""
+    previous = encode(spec.action, window.previous_action)
+    x = torch.cat([x, previous.to(x.dtype), window.previous_reward[..., None].to(x.dtype)], -1)
+    state = _initial(spec, x, window)
+    resets = [t for t in range(1, x.shape[1]) if bool(window.starts[:, t].any())] if x.shape[1] > 1 else []
+    outputs = []
+    # The library's loop over time knows no resets: it is run from each to the next.
+    bounds = sorted({0, *resets, min(spec.burn_in, x.shape[1]), x.shape[1]})
+    for begin, end in pairwise(bounds):
+        state = [_state_before(spec, part, window, begin) for part in state]
+        output, state = _unrolled(spec, weights, x[:, begin:end], state)
+        outputs.append(output)
+    carry = dict(zip(spec.state(), (part.transpose(0, 1) for part in state), strict=True))
+    return torch.cat(outputs, 1), carry
+
+
+def _initial(spec: Recurrent, x: Tensor, window: Window) -> list[Tensor]:
+    found = []
+    for name, shape in spec.state().items():
+        given = window.carry.get(name)
+        given = x.new_zeros(len(x), *shape) if given is None else given.to(x.dtype)
+        found.append(given.transpose(0, 1))
+    return found
+
+
+def _state_before(spec: Recurrent, state: Tensor, window: Window, time: int) -> Tensor:
+    """The state (layers, B, size) before the observation at `time`: zero at an episode's start, no gradient through
+    the end of the burn-in.
+    """
+    if time == spec.burn_in:
+        kept = window.fresh if spec.learn_from_start else torch.zeros_like(window.fresh)
+        state = torch.where(kept[None, :, None], state, state.detach())
+    return torch.where(window.starts[:, time][None, :, None], torch.zeros_like(state), state)
+
+
+def _unrolled(spec: Recurrent, weights: Values, x: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    arrays = [weights[name] for name in spec.shapes(0)]
+    options = (True, spec.layers, 0.0, False, False, True)  # biases, layers, dropout, train, both ways, (B, S)
+    if spec.kind == "gru":
+        output, hidden = torch.gru(x, state[0].contiguous(), arrays, *options)
+        return output, [hidden]
+    output, hidden, cells = torch.lstm(x, [part.contiguous() for part in state], arrays, *options)
+    return output, [hidden, cells]

@@ -1,0 +1,231 @@
+"""A network at work: what `specs.Network` says, computed. Written once, for PyTorch, JAX and NumPy.
+
+A network is its spec and its arrays by name; how a framework computes a layer is in its `Layers`. Every network is a
+trunk and a head. Without recurrence it is called with observations (B, ...). With it, `trunk` turns a `Window` into
+features of all its positions and the carry behind them, and `head` turns some of these features into outputs;
+`learners.unrolling` brings the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from array_api_compat import array_namespace
+
+from duetto.functional.distributions import SquashedGaussian
+from duetto.functional.values import dueling
+from duetto.networks import specs
+from duetto.networks.encoding import convolutions, split
+from duetto.networks.policies import distribution
+from duetto.networks.windows import Window
+
+Array = Any
+Values = Mapping[str, Array]
+Features = Any  # an Array (..., width); of several torsos a tuple of them
+Carry = dict[str, Array]
+
+
+class Layers(Protocol):
+    """How a framework computes layers. Weights are laid out as PyTorch's; (M, ...) those of an ensemble's M members."""
+
+    activations: Mapping[str, Callable[[Array], Array]]
+
+    def linear(self, x: Array, weight: Array, bias: Array) -> Array:
+        """(..., in) to (..., out); with weights (M, out, in), (M, B, in) or (B, in) to (M, B, out)."""
+        ...
+
+    def norm(self, x: Array, scale: Array, shift: Array) -> Array:
+        """Layer normalisation over the last axis (Ba et al., 2016), scale and shift (width,) or (M, width)."""
+        ...
+
+    def convolve(self, x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
+        """A convolution without padding, of x times `factor`, and ReLU; images lie as `picture` gives them."""
+        ...
+
+    def picture(self, image: Array, channels_first: bool, like: Array) -> Array:
+        """Images (B, ...) uint8 in the layout and precision that `convolve` takes."""
+        ...
+
+    def flat(self, picture: Array) -> Array:
+        """(B, features) of what convolutions gave, row by row, channels last."""
+        ...
+
+    def recurrent(self, spec: specs.Recurrent, weights: Values, x: Array, window: Window) -> tuple[Array, Carry]:
+        """Features (B, S, F) to (B, S, size), and the carry after the last of them."""
+        ...
+
+    def members(self, values: Values) -> list[Values] | None:
+        """The arrays of each member where one after the other is faster; None where all are one batched product."""
+        ...
+
+    def entering(self, x: Array, like: Array) -> Array:
+        """A vector in the precision that products with `like` are computed in."""
+        ...
+
+    def leaving(self, x: Array) -> Array:
+        """What a head gives, in float32."""
+        ...
+
+
+class Network:
+    """See `specs.Network`. Attributes: spec, values (its arrays by name)."""
+
+    def __init__(self, spec: specs.Network, values: Values, layers: Layers) -> None:
+        self.spec, self.values, self._layers = spec, values, layers
+
+    def __call__(self, obs: Any, *inputs: Array) -> Any:
+        """What the heads make of observations (B, ...), and of `inputs` such as actions."""
+        return self.head(self._features(obs), *inputs)
+
+    def first(self, obs: Any, *inputs: Array) -> Array:
+        """Of an ensemble the first member's output alone, at its cost alone."""
+        return self.first_head(self._features(obs), *inputs)
+
+    def trunk(self, window: Window) -> tuple[Features, Carry]:
+        """Features (B, S, width) of a window, of each torso; and the carry behind them."""
+        spec, shape = self.spec.recurrent, window.previous_reward.shape
+        assert spec is not None
+        merged = _mapped(lambda part: array_namespace(part).reshape(part, (-1, *part.shape[2:])), window.obs)
+        found, carry = [], {}
+        for torso in self.spec.torsos:
+            x = self._encoded(torso, merged)
+            x = array_namespace(x).reshape(x, (*shape, -1))
+            prefix = f"{torso}/" if len(self.spec.heads) > 1 else ""
+            own = {key.removeprefix(prefix): part for key, part in window.carry.items() if key.startswith(prefix)}
+            weights = _below(self.values, f"{torso}.recurrent.weights.")
+            x, state = self._layers.recurrent(spec, weights, x, window._replace(carry=own))
+            found.append(x)
+            carry |= {f"{prefix}{key}": part for key, part in state.items()}
+        return found[0] if len(found) == 1 else tuple(found), carry
+
+    def head(self, features: Features, *inputs: Array) -> Any:
+        """Outputs (...) at features (..., width) and inputs (..., A); of an ensemble (members, ...)."""
+        if not self.spec.members:
+            return self._heads(features, inputs, self.values)
+        xp, lead = array_namespace(features), features.shape[:-1]
+        features, *inputs = (xp.reshape(part, (-1, part.shape[-1])) for part in (features, *inputs))
+        members = self._layers.members(self.values)
+        if members is None:
+            found = self._heads(features, inputs, self.values)
+        else:
+            found = xp.stack([self._heads(features, inputs, values) for values in members])
+        return xp.reshape(found, (self.spec.members, *lead))
+
+    def first_head(self, features: Features, *inputs: Array) -> Array:
+        """The first member's outputs (...)."""
+        values = {name: array if name.startswith("torso") else array[0] for name, array in self.values.items()}
+        return self._heads(features, inputs, values)
+
+    # ------------------------------------------------------------------------------------------------ torsos
+    def _features(self, obs: Any) -> Features:
+        found = tuple(self._encoded(torso, obs) for torso in self.spec.torsos)
+        return found[0] if len(found) == 1 else found
+
+    def _encoded(self, torso: str, obs: Any) -> Array:
+        """Features (B, width) of each observation on its own, before recurrent layers."""
+        spec, like = self.spec.torso, next(iter(self.values.values()))
+        images, vectors = split(spec.observation, obs)
+        parts = [self._image(torso, name, image, like) for name, image in images.items()]
+        parts += [self._layers.entering(vector, like) for vector in vectors]
+        x = parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=-1)
+        return self._stack(spec.stack, x, self.values, f"{torso}.") if spec.hidden else x
+
+    def _image(self, torso: str, name: str, image: Array, like: Array) -> Array:
+        space = self.spec.torso.images[name]
+        x = self._layers.picture(image, space.channels_first, like)
+        for i, (_, _, stride) in enumerate(convolutions(space)):
+            weight, bias = self._pair(self.values, f"{torso}.convolutions.{name}.{i}")
+            x = self._layers.convolve(x, weight, bias, stride, 1.0 if i else 1 / 255)
+        x = self._layers.linear(self._layers.flat(x), *self._pair(self.values, f"{torso}.features.{name}"))
+        return self._layers.activations["relu"](x)
+
+    # ------------------------------------------------------------------------------------------------ heads
+    def _heads(self, features: Features, inputs: Any, values: Values) -> Any:
+        several = isinstance(features, tuple)
+        found = tuple(
+            self._head(head, features[i] if several else features, inputs, values)
+            for i, head in enumerate(self.spec.heads)
+        )
+        return found if isinstance(self.spec.head, tuple) else found[0]
+
+    def _head(self, head: specs.Head, x: Array, inputs: Any, values: Values) -> Any:
+        """A new kind of head is one more case here."""
+        x = self._layers.entering(x, next(iter(values.values())))
+        outputs = [self._stack(stack, x, values, "", *inputs) for stack in head.stacks(x.shape[-1])]
+        outputs = [self._layers.leaving(output) for output in outputs]
+        match head:
+            case specs.Deterministic():
+                return array_namespace(outputs[0]).tanh(outputs[0])
+            case specs.SquashedGaussian():
+                return squashed(outputs[0], head.log_std)
+            case specs.ActionValues():
+                return dueling(*outputs) if head.dueling else outputs[0]
+            case specs.Policy():
+                return distribution(head.space, self._with_std(outputs[0], values))
+            case specs.Values() | specs.StateValue():
+                return outputs[0][..., 0]
+
+    def _with_std(self, parameters: Array, values: Values) -> Array:
+        if "log_std" not in values:
+            return parameters
+        xp = array_namespace(parameters)
+        log_std = xp.reshape(self._layers.leaving(values["log_std"]), (*(1,) * (parameters.ndim - 1), -1))
+        return xp.concat([parameters, xp.broadcast_to(log_std, parameters.shape)], axis=-1)
+
+    # ------------------------------------------------------------------------------------------------ layers
+    def _stack(self, stack: specs.Stack, x: Array, values: Values, prefix: str, joined: Array | None = None) -> Array:
+        if stack.blocks == "simba" and stack.hidden:
+            return self._residual(stack, x, values, prefix, joined)
+        activation = self._layers.activations[stack.activation]
+        for i in range(len(stack.layers)):
+            x = _beside(x, joined) if joined is not None and i == stack.joins else x
+            x = self._layers.linear(x, *self._pair(values, prefix + stack.layer(i)))
+            if i < len(stack.hidden):
+                if stack.blocks == "layer_norm":
+                    x = self._layers.norm(x, *self._pair(values, prefix + stack.norm(i)))
+                x = activation(x)
+        return x
+
+    def _residual(self, stack: specs.Stack, x: Array, values: Values, prefix: str, joined: Array | None) -> Array:
+        """SimBa's residual blocks; see `specs.Stack`."""
+
+        def linear(i: int, x: Array) -> Array:
+            return self._layers.linear(x, *self._pair(values, prefix + stack.layer(i)))
+
+        def norm(i: int, x: Array) -> Array:
+            return self._layers.norm(x, *self._pair(values, prefix + stack.norm(i)))
+
+        x = linear(0, x if joined is None else _beside(x, joined))
+        for block in range(len(stack.hidden)):
+            inside = self._layers.activations["relu"](linear(1 + 2 * block, norm(block, x)))
+            x = x + linear(2 + 2 * block, inside)
+        x = norm(len(stack.hidden), x)
+        return linear(1 + 2 * len(stack.hidden), x) if stack.outputs else x
+
+    def _pair(self, values: Values, name: str) -> tuple[Array, Array]:
+        return values[f"{name}.weight"], values[f"{name}.bias"]
+
+
+def squashed(outputs: Array, limits: tuple[float, float]) -> SquashedGaussian:
+    """The distribution that means and logarithms of the std (..., 2 A), side by side, stand for."""
+    size = outputs.shape[-1] // 2
+    log_std = array_namespace(outputs).clip(outputs[..., size:], *limits)
+    return SquashedGaussian(outputs[..., :size], log_std)
+
+
+def _beside(x: Array, joined: Array) -> Array:
+    """Both side by side; the numbers that join are the same for all members of an ensemble."""
+    xp = array_namespace(x)
+    joined = xp.astype(joined, x.dtype)
+    if x.ndim > joined.ndim:
+        joined = xp.broadcast_to(joined[None], (*x.shape[:-1], joined.shape[-1]))
+    return xp.concat([x, joined], axis=-1)
+
+
+def _below(values: Values, prefix: str) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in values.items() if name.startswith(prefix)}
+
+
+def _mapped(function: Callable[[Array], Array], tree: Any) -> Any:
+    return {name: function(part) for name, part in tree.items()} if isinstance(tree, dict) else function(tree)
