@@ -60,10 +60,14 @@ def test_o2_rescaled_targets(epsilon, y):
 
 def test_o11_the_ladder():
     np.testing.assert_allclose(
-        R2D2().epsilons(0, 8), [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.0016384, 0.00065536], rtol=1e-6
+        R2D2().explorer().epsilons(0, 8),
+        [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.0016384, 0.00065536],
+        rtol=1e-6,
     )
-    np.testing.assert_allclose(R2D2().epsilons(9, 4), [0.4, 0.0471556032, 0.0055591273, 0.00065536], rtol=1e-6)
-    np.testing.assert_allclose(R2D2().epsilons(0, 1), [0.4])
+    np.testing.assert_allclose(
+        R2D2().explorer().epsilons(9, 4), [0.4, 0.0471556032, 0.0055591273, 0.00065536], rtol=1e-6
+    )
+    np.testing.assert_allclose(R2D2().explorer().epsilons(0, 1), [0.4])
 
 
 @pytest.mark.parametrize(
@@ -71,19 +75,21 @@ def test_o11_the_ladder():
 )
 def test_o11_falling_exponentially(step, epsilon):
     falling = DQN(exploration="exponential", exploration_start=0.95, exploration_end=0.05, exploration_steps=100_000)
-    np.testing.assert_allclose(falling.epsilons(step, 2), [epsilon] * 2, rtol=1e-8)
+    np.testing.assert_allclose(falling.explorer().epsilons(step, 2), [epsilon] * 2, rtol=1e-8)
 
 
 def test_falling_linearly():
     falling = DQN(exploration_start=1.0, exploration_end=0.1, exploration_steps=100)
-    assert [falling.epsilons(step, 1)[0] for step in (0, 50, 100, 500)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    assert [falling.explorer().epsilons(step, 1)[0] for step in (0, 50, 100, 500)] == pytest.approx(
+        [1.0, 0.55, 0.1, 0.1]
+    )
 
 
 def test_r24_every_environment_draws_for_itself():
     """ε = .3 and three actions: -1 in 70 % of the draws, each action in 10 %; two environments are independent."""
     algorithm = DQN(exploration_start=0.3, exploration_end=0.3)
     random, state = np.random.default_rng(0), np.zeros((2, 3), np.float32)
-    drawn = np.stack([algorithm.explore(random, state, 0, 1, CHOICE)[0][:, 0] for _ in range(20_000)])
+    drawn = np.stack([algorithm.explorer().draw(random, state, 0, 1, CHOICE)[0][:, 0] for _ in range(20_000)])
     for value, share in ((-1, 0.7), (0, 0.1), (1, 0.1), (2, 0.1)):
         np.testing.assert_allclose((drawn == value).mean(axis=0), share, atol=0.01)
     explores = drawn >= 0
@@ -98,8 +104,8 @@ def test_noise_overrides_the_greedy_action():
 
 def test_evaluations_explore_only_if_asked_to():
     random = np.random.default_rng(0)
-    assert DQN().evaluation_noise(random, 4, CHOICE) is None
-    noise = DQN(evaluation_epsilon=0.5).evaluation_noise(random, 4000, CHOICE)
+    assert DQN().explorer().for_evaluation(random, 4, CHOICE) is None
+    noise = DQN(evaluation_epsilon=0.5).explorer().for_evaluation(random, 4000, CHOICE)
     assert noise is not None
     assert (noise >= 0).mean() == pytest.approx(0.5, abs=0.03)
 

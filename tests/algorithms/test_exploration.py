@@ -21,7 +21,7 @@ def explore(algorithm, steps, *, total=1000, shape=(1, 1), random=None, start=0)
     """Noise at each of some steps, and the last state."""
     random, state, seen = random or np.random.default_rng(0), np.zeros(shape, np.float32), []
     for step in range(start, start + steps):
-        noise, state = algorithm.explore(random, state, step, total, ACTION)
+        noise, state = algorithm.explorer().draw(random, state, step, total, ACTION)
         assert noise.dtype == state.dtype == np.float32
         assert noise.shape == state.shape == shape
         seen.append(noise)
@@ -70,7 +70,7 @@ def test_none_at_all():
 
 def test_pitfall_21_the_process_starts_again_where_an_episode_is_over():
     state, done = np.array([[0.3, 0.4], [0.5, 0.6]], np.float32), np.array([True, False])
-    after = DDPG().after_episode(state, done)
+    after = DDPG().explorer().after_episode(state, done)
     assert after.dtype == np.float32
     np.testing.assert_array_equal(after, np.array([[0, 0], [0.5, 0.6]], np.float32))
-    np.testing.assert_array_equal(DDPG(ou_reset=False).after_episode(state, done), state)
+    np.testing.assert_array_equal(DDPG(ou_reset=False).explorer().after_episode(state, done), state)

@@ -184,14 +184,18 @@ def test_it_samples_to_learn_and_takes_the_likeliest_otherwise(backend, action):
 def test_numbers_for_sampling_are_drawn_for_each_environment():
     algorithm, state = small(), np.zeros((5, 2), np.float32)
     for name, size in (("choice", 4), ("choices", 5), ("numbers", 2)):
-        drawn, after = algorithm.explore(np.random.default_rng(0), state, 0, 100, ACTIONS[name])
+        drawn, after = algorithm.explorer().draw(np.random.default_rng(0), state, 0, 100, ACTIONS[name])
         assert (drawn.shape, drawn.dtype) == ((5, size), np.float32)
         assert after is state
 
 
 @pytest.mark.parametrize("stochastic", [False, True])
 def test_evaluations_sample_where_asked_to(stochastic):
-    drawn = small(stochastic_evaluation=stochastic).evaluation_noise(np.random.default_rng(0), 5, ACTIONS["choice"])
+    drawn = (
+        small(stochastic_evaluation=stochastic)
+        .explorer()
+        .for_evaluation(np.random.default_rng(0), 5, ACTIONS["choice"])
+    )
     assert (drawn is None) != stochastic
     assert drawn is None or drawn.shape == (5, 4)
 

@@ -11,8 +11,9 @@ from duetto.algorithms.dqn import DQN
 from duetto.algorithms.ppo import PPO
 from duetto.algorithms.r2d2 import R2D2
 from duetto.algorithms.r2d3 import R2D3
+from duetto.algorithms.sac import SAC
 from duetto.algorithms.td3 import TD3
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.name(): algorithm for algorithm in (BC, DDPG, DQfD, DQN, PPO, R2D2, R2D3, TD3)
+    algorithm.name(): algorithm for algorithm in (BC, DDPG, DQfD, DQN, PPO, R2D2, R2D3, SAC, TD3)
 }

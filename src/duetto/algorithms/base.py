@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, get_arg
 import numpy as np
 from array_api_compat import array_namespace
 
+from duetto.algorithms.exploration import Exploration
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import weighted_mean
@@ -365,19 +366,9 @@ class Algorithm:
         """Whether rewards are divided by the running std of their discounted sums; see `training.normalizer`."""
         return False
 
-    def explore(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noise for one action of each environment and the noise process's next state, both (N, action.size)."""
+    def explorer(self) -> Exploration:
+        """How it explores."""
         raise NotImplementedError
-
-    def evaluation_noise(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
-        """Noise for the actions of an evaluation, (N, action.size); None for the policy's best guess."""
-        return None
-
-    def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """The noise process's state (N, A) once the episodes of the environments in `done` (N,) bool are over."""
-        return state
 
 
 def check_fields(options: Any) -> None:

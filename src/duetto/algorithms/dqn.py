@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import (
@@ -33,15 +32,16 @@ from duetto.algorithms.base import (
     Updater,
     Within,
 )
+from duetto.algorithms.exploration import EpsilonGreedy
 from duetto.algorithms.offpolicy import OffPolicy
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.rescaling import rescale, unrescale
-from duetto.functional.schedules import Decay, exploration_ladder, falling
+from duetto.functional.schedules import Decay
 from duetto.functional.targets import bootstrap
 from duetto.functional.values import chosen, huber
 from duetto.networks.spaces import Discrete, Space
-from duetto.networks.specs import ActionValues, Activation, CustomNetwork, Network, NetworkSpec, Torso
+from duetto.networks.specs import ActionValues, Activation, Blocks, CustomNetwork, Network, NetworkSpec, Torso
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,9 @@ class DQN(OffPolicy):
     """Units of further hidden layers, of each of a dueling network's two streams."""
     dueling: bool = True
     """Make Q from a state's value and the actions' advantages."""
-    network: CustomNetwork | None = None
+    network: Blocks = "mlp"
+    """Hidden layers: plain, with layer normalisation, or SimBa's residual blocks of one size."""
+    q_network: CustomNetwork | None = None
     """An action-value network of your own (Python only)."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("q",)
@@ -147,24 +149,16 @@ class DQN(OffPolicy):
         greedy = xp.argmax(q, axis=-1)
         return greedy if noise is None else xp.where(noise[:, 0] < 0, greedy, xp.astype(noise[:, 0], greedy.dtype))
 
-    def explore(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """For each environment a random action or -1, (N, 1); there is no state."""
-        return _random_actions(random, self.epsilons(step, len(state)), action), state
-
-    def epsilons(self, step: int, num_envs: int) -> np.ndarray:
-        """ε of each environment, (N,)."""
-        start, end, steps = self.exploration_start, self.exploration_end, self.exploration_steps
-        if self.exploration == "ladder":
-            return exploration_ladder(num_envs, start, self.ladder_exponent)
-        return np.full(num_envs, falling(self.exploration, step, steps, start, end))
-
-    def evaluation_noise(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
-        """See `evaluation_epsilon`."""
-        if self.evaluation_epsilon == 0:
-            return None
-        return _random_actions(random, np.full(num_envs, self.evaluation_epsilon), action)
+    def explorer(self) -> EpsilonGreedy:
+        """Random actions with probability ε."""
+        return EpsilonGreedy(
+            self.exploration,
+            self.exploration_start,
+            self.exploration_end,
+            self.exploration_steps,
+            self.ladder_exponent,
+            self.evaluation_epsilon,
+        )
 
     def first_random_steps(self) -> int:
         """See `random_steps`."""
@@ -178,9 +172,11 @@ class DQN(OffPolicy):
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """The action values."""
-        torso = Torso(observation, self.image_features, self.hidden, self.activation, self.recurrence(action))
-        head = ActionValues(action.size, self.head_hidden, self.activation, self.dueling)
-        return {"q": Network(torso, head, custom=self.network)}
+        torso = Torso(
+            observation, self.image_features, self.hidden, self.activation, self.recurrence(action), self.network
+        )
+        head = ActionValues(action.size, self.head_hidden, self.activation, self.dueling, self.network)
+        return {"q": Network(torso, head, custom=self.q_network)}
 
     def targets(self) -> dict[str, str]:
         """One."""
@@ -198,9 +194,3 @@ class DQN(OffPolicy):
             self.adam_epsilon,
         )
         return {"q": spec}
-
-
-def _random_actions(random: np.random.Generator, epsilon: np.ndarray, action: Space) -> np.ndarray:
-    """(N, 1) int64: with probability ε a uniformly random action, else -1."""
-    explores = random.random(len(epsilon)) < epsilon
-    return np.where(explores, random.integers(action.size, size=len(epsilon)), -1)[:, None]

@@ -34,15 +34,16 @@ from duetto.algorithms.base import (
     Updater,
     Within,
 )
+from duetto.algorithms.exploration import Sampled
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
-from duetto.networks import policies
 from duetto.networks.spaces import Dict, Space
 from duetto.networks.specs import (
     Activation,
+    Blocks,
     CustomNetwork,
     Initializer,
     Network,
@@ -118,7 +119,9 @@ class PPO(Algorithm):
     """Start biases at 0, or as PyTorch does."""
     initial_log_std: float = 0.0
     """Logarithm of a continuous policy's std at the start."""
-    network: CustomNetwork | None = None
+    network: Blocks = "mlp"
+    """Hidden layers: plain, with layer normalisation, or SimBa's residual blocks of one size."""
+    agent_network: CustomNetwork | None = None
     """A policy with value function of your own (Python only)."""
     recurrent: Literal["none", "lstm", "gru"] = "none"
     """Layers with a memory of the episode, for what one observation hides; minibatches are whole environments."""
@@ -189,15 +192,9 @@ class PPO(Algorithm):
         """V(s), (N,)."""
         return nets.agent(obs)[1]
 
-    def explore(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers to sample the actions with; they have no state."""
-        return policies.noise(action, random, state.shape[:1]), state
-
-    def evaluation_noise(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
-        """See `stochastic_evaluation`."""
-        return policies.noise(action, random, (num_envs,)) if self.stochastic_evaluation else None
+    def explorer(self) -> Sampled:
+        """The policy's own randomness."""
+        return Sampled(self.stochastic_evaluation)
 
     def observation_scaling(self) -> str:
         """See `normalize_observations`."""
@@ -218,10 +215,10 @@ class PPO(Algorithm):
         memory = None
         if self.recurrent != "none":
             memory = Recurrent(self.recurrent, self.recurrent_size, self.recurrent_layers, action, orthogonal=True)
-        torso = Torso(observation, self.image_features, self.hidden, self.activation, memory)
+        torso = Torso(observation, self.image_features, self.hidden, self.activation, memory, self.network)
         heads = (Policy(action, self.policy_gain, self.initial_log_std), StateValue())
         init = Initializer("orthogonal", math.sqrt(2), zero_biases=self.zero_biases)  # as in OpenAI Baselines
-        return {"agent": Network(torso, heads, shared=self.shared_torso, initializer=init, custom=self.network)}
+        return {"agent": Network(torso, heads, shared=self.shared_torso, initializer=init, custom=self.agent_network)}
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
         """Adam over policy and value together."""

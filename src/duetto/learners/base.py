@@ -187,6 +187,8 @@ class Learner(ABC):
 
 def matched(found: dict[str, np.ndarray], expected: dict[str, tuple[int, ...]], network: str) -> dict[str, np.ndarray]:
     """The parameters in `found`, in the order of `expected`, or CheckpointError that says how they differ."""
+    # Before 0.2 the recurrent layers of actors and critics stood beside no torso.
+    found = {f"torso.{name}" if name.startswith("recurrent.") else name: value for name, value in found.items()}
     if found.keys() != expected.keys():
         missing, unknown = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
         raise CheckpointError(

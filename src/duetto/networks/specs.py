@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
+from duetto.errors import UsageError
 from duetto.networks.encoding import chw, convolutions, is_image, named_parts
 from duetto.networks.policies import outputs
 from duetto.networks.spaces import Box, Space
@@ -111,6 +112,15 @@ class Stack:
     joins: int = 0  # ... of this linear layer
     numbered: bool = True  # False: a single layer, called by the stack's name alone
 
+    def __post_init__(self) -> None:
+        if self.blocks == "simba" and len(set(self.hidden)) > 1:
+            raise UsageError(
+                f"Residual blocks (network simba) are of one size; these hidden layers are {self.hidden}. "
+                "Give one size, once for each block: --hidden 256 256."
+            )
+        if self.blocks == "simba" and self.joins:
+            raise UsageError("With network simba the action joins at the first layer: leave critic_action_layer at 0.")
+
     @property
     def width(self) -> int:
         """How many numbers come out."""
@@ -181,7 +191,7 @@ class Torso:
         return self.recurrent.size if self.recurrent else self.stack.width
 
     def convolutions(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights before the hidden layers by name, (out, in, height, width) of a convolution or (out, in)."""
+        """Shapes of the weights before the hidden layers, (out, in, height, width) of a convolution or (out, in)."""
         found: dict[str, tuple[int, ...]] = {}
         for name, image in self.images.items():
             channels, height, width = chw(image)

@@ -21,7 +21,7 @@ class Collector:
     def __init__(
         self, algorithm: Algorithm, stepper: Stepper, learner: Learner, normalizer: Normalizer, seed: int
     ) -> None:
-        self._algorithm = algorithm
+        self._algorithm, self._explorer = algorithm, algorithm.explorer()
         self._stepper = stepper
         self._learner = learner
         self._normalizer = normalizer
@@ -49,7 +49,7 @@ class Collector:
         if episodes:
             done = np.zeros(self._stepper.num_envs, bool)
             done[[episode.env for episode in episodes]] = True
-            self._noise = self._algorithm.after_episode(self._noise, done)
+            self._noise = self._explorer.after_episode(self._noise, done)
         return Experience(*transition, extras), episodes
 
     def _act(self, obs: Tree, step: int, total_steps: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -58,7 +58,7 @@ class Collector:
         if at_random and self._recurrence is None:
             return self._stepper.sample_actions(self._random), {}
         space = self._stepper.action_space
-        noise, self._noise = self._algorithm.explore(self._random, self._noise, step, total_steps, space)
+        noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space)
         scaled = self._normalizer(obs)
         if self._recurrence is None:
             return self._learner.collect(scaled, noise)
@@ -77,7 +77,7 @@ class Collector:
 
     def interrupt(self) -> None:
         """Every environment begins a new episode though the last one did not end."""
-        self._noise = self._algorithm.after_episode(self._noise, np.ones(self._stepper.num_envs, bool))
+        self._noise = self._explorer.after_episode(self._noise, np.ones(self._stepper.num_envs, bool))
         if self._rewards is not None:
             self._rewards.interrupt()
 

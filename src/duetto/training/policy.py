@@ -28,7 +28,7 @@ class Policy:
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
         """See the class. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
         _, part = next(trees.parts(obs))
-        noise = self._learner.algorithm.evaluation_noise(self._random, len(part), self._action)
+        noise = self._learner.algorithm.explorer().for_evaluation(self._random, len(part), self._action)
         if not self._learner.recurrent:
             return self._learner.act(self._normalizer(obs), noise)
         begins = self._recurrence is None
