@@ -7,14 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from duetto.algorithms import BC as BC
-    from duetto.algorithms import DDPG as DDPG
-    from duetto.algorithms import DQN as DQN
-    from duetto.algorithms import PPO as PPO
-    from duetto.algorithms import R2D2 as R2D2
-    from duetto.algorithms import R2D3 as R2D3
-    from duetto.algorithms import TD3 as TD3
-    from duetto.algorithms import DQfD as DQfD
+    from duetto.algorithms import *  # noqa: F403 (every algorithm, as the registry has them)
     from duetto.display.plotting import plot as plot
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
@@ -28,14 +21,6 @@ if TYPE_CHECKING:
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
 _HOMES = {
-    "BC": "duetto.algorithms",
-    "DDPG": "duetto.algorithms",
-    "DQN": "duetto.algorithms",
-    "DQfD": "duetto.algorithms",
-    "PPO": "duetto.algorithms",
-    "R2D2": "duetto.algorithms",
-    "R2D3": "duetto.algorithms",
-    "TD3": "duetto.algorithms",
     "DuettoError": "duetto.errors",
     "UsageError": "duetto.errors",
     "CustomNetwork": "duetto.networks.specs",
@@ -49,14 +34,20 @@ _HOMES = {
 }
 
 __version__ = version("duetto")
-__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'duetto' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    if name == "__all__":
+        return __dir__()
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if not name.startswith("_"):
+        for kind in import_module("duetto.algorithms").ALGORITHMS.values():
+            if kind.__name__ == name:
+                return kind
+    raise AttributeError(f"module 'duetto' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    kinds = import_module("duetto.algorithms").ALGORITHMS.values()
+    return ["__version__", *sorted([*_HOMES, *(kind.__name__ for kind in kinds)])]

@@ -1,19 +1,19 @@
 """The maths: one file per algorithm, no framework, no environment.
 
-To add an algorithm, write its file and name its class here.
+To add an algorithm, write its file and import its class here. All others find it in `ALGORITHMS`: the command line, the
+package (`duetto.SAC`), messages, and tests.
 """
 
-from duetto.algorithms.base import Algorithm
-from duetto.algorithms.bc import BC
-from duetto.algorithms.ddpg import DDPG
-from duetto.algorithms.dqfd import DQfD
-from duetto.algorithms.dqn import DQN
-from duetto.algorithms.ppo import PPO
-from duetto.algorithms.r2d2 import R2D2
-from duetto.algorithms.r2d3 import R2D3
-from duetto.algorithms.sac import SAC
-from duetto.algorithms.td3 import TD3
+from duetto.algorithms.base import Algorithm as Algorithm
+from duetto.algorithms.bc import BC as BC
+from duetto.algorithms.ddpg import DDPG as DDPG
+from duetto.algorithms.dqfd import DQfD as DQfD
+from duetto.algorithms.dqn import DQN as DQN
+from duetto.algorithms.ppo import PPO as PPO
+from duetto.algorithms.r2d2 import R2D2 as R2D2
+from duetto.algorithms.r2d3 import R2D3 as R2D3
+from duetto.algorithms.sac import SAC as SAC
+from duetto.algorithms.td3 import TD3 as TD3
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.name(): algorithm for algorithm in (BC, DDPG, DQfD, DQN, PPO, R2D2, R2D3, SAC, TD3)
-}
+_KINDS = {kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, Algorithm)} - {Algorithm}
+ALGORITHMS: dict[str, type[Algorithm]] = {kind.name(): kind for kind in sorted(_KINDS, key=lambda kind: kind.name())}

@@ -140,28 +140,34 @@ class DemonstrationSpec:
     pretraining: int  # batches of demonstrations alone before the first step
 
 
-@dataclass(frozen=True)
-class ReplaySpec:
-    """Which replay memory an algorithm wants, and when it learns from it. Steps are summed over all environments."""
+@dataclass(frozen=True, kw_only=True)
+class StoredSpec:
+    """What every replay memory needs to know, and when it is learned from. Steps are summed over all environments."""
 
-    capacity: int  # transitions
-    batch_size: int
+    capacity: int  # steps
+    batch_size: int  # of transitions, or of sequences
     discount: float  # γ
     n_step: int
     ignore_termination: bool  # bootstrap as if no episode ever terminated
     learning_starts: int  # no batch before this many steps
     train_every: int  # steps between two phases of learning
     gradient_steps: int  # batches in each phase
-    train_at_episode_end: bool  # save the batches up until an episode ends
-    replacement: bool  # sample with replacement
     prioritization: Prioritization | None
     compress: bool = False  # keep images compressed
     one_step: bool = False  # batches hold the single steps beside the n-step sums
     demonstrations: DemonstrationSpec | None = None
 
 
-@dataclass(frozen=True)
-class SequenceSpec:
+@dataclass(frozen=True, kw_only=True)
+class ReplaySpec(StoredSpec):
+    """Learn from single transitions."""
+
+    train_at_episode_end: bool  # save the batches up until an episode ends
+    replacement: bool  # sample with replacement
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceSpec(StoredSpec):
     """Learn from stretches of `burn_in` + `unroll` steps of one episode (Kapturowski et al., 2019, R2D2).
 
     steps of an episode     0 1 2 3 4 5 6 7 8 9 ...      burn_in 2, unroll 4, overlap 2: a sequence every 4 steps
@@ -169,24 +175,12 @@ class SequenceSpec:
     second                          b b L L L L
     """
 
-    capacity: int  # steps, over all environments
-    batch_size: int  # sequences
     burn_in: int
     unroll: int
     overlap: int  # steps that a sequence shares with the next
-    discount: float  # γ
-    n_step: int
-    ignore_termination: bool
-    learning_starts: int  # no batch before this many steps
-    train_every: int  # steps between two phases of learning
-    gradient_steps: int  # batches in each phase
     stored_carry: bool  # start from the state that the step was taken with, instead of from zeros
     learn_from_start: bool  # an episode's first sequence needs no burn-in: learn from its first step on
-    prioritization: Prioritization | None
     priority_mix: float  # η: a sequence's priority is η max |δ| + (1 - η) mean |δ|
-    compress: bool = False  # keep images compressed
-    one_step: bool = False  # batches hold the single steps beside the n-step sums
-    demonstrations: DemonstrationSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -244,10 +238,15 @@ class Within:
 
     low: float = -math.inf
     high: float = math.inf
+    above: bool = False  # `low` itself does not belong to it
+
+    def holds(self, number: float) -> bool:
+        """Whether the number is in the range."""
+        return self.low <= number <= self.high and not (self.above and number == self.low)
 
 
 Fraction = Annotated[float, Within(0.0, 1.0)]
-Positive = Annotated[float, Within(1e-30)]
+Positive = Annotated[float, Within(0.0, above=True)]
 NonNegative = Annotated[float, Within(0.0)]
 Count = Annotated[int, Within(1)]
 CountOrZero = Annotated[int, Within(0)]
@@ -260,6 +259,11 @@ class Algorithm:
     acting_networks: ClassVar[tuple[str, ...]]  # the networks that `act` calls
     observations: ClassVar[str]  # the spaces it supports, in words
     actions: ClassVar[str]
+
+    # For `duetto.testing`: options that make it quick, and another value of an option where halving says nothing, with
+    # what it needs beside it. Only what the tables there do not know.
+    small: ClassVar[dict[str, Any]] = {}
+    alternatives: ClassVar[dict[str, tuple[Any, dict[str, Any]]]] = {}
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -388,9 +392,9 @@ def _check_range(name: str, value: Any, hint: Any) -> None:
         allowed = int | float if wanted is float else int
         if not (isinstance(numbers, tuple) and all(isinstance(number, allowed) for number in numbers)):
             raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.")
-        if not all(bound.low <= number <= bound.high for number in numbers):
+        if not all(bound.holds(number) for number in numbers):
             at_most = "" if bound.high == math.inf else f" and at most {bound.high:g}"
-            at_least = "more than 0" if bound.low == 1e-30 else f"at least {bound.low:g}"
+            at_least = f"{'more than' if bound.above else 'at least'} {bound.low:g}"
             raise UsageError(f"{name} is {value}; it must be {at_least}{at_most}.")
     choices = get_args(hint)
     if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:

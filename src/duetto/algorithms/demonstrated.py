@@ -6,12 +6,12 @@ import dataclasses
 from dataclasses import dataclass
 
 from duetto.algorithms.base import CountOrZero, DemonstrationSpec, Fraction, NonNegative, ReplaySpec, SequenceSpec
-from duetto.algorithms.offpolicy import OffPolicy
+from duetto.algorithms.offpolicy import Replayed
 from duetto.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Demonstrated(OffPolicy):
+class Demonstrated(Replayed):
     """Hyper-parameters of every algorithm that learns from demonstrations."""
 
     demonstrations: str = ""

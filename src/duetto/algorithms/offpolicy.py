@@ -1,5 +1,7 @@
 """What every algorithm that learns from a replay memory has in common: when it learns, and from what.
 
+`Replayed` is all that a memory needs to know; `OffPolicy` adds what only those read that learn values.
+
 With `recurrent` layers it learns from sequences of steps instead of single ones, and the same losses serve both: arrays
 are (B, L) instead of (B,), and a batch knows how to take its means.
 """
@@ -7,7 +9,7 @@ are (B, L) instead of (B,), and a batch knows how to take its means.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,12 +29,18 @@ from duetto.networks.spaces import Space
 from duetto.networks.specs import Recurrent
 
 
+class Returns(NamedTuple):
+    """How a memory sums rewards into what is learned from."""
+
+    discount: float  # γ
+    n_step: int
+    ignore_termination: bool  # bootstrap as if no episode ever terminated
+
+
 @dataclass(frozen=True)
-class OffPolicy(Algorithm):
+class Replayed(Algorithm):
     """Hyper-parameters of every algorithm that learns from a replay memory. Steps are agent decisions."""
 
-    discount: Fraction = 0.99
-    """γ: how much a reward one step later counts."""
     batch_size: Count = 256
     """Transitions per update."""
     replay_capacity: Count = 1_000_000
@@ -41,8 +49,6 @@ class OffPolicy(Algorithm):
     """Keep images compressed (lossless): 3 % of the memory for Pong, but a batch takes longer to read."""
     replacement: bool = True
     """Sample a batch with replacement."""
-    n_step: Count = 1
-    """Rewards summed before bootstrapping; shorter where an episode ends."""
     learning_starts: CountOrZero = 0
     """Steps before the first update."""
     train_every: Count = 1
@@ -51,8 +57,6 @@ class OffPolicy(Algorithm):
     """Updates per phase of learning."""
     train_at_episode_end: bool = False
     """Save updates up until an episode ends, instead of learning while it runs."""
-    ignore_termination: bool = False
-    """Bootstrap as if no episode ever terminated (DI-engine's ignore_done)."""
     prioritized: bool = False
     """Sample in proportion to the TD error instead of uniformly."""
     priority_exponent: NonNegative = 0.6
@@ -103,40 +107,31 @@ class OffPolicy(Algorithm):
         priorities = Prioritization(
             self.priority_exponent, self.importance_exponent, self.importance_anneal_samples, self.priority_epsilon
         )
-        prioritization = priorities if self.prioritized else None
+        shared: dict[str, Any] = {
+            "capacity": self.replay_capacity,
+            "batch_size": self.batch_size,
+            "learning_starts": self.learning_starts,
+            "train_every": self.train_every,
+            "gradient_steps": self.gradient_steps,
+            "prioritization": priorities if self.prioritized else None,
+            "compress": self.compress_images,
+            **self.returns()._asdict(),
+        }
         if self.recurrent == "none":
-            return ReplaySpec(
-                capacity=self.replay_capacity,
-                batch_size=self.batch_size,
-                discount=self.discount,
-                n_step=self.n_step,
-                ignore_termination=self.ignore_termination,
-                learning_starts=self.learning_starts,
-                train_every=self.train_every,
-                gradient_steps=self.gradient_steps,
-                train_at_episode_end=self.train_at_episode_end,
-                replacement=self.replacement,
-                prioritization=prioritization,
-                compress=self.compress_images,
-            )
+            return ReplaySpec(**shared, train_at_episode_end=self.train_at_episode_end, replacement=self.replacement)
         return SequenceSpec(
-            capacity=self.replay_capacity,
-            batch_size=self.batch_size,
+            **shared,
             burn_in=self.burn_in,
             unroll=self.unroll,
             overlap=self.overlap,
-            discount=self.discount,
-            n_step=self.n_step,
-            ignore_termination=self.ignore_termination,
-            learning_starts=self.learning_starts,
-            train_every=self.train_every,
-            gradient_steps=self.gradient_steps,
             stored_carry=self.stored_carry,
             learn_from_start=self.learn_from_start,
-            prioritization=prioritization,
             priority_mix=self.priority_mix,
-            compress=self.compress_images,
         )
+
+    def returns(self) -> Returns:
+        """How rewards are summed; as they are, one by one, where nothing is learned of them."""
+        return Returns(discount=1.0, n_step=1, ignore_termination=False)
 
     def recurrence(self, action: Space) -> Recurrent | None:
         """The recurrent layers of each network."""
@@ -148,3 +143,19 @@ class OffPolicy(Algorithm):
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
         """See `previous_reward`."""
         return seen_reward(self.previous_reward, reward)
+
+
+@dataclass(frozen=True)
+class OffPolicy(Replayed):
+    """Hyper-parameters of every algorithm that learns values from a replay memory."""
+
+    discount: Fraction = 0.99
+    """γ: how much a reward one step later counts."""
+    n_step: Count = 1
+    """Rewards summed before bootstrapping; shorter where an episode ends."""
+    ignore_termination: bool = False
+    """Bootstrap as if no episode ever terminated (DI-engine's ignore_done)."""
+
+    def returns(self) -> Returns:
+        """Sums of `n_step` discounted rewards."""
+        return Returns(self.discount, self.n_step, self.ignore_termination)

@@ -15,14 +15,14 @@ clipped, values rescaled instead; each environment explores with its own ε; the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
-from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative, Positive, Within
+from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative
+from duetto.algorithms.choices import SequenceChoices
 from duetto.algorithms.dqn import DQN
 
 
 @dataclass(frozen=True)
-class R2D2(DQN):
+class R2D2(SequenceChoices, DQN):
     """Recurrent Replay Distributed DQN (Kapturowski et al., 2019, openreview.net/forum?id=r1lyTjAqYX).
 
     Its maths is DQN's: the network carries a state, and batches are sequences. Only the defaults differ.
@@ -30,14 +30,8 @@ class R2D2(DQN):
 
     discount: Fraction = 0.997
     """γ: how much a reward one step later counts."""
-    batch_size: Count = 64
-    """Sequences per update."""
     n_step: Count = 5
     """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
-    train_every: Count = 4
-    """Steps between two phases of learning."""
-    learning_starts: CountOrZero = 5_000
-    """Steps before the first update."""
     prioritized: bool = True
     """Sample in proportion to the TD error instead of uniformly."""
     priority_exponent: NonNegative = 0.9
@@ -46,31 +40,9 @@ class R2D2(DQN):
     """β: importance weights correct the sampling bias; 0 turns them off."""
     importance_anneal_samples: CountOrZero = 0
     """Sampled batches over which β rises to 1; 0 keeps it constant."""
-    adam_epsilon: Positive = 1e-3
-    """Adam's ε."""
-    max_grad_norm: NonNegative = 40.0
-    """Global L2 norm that the gradient is clipped to; 0 turns clipping off."""
     target_period: Count = 2_500
     """Updates between two moves of the target network."""
     huber_delta: NonNegative = 0.0
     """Errors beyond this count linearly; 0 squares all."""
     rescale_values: bool = True
     """Learn values on R2D2's scale h, for rewards of any size."""
-    exploration: Literal["linear", "exponential", "ladder"] = "ladder"
-    """ε falls linearly, or exponentially, or each environment keeps its own (Ape-X)."""
-    exploration_start: Fraction = 0.4
-    """ε at the start; of a ladder, that of its first rung."""
-    hidden: Annotated[tuple[int, ...], Within(1)] = ()
-    """Units of hidden layers before the recurrent ones."""
-    head_hidden: Annotated[tuple[int, ...], Within(1)] = (512,)
-    """Units of further hidden layers, of each of a dueling network's two streams."""
-    recurrent: Literal["none", "lstm", "gru"] = "lstm"
-    """Layers with a memory of the episode, for what one observation does not show."""
-    recurrent_size: Count = 512
-    """Their units."""
-    burn_in: CountOrZero = 40
-    """Steps at the beginning of a sequence that only warm the memory up."""
-    unroll: Count = 40
-    """Steps of a sequence that are learned from."""
-    overlap: CountOrZero = 40
-    """Steps that a sequence shares with the next."""

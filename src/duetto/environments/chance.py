@@ -1,0 +1,55 @@
+"""An environment of pure chance, with any spaces: for looking at what does not depend on the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from duetto.environments.spaces import to_gymnasium
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+
+class Chance(gymnasium.Env):
+    """Random observations and rewards; episodes end at random, about every `length` steps, half of them truncated.
+
+    Actions count: their sum is added to the reward, so that two policies are told apart. All of its state is in its
+    generator, so it is saved and restored exactly.
+    """
+
+    def __init__(self, observation: Space, action: Space, length: int = 12) -> None:
+        self.observation_space, self.action_space = to_gymnasium(observation), to_gymnasium(action)
+        self._observation, self._length = observation, length
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """See Gymnasium."""
+        super().reset(seed=seed)
+        return self._draw(self._observation), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """See Gymnasium."""
+        reward = float(self.np_random.normal() + np.sum(action))
+        ends = self.np_random.random() < 1 / self._length
+        terminated = bool(ends and self.np_random.random() < 0.5)
+        return self._draw(self._observation), reward, terminated, bool(ends and not terminated), {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing but the generator, which is saved in any case."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to do."""
+
+    def _draw(self, space: Space) -> Any:
+        match space:
+            case Dict():
+                return {name: self._draw(part) for name, part in space.parts}
+            case Discrete():
+                return int(self.np_random.integers(space.n)) + space.start
+            case MultiDiscrete():
+                return self.np_random.integers(space.nvec)
+            case Box() if space.dtype == "uint8":
+                return self.np_random.integers(256, size=space.shape, dtype=np.uint8)
+            case Box():
+                return self.np_random.normal(size=space.shape).astype(space.dtype)

@@ -1,0 +1,36 @@
+"""Is an algorithm what the library expects of one? The suite that all of Duetto's own pass, for yours too.
+
+    from duetto.testing import check_algorithm
+    check_algorithm(MyAlgorithm)
+
+In pytest, a test for each: `@pytest.mark.parametrize("check", checks())` and `check_algorithm(MyAlgorithm, check)`.
+"""
+
+from __future__ import annotations
+
+from duetto.algorithms import Algorithm
+from duetto.errors import UsageError
+
+__all__ = ["check_algorithm", "checks"]
+
+
+def checks() -> list[str]:
+    """The names of all checks, in order; `duetto.testing.conformance` says what each looks at."""
+    from duetto.testing.conformance import CHECKS
+
+    return list(CHECKS)
+
+
+def check_algorithm(kind: type[Algorithm], *only: str) -> None:
+    """Raise AssertionError that says what does not hold, of all checks or of those named.
+
+    Both frameworks must be installed. A minute or so, most of it JAX's compiler.
+    """
+    from duetto.testing.conformance import CHECKS, both_installed
+
+    if not both_installed():
+        raise UsageError("Checking an algorithm needs both frameworks: pip install 'duetto[torch,jax]'.")
+    for name in only or CHECKS:
+        if name not in CHECKS:
+            raise UsageError(f"There is no check {name!r}. There are: {', '.join(CHECKS)}.")
+        CHECKS[name](kind)

@@ -1,0 +1,318 @@
+"""What must hold for every algorithm, whatever it computes. A check takes the class, and raises AssertionError.
+
+parity       both frameworks start from the same numbers and compute the same, on every kind of space
+memory       the same with recurrent layers, where it has them
+state        a learner that was saved goes on bit for bit, on each framework
+resuming     a run that was stopped and resumed ends as the one that was not, and a repeated one as the first
+precision    bfloat16 gives finite numbers near float32's
+options      every option changes what a run computes
+refusals     spaces that it does not take are refused in a sentence with its name
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from duetto import learners
+from duetto.algorithms import Algorithm
+from duetto.algorithms.base import RolloutSpec
+from duetto.errors import UsageError
+from duetto.learners import Backend, Learner
+from duetto.learners.base import on_host
+from duetto.learners.choice import installed
+from duetto.networks.spaces import Dict
+from duetto.networks.specs import CustomNetwork
+from duetto.testing.trials import Trial, closed, demonstrated, small, supported, temporary
+
+BACKENDS: tuple[Backend, ...] = ("torch", "jax")
+UPDATES = 12
+
+
+def check_parity(kind: type[Algorithm]) -> None:
+    """Equal parameters at the start, and on equal batches equal metrics, parameters, priorities and actions."""
+    with _trials(kind) as trials:
+        for trial in trials:
+            _compare(trial)
+
+
+def check_memory(kind: type[Algorithm]) -> None:
+    """Parity with recurrent layers of both kinds."""
+    if "recurrent" not in kind.options():
+        return
+    for cell in ("lstm", "gru"):
+        with _trials(kind, recurrent=cell) as (trial, *_):
+            _compare(trial)
+
+
+def check_state(kind: type[Algorithm]) -> None:
+    """What is saved after some updates goes on as the learner that it was taken from, to the bit."""
+    with _trials(kind) as (trial, *_):
+        batches = trial.batches(6)
+        for backend in BACKENDS:
+            one, other = _learner(trial, backend), _learner(trial, backend, seed=1)
+            for batch in batches[:3]:
+                one.update(batch, 0.1)
+            other.load_state_dict(one.state_dict())
+            for batch in batches[3:]:
+                for learner in (one, other):
+                    learner.update(batch, 0.5)
+            for name, value in _flat(one.state_dict()).items():
+                again = _flat(other.state_dict())[name]
+                assert np.array_equal(value, again), (
+                    f"{kind.name()}, {backend}: {name} is another after loading a state"
+                )
+
+
+def check_resuming(kind: type[Algorithm], backend: Backend = "torch") -> None:
+    """A run of 48 steps, again, and in two parts."""
+    with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
+        whole, again = (_outcome(trial, backend, 48) for _ in range(2))
+        parts = _outcome(trial, backend, 48, stop=29)
+        for name, value in whole.items():
+            assert np.array_equal(value, again[name]), f"{kind.name()}: {name} is another in a run that was repeated"
+            assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
+
+
+def check_precision(kind: type[Algorithm]) -> None:
+    """One update in bfloat16: finite, and metrics near those of float32."""
+    with _trials(kind) as (trial, *_):
+        batch = trial.batches(1)[0]
+        for backend in BACKENDS:
+            exact, rough = (_metrics(_learner(trial, backend, precision=p).update(batch)) for p in ("float32", "bf16"))
+            for name, value in exact.items():
+                near = abs(rough[name] - value) <= 0.1 * (1 + abs(value))
+                assert near, f"{kind.name()}, {backend}: {name} is {rough[name]} in bfloat16 and {value} in float32"
+
+
+def check_options(kind: type[Algorithm]) -> None:
+    """Another value of each option ends in other numbers; `Algorithm.alternatives` says which where none is obvious."""
+    unread: list[str] = []
+    with _trials(kind) as (trial, *_):
+        base: dict[str, dict[str, np.ndarray]] = {}
+        for field in dataclasses.fields(kind):
+            if field.name in UNTRIED or _is_custom(kind, field.name):
+                continue
+            value, others = alternative(trial.algorithm, field.name)
+            before = dataclasses.replace(trial, algorithm=trial.algorithm.with_options(**others))
+            key = repr(sorted(others.items()))
+            if key not in base:
+                base[key] = _outcome(before, "torch", 48)
+            after = dataclasses.replace(before, algorithm=before.algorithm.with_options(**{field.name: value}))
+            if _equal(base[key], _outcome(after, "torch", 48)):
+                unread.append(f"{field.name} {value!r}" + (f" (with {others})" if others else ""))
+        assert not unread, f"{kind.name()}: nothing changes with {', '.join(unread)}; is it read?"
+
+
+def check_refusals(kind: type[Algorithm]) -> None:
+    """No space of actions that are a Dict, in a sentence."""
+    algorithm = small(kind)
+    _, observation, action = supported(algorithm)[0]
+    strange = Dict((("a", action),)) if not isinstance(action, Dict) else action
+    try:
+        algorithm.check_spaces(observation, strange, "Somewhere-v0")
+    except UsageError as refusal:
+        sentence = str(refusal)
+        assert kind.name() in sentence, f"the refusal does not name {kind.name()}: {sentence}"
+        assert "Somewhere-v0" in sentence, f"the refusal does not name the environment: {sentence}"
+    else:
+        raise AssertionError(f"{kind.name()} takes actions of {strange}: check_spaces refuses nothing")
+
+
+CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
+    "refusals": check_refusals,
+    "parity": check_parity,
+    "memory": check_memory,
+    "state": check_state,
+    "resuming": check_resuming,
+    "precision": check_precision,
+    "options": check_options,
+}
+
+# ------------------------------------------------------------------------------------------------ other values
+# How a run of chance cannot tell, and where nothing is to be told.
+UNTRIED = ("demonstrations", "compress_images", "image_features", "stochastic_evaluation", "evaluation_epsilon")
+PER: dict[str, Any] = {"prioritized": True}
+LSTM: dict[str, Any] = {"recurrent": "lstm"}
+OU: dict[str, Any] = {"exploration": "ou"}
+LINEAR: dict[str, Any] = {"learning_rate_decay": "linear"}
+
+# An option's other value where half of it, or the next of its choices, says nothing; and what it needs beside it.
+ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "replay_capacity": (30, {}),
+    "priority_exponent": (1.0, PER),
+    "priority_epsilon": (0.5, PER),
+    "importance_exponent": (1.0, PER),
+    "importance_anneal_samples": (5, PER),
+    "recurrent": ("lstm", {}),
+    "recurrent_size": (6, LSTM),
+    "recurrent_layers": (2, LSTM),
+    "burn_in": (1, LSTM),
+    "unroll": (5, LSTM),
+    "overlap": (3, LSTM),
+    "stored_carry": (False, LSTM),
+    "learn_from_start": (False, LSTM),
+    "priority_mix": (0.1, LSTM | PER),
+    "previous_reward": ("raw", LSTM),
+    "learning_rate_final": (0.5, LINEAR),
+    "max_grad_norm": (0.01, {}),
+    "hidden": ((16,), {}),
+    "head_hidden": ((4,), {}),
+    "exploration_steps": (20, {}),
+    "exploration_scale_steps": (20, {"exploration_final_scale": 0.5}),
+    "exploration_stops": (True, {"exploration_scale_steps": 20}),
+    "ou_theta": (0.5, OU),
+    "ou_dt": (0.1, OU),
+    "ou_reset": (False, OU),
+    "ladder_exponent": (3.0, {"exploration": "ladder"}),
+    "critic_action_layer": (1, {}),
+    "critic_hidden": ((8,), {}),
+    "initializer_final_bound": (0.003, {}),
+    "demonstration_priority_epsilon": (1.0, PER),
+    "share_by_priority": (True, PER),
+    "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
+    "replacement": (False, {"recurrent": "none"}),
+    "train_at_episode_end": (True, {"recurrent": "none"}),
+    "clip_range": (0.001, {}),
+    "clip_range_decay": ("linear", {"clip_range": 0.01}),
+    "clip_value": (True, {"clip_range": 0.01}),
+    "target_kl": (1e-6, {}),
+    "rollout_steps": (4, {}),
+    "minibatches": (4, {}),
+}
+
+
+def alternative(algorithm: Algorithm, name: str) -> tuple[Any, dict[str, Any]]:
+    """Another value of an option, and the options with which alone it counts."""
+    for table in (algorithm.alternatives, ALTERNATIVES):
+        if name in table:
+            value, others = table[name]
+            return value, {key: other for key, other in others.items() if key in algorithm.options()}
+    return _other(getattr(algorithm, name), get_type_hints(type(algorithm), include_extras=True)[name]), {}
+
+
+def _other(value: Any, hint: Any) -> Any:
+    hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if get_origin(hint) is Literal:
+        return next(choice for choice in get_args(hint) if choice != value)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return 0.5 * value if value else 0.1
+    if isinstance(value, tuple):
+        return tuple(0.5 * part if isinstance(part, float) else part + 1 for part in value) or (8,)
+    raise AssertionError(f"say in `alternatives` which other value {value!r} has")
+
+
+def _is_custom(kind: type[Algorithm], name: str) -> bool:
+    hint = get_type_hints(kind)[name]
+    return get_origin(hint) in (Union, UnionType) and set(get_args(hint)) <= {CustomNetwork, NoneType}
+
+
+# ------------------------------------------------------------------------------------------------ what they share
+@contextmanager
+def _trials(kind: type[Algorithm], **options: Any) -> Iterator[list[Trial]]:
+    """One for every pair of spaces that it takes, the simplest first."""
+    with temporary() as parent:
+        made = []
+        for name, observation, action in supported(small(kind)):
+            folder = None
+            if "demonstrations" in kind.options():
+                (parent / name).mkdir()
+                folder = demonstrated(parent / name, observation, action)
+            made.append(Trial(small(kind, folder, **options), observation, action))
+        yield made
+
+
+def _learner(trial: Trial, backend: Backend, seed: int = 0, precision: Any = "float32") -> Learner:
+    return learners.build(
+        backend, trial.algorithm, trial.observation, trial.action, seed=seed, threads=1, precision=precision
+    )
+
+
+def _compare(trial: Trial) -> None:
+    pair = [_learner(trial, backend) for backend in BACKENDS]
+    about = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}"
+    _close(pair, 0.0, f"{about}, at the start")
+    batches = trial.batches(UPDATES)
+    for number, batch in enumerate(batches, 1):
+        metrics = [learner.update(batch, (number - 1) / UPDATES) for learner in pair]
+        assert metrics[0].names == metrics[1].names, f"{about}: metrics {metrics[0].names} and {metrics[1].names}"
+        tolerance = 1e-5 if number <= 2 else 1e-3
+        ours, theirs = (on_host(one.values) for one in metrics)
+        _near(ours, theirs, 10 * tolerance, f"{about}, update {number}, metrics {metrics[0].names}")
+        if metrics[0].priority is not None:
+            _near(*(on_host(one.priority) for one in metrics), tolerance, f"{about}, update {number}, priorities")
+        _close(pair, tolerance, f"{about}, update {number}")
+    if isinstance(trial.algorithm.memory(), RolloutSpec) or pair[0].recurrent:
+        return  # they act on windows, or on the host: looked at where they learn
+    noise, _ = trial.algorithm.explorer().draw(
+        np.random.default_rng(0), np.zeros((8, trial.action.size), np.float32), 0, 100, trial.action
+    )
+    for drawn in (None, noise):
+        acted = [learner.act(batches[0].obs, drawn) for learner in pair]
+        _near(*acted, 1e-3, f"{about}, actions")
+
+
+def _close(pair: list[Learner], tolerance: float, about: str) -> None:
+    ours, theirs = (_flat(learner.parameters()) for learner in pair)
+    assert ours.keys() == theirs.keys(), f"{about}: parameters {sorted(ours.keys() ^ theirs.keys())} are in one only"
+    for name, value in ours.items():
+        _near(value, theirs[name], tolerance, f"{about}, {name}")
+
+
+def _near(ours: np.ndarray, theirs: np.ndarray, tolerance: float, about: str) -> None:
+    """Every element, relative to the largest of its array: Adam's steps do not shrink with the element."""
+    assert ours.shape == theirs.shape, f"{about}: shapes {ours.shape} and {theirs.shape}"
+    ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+    scale = max(1e-3, float(np.abs(ours).max())) if ours.size else 1.0
+    worst = float(np.abs(ours - theirs).max()) / scale if ours.size else 0.0
+    assert math.isfinite(worst), f"{about}: not finite"
+    assert worst <= tolerance, (
+        f"{about}: PyTorch and JAX differ by {worst:.1e} of the largest, more than {tolerance:.0e}"
+    )
+
+
+def _outcome(trial: Trial, backend: Backend, steps: int, stop: int | None = None) -> dict[str, np.ndarray]:
+    """Everything that a run's next steps depend on, at its end; stopped and gone on with once where asked for."""
+    with temporary() as folder:
+        if stop is not None:
+            with closed(trial.session(backend, folder, steps=steps)) as first:
+                first.run([lambda session: session.stop() if session.step >= stop else None])
+        with closed(trial.session(backend, folder, steps=steps)) as session:
+            if stop is not None:
+                session.load(session.store.load_latest())
+                assert session.stepper.resumed_exactly, "the environment of chance did not come back exactly"
+            session.run()
+            state = session.state_dict()
+            for clock in ("log", "evaluations", "session"):
+                state.pop(clock)
+            return _flat(state)
+
+
+def _equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(value, other[name]) for name, value in one.items())
+
+
+def _flat(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    if not isinstance(tree, dict):
+        return {prefix: np.asarray(tree)}
+    return {name: value for key, part in tree.items() for name, value in _flat(part, f"{prefix}/{key}").items()}
+
+
+def _metrics(metrics: learners.Metrics) -> dict[str, float]:
+    values = on_host(metrics.values).astype(np.float64)
+    return dict(zip(metrics.names, values.tolist(), strict=True))
+
+
+def both_installed() -> bool:
+    """Whether both frameworks are here."""
+    return all(installed(backend) for backend in BACKENDS)

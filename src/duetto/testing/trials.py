@@ -1,0 +1,160 @@
+"""What an algorithm is tried on: small options, every kind of space that it takes, and batches of a real run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from duetto import demonstrations
+from duetto.algorithms import Algorithm
+from duetto.demonstrations import Demonstration, Description
+from duetto.environments.chance import Chance
+from duetto.errors import UsageError
+from duetto.learners import Backend
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.storage.config import Config, RunOptions
+from duetto.training.session import Session
+
+ENVIRONMENT = "an environment of chance"
+
+
+def _box(*shape: int, bound: float = float("inf"), dtype: str = "float32") -> Box:
+    return Box(shape, dtype, (-bound,), (bound,))
+
+
+OBSERVATIONS: dict[str, Space] = {
+    "vector": _box(5),
+    "parts": Dict((("goal", Discrete(3)), ("switches", MultiDiscrete((2, 3))), ("where", _box(2, 2)))),
+    "image": Box((3, 7, 7), "uint8", (0.0,), (255.0,)),
+}
+ACTIONS: dict[str, Space] = {
+    "numbers": _box(2, bound=1.0),
+    "choice": Discrete(3),
+    "choices": MultiDiscrete((2, 3)),
+}
+
+# Options with which a trial is quick, of those that an algorithm has; `Algorithm.small` adds its own.
+SMALL: dict[str, Any] = {
+    "hidden": (16, 16),
+    "head_hidden": (8,),
+    "image_features": 8,
+    "recurrent_size": 4,
+    "batch_size": 8,
+    "replay_capacity": 60,
+    "random_steps": 10,
+    "learning_starts": 16,
+    "target_period": 2,
+    "rollout_steps": 8,
+    "minibatches": 2,
+    "epochs": 2,
+    "burn_in": 2,
+    "unroll": 4,
+    "overlap": 2,
+    "pretraining_updates": 2,
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An algorithm with small options, and spaces that it takes."""
+
+    algorithm: Algorithm
+    observation: Space
+    action: Space
+
+    def environment(self) -> Chance:
+        """A new environment of these spaces."""
+        return Chance(self.observation, self.action)
+
+    def session(self, backend: Backend, folder: Path, **options: Any) -> Session:
+        """A run on it, not started."""
+        defaults: dict[str, Any] = {"steps": 48, "num_envs": 2, "evaluate_every": 0, "checkpoint_every": 0}
+        run = RunOptions(backend=backend, device="cpu", threads=1, **(defaults | options))
+        return Session(Config(self.algorithm, ENVIRONMENT, run), folder, self.environment)
+
+    def batches(self, count: int) -> list[Any]:
+        """The first batches of a run on it, as its learner is given them."""
+        seen: list[Any] = []
+        with temporary() as folder, closed(self.session("torch", folder, steps=10_000)) as session:
+            update = session.learner.update
+
+            def noted(batch: Any, progress: float = 0.0) -> Any:
+                seen.append(batch)
+                if len(seen) == count:
+                    session.stop()
+                return update(batch, progress)
+
+            session.learner.update = noted  # type: ignore[method-assign]
+            session.run()
+        return seen[:count]
+
+
+@contextmanager
+def temporary() -> Iterator[Path]:
+    """A folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="duetto-trial-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def closed(session: Session) -> Iterator[Session]:
+    """The session, closed afterwards."""
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def small(kind: type[Algorithm], folder: Path | None = None, **options: Any) -> Algorithm:
+    """The algorithm with options that make it quick. One that wants demonstrations gets some of chance in `folder`."""
+    known = {name: value for name, value in SMALL.items() if name in kind.options()}
+    known |= kind.small
+    if "demonstrations" in kind.options() and folder is not None:
+        known["demonstrations"] = str(folder)
+    return kind(**(known | options))
+
+
+def supported(algorithm: Algorithm) -> list[tuple[str, Space, Space]]:
+    """Every pair of small spaces that it takes, with a name."""
+    found = []
+    for o, observation in OBSERVATIONS.items():
+        for a, action in ACTIONS.items():
+            if _takes(algorithm, observation, action):
+                found.append((f"{o}-{a}", observation, action))
+    return found
+
+
+def _takes(algorithm: Algorithm, observation: Space, action: Space) -> bool:
+    try:
+        algorithm.check_spaces(observation, action, ENVIRONMENT)
+    except UsageError:
+        return False
+    return True
+
+
+def demonstrated(folder: Path, observation: Space, action: Space, episodes: int = 6) -> Path:
+    """Episodes of chance, as a dataset."""
+    random, env = np.random.default_rng(0), Chance(observation, action)
+    made = []
+    for seed in range(episodes):
+        seen, actions, rewards = [env.reset(seed=seed)[0]], [], []
+        for _ in range(10):
+            chosen = (
+                random.integers(action.size) if isinstance(action, Discrete) else random.uniform(-1, 1, action.size)
+            )
+            seen.append(env.step(chosen)[0])
+            actions.append(chosen)
+            rewards.append(random.normal())
+        obs = {k: np.array([o[k] for o in seen]) for k in seen[0]} if isinstance(seen[0], dict) else np.array(seen)
+        kind = np.int64 if isinstance(action, Discrete) else np.float32
+        made.append(Demonstration(obs, np.array(actions, kind), np.array(rewards, np.float32), False, True))
+    about = Description(
+        environment=ENVIRONMENT, options={}, expert="chance", observation_space=observation, action_space=action
+    )
+    return demonstrations.save(folder / "demonstrations", about, made)
