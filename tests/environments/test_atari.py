@@ -253,7 +253,7 @@ def test_pictures_are_of_the_whole_screen() -> None:
         ({"stack": True}, "stack is True. Give a whole number"),
         ({"clip_rewards": 1}, "clip_rewards is 1. Give true or false"),
         ({"fire_reset": "life"}, "fire_reset is 'life'. Give true, false or lives"),
-        ({"fire_reset": "lives"}, "only with episodic_life. Set that to true, or fire_reset to true"),
+        ({"fire_reset": "lives"}, "with episodic_life. Set that to true, or fire_reset to true"),
         ({"stack": 0}, "stack is 0. Give a number of at least 1"),
         ({"noop_max": -1}, "noop_max is -1"),
         ({"sticky_actions": 1.0}, "Give a probability"),

@@ -39,7 +39,9 @@ class Practice(Engine):
         self.stacked = engine.stacked
         self.envs = getattr(engine, "envs", [])  # as `Stepper.environments` shows them
         self.single_action_space, self.metadata = engine.single_action_space, engine.metadata
-        self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 before a game's first, so none is missed
+        self._lives = np.zeros(
+            self.num_envs, np.int64
+        )  # after the last step; 0 before a game's first, so none is missed
         self._fires = fires
         self._left = np.zeros(self.num_envs, np.int64)  # of FIRED, still to do
 
