@@ -172,6 +172,20 @@ def test_breakout_does_not_stand_still_after_a_lost_life(play: Callable[..., Ste
     assert np.array_equal(pictures[60], pictures[-1])
 
 
+def test_a_run_from_before_is_played_as_it_was() -> None:
+    """Its config.yaml says nothing of FIRE, or that it is pressed or not: in the first frame only, or never."""
+    for fire_reset in ({}, {"fire_reset": True}, {"fire_reset": False}):
+        kwargs = {"episodic_life": True, "clip_rewards": True} | fire_reset
+        for play in (make, separate):
+            assert not play(STEADY, kwargs=kwargs)._engine._fires
+    before, lives = (make(STEADY, kwargs={"episodic_life": True} | fire) for fire in ({}, {"fire_reset": "lives"}))
+    for stepper in (before, lives):
+        stepper.reset(0)
+    before.step(np.zeros(1, int))
+    lives.load_state_dict(before.state_dict())  # of a run whose option was changed by hand
+    assert lives.resumed_exactly is False  # another first frame
+
+
 def test_games_without_fire_do_not_get_it() -> None:
     assert make("ALE/Breakout-v5", kwargs={"fire_reset": "lives", "episodic_life": True})._engine._fires
     assert not make("ALE/MsPacman-v5", kwargs={"fire_reset": "lives", "episodic_life": True})._engine._fires
@@ -253,7 +267,7 @@ def test_pictures_are_of_the_whole_screen() -> None:
         ({"stack": True}, "stack is True. Give a whole number"),
         ({"clip_rewards": 1}, "clip_rewards is 1. Give true or false"),
         ({"fire_reset": "life"}, "fire_reset is 'life'. Give true, false or lives"),
-        ({"fire_reset": "lives"}, "with episodic_life. Set that to true, or fire_reset to true"),
+        ({"fire_reset": "lives"}, "only with episodic_life. Set that to true, or fire_reset to true"),
         ({"stack": 0}, "stack is 0. Give a number of at least 1"),
         ({"noop_max": -1}, "noop_max is -1"),
         ({"sticky_actions": 1.0}, "Give a probability"),

@@ -72,8 +72,8 @@ class AtariOptions:
             )
         if self.fire_reset == "lives" and not self.episodic_life:
             raise UsageError(
-                "Atari's fire_reset is 'lives': FIRE is pressed between the learner's episodes, which end with a life only "
-                "with episodic_life. Set that to true, or fire_reset to true."
+                "Atari's fire_reset is 'lives': FIRE is pressed between the learner's episodes, which end with a life "
+                "only with episodic_life. Set that to true, or fire_reset to true."
             )
 
     @staticmethod
