@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -33,6 +34,8 @@ def gymnasium_seed(seed: int) -> int:
         ("ALE/Seaquest-v5", {"frame_skip": 5, "fire_reset": False}, (4, 84, 84), 1),
         ("ALE/Pong-v5", {"frame_skip": 1, "max_pool": False, "max_frames": 100, "sticky_actions": 0.5}, (4, 84, 84), 3),
         ("ALE/Pong-v5", {"full_action_space": True, "max_frames": 400}, (4, 84, 84), 3),
+        (BREAKOUT, {"fire_reset": "lives", "episodic_life": True}, (4, 84, 84), 1),
+        ("ALE/MsPacman-v5", {"fire_reset": "lives", "episodic_life": True, "max_frames": 500}, (4, 84, 84), 2),
     ],
 )
 def test_both_engines_play_the_same_games(
@@ -149,6 +152,48 @@ def test_a_lost_life_is_terminated_and_the_game_goes_on() -> None:
     assert max(scores) > 1
 
 
+@pytest.mark.parametrize("play", [make, separate])
+def test_breakout_does_not_stand_still_after_a_lost_life(play: Callable[..., Stepper]) -> None:
+    """Without an action of the agent's own the ball, drawn between bricks and paddle, comes into play in every life."""
+    stepper = play(STEADY, kwargs={"fire_reset": "lives", "episodic_life": True, "noop_max": 0})
+    stepper.reset(0)
+    balls, lives = [], 0
+    while not (ended := stepper.step(np.zeros(1, int))[1]):
+        balls.append(int((stepper.obs[0, -1, 40:75, 8:76] > 0).any()))
+        lives += int(stepper.starts[0])
+        assert len(balls) < 500
+    assert lives == 4  # and the first
+    assert sum(balls) >= 5 * 10
+    assert 60 <= ended[0].length < len(balls)  # FIRE is no step of the agent's
+    kwargs = {"episodic_life": True, "noop_max": 0}
+    still = play(STEADY, kwargs=kwargs)
+    still.reset(0)
+    pictures = [still.step(np.zeros(1, int))[0].next_obs for _ in range(200)]
+    assert np.array_equal(pictures[60], pictures[-1])
+
+
+def test_a_run_from_before_is_played_as_it_was() -> None:
+    """Its config.yaml says nothing of FIRE, or that it is pressed or not: in the first frame only, or never."""
+    for fire_reset in ({}, {"fire_reset": True}, {"fire_reset": False}):
+        kwargs = {"episodic_life": True, "clip_rewards": True} | fire_reset
+        for play in (make, separate):
+            assert not play(STEADY, kwargs=kwargs)._engine._fires
+    before, lives = (make(STEADY, kwargs={"episodic_life": True} | fire) for fire in ({}, {"fire_reset": "lives"}))
+    for stepper in (before, lives):
+        stepper.reset(0)
+    before.step(np.zeros(1, int))
+    lives.load_state_dict(before.state_dict())  # of a run whose option was changed by hand
+    assert lives.resumed_exactly is False  # another first frame
+
+
+def test_games_without_fire_do_not_get_it() -> None:
+    assert make("ALE/Breakout-v5", kwargs={"fire_reset": "lives", "episodic_life": True})._engine._fires
+    assert not make("ALE/MsPacman-v5", kwargs={"fire_reset": "lives", "episodic_life": True})._engine._fires
+    assert make("ALE/MsPacman-v5", kwargs={
+        "fire_reset": "lives", "episodic_life": True, "full_action_space": True
+    })._engine._fires  # fmt: skip
+
+
 def test_evaluations_are_of_whole_games_and_real_scores() -> None:
     """Rewards are those that a recurrent policy has learned to see."""
     kwargs = {"episodic_life": True, "clip_rewards": True, "stack": 2, "noop_max": 0}
@@ -221,6 +266,8 @@ def test_pictures_are_of_the_whole_screen() -> None:
         ({"size": "84"}, "size is '84'. Give a whole number"),
         ({"stack": True}, "stack is True. Give a whole number"),
         ({"clip_rewards": 1}, "clip_rewards is 1. Give true or false"),
+        ({"fire_reset": "life"}, "fire_reset is 'life'. Give true, false or lives"),
+        ({"fire_reset": "lives"}, "only with episodic_life. Set that to true, or fire_reset to true"),
         ({"stack": 0}, "stack is 0. Give a number of at least 1"),
         ({"noop_max": -1}, "noop_max is -1"),
         ({"sticky_actions": 1.0}, "Give a probability"),

@@ -14,9 +14,10 @@ pytest.importorskip("ale_py")
 BREAKOUT = "ALE/Breakout-v5"  # with sticky actions
 
 
-def test_eight_games_at_different_points(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fire_reset", [True, "lives"])
+def test_eight_games_at_different_points(fire_reset: bool | str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tapes, "LONGEST", 130)  # so that some games begin with a new seed, and some without
-    kwargs = {"episodic_life": True, "clip_rewards": True, "max_frames": 600}
+    kwargs = {"episodic_life": True, "clip_rewards": True, "max_frames": 600, "fire_reset": fire_reset}
     saving, resumed = (make(BREAKOUT, num_envs=8, kwargs=kwargs) for _ in range(2))
     random = np.random.default_rng(0)
     saving.reset(3)

@@ -122,3 +122,97 @@ def test_an_environment_without_lives_has_none_to_lose() -> None:
     stepper.reset(0)
     with pytest.raises(UsageError, match="Counting does not say how many lives"):
         stepper.step(np.zeros(1, int))
+
+
+class Serving(gymnasium.Env):
+    """Stands still until action 1; then the ball is in play for three steps of reward 1 and lost with the next, thrice.
+
+    Observed is the number of the step, and `told` says what was done.
+    """
+
+    def __init__(self) -> None:
+        self.observation_space = gymnasium.spaces.Box(0, 99, (1,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(3)
+        self.told: list[int] = []
+        self.time, self.ball, self.lives = 0, 0, 3
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.time, self.ball, self.lives = 0, 0, 3
+        return np.zeros(1, np.float32), {"lives": 3}
+
+    def step(self, action: Any) -> Any:
+        self.told.append(int(action))
+        self.time += 1
+        self.ball = (self.ball + 1) % 4 if self.ball or action == 1 else 0
+        lost = not self.ball and self.time > 1 and self.served
+        self.served = bool(self.ball)
+        self.lives -= lost
+        return np.full(1, self.time, np.float32), float(self.ball > 0), not self.lives, False, {"lives": self.lives}
+
+    served = False
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("time", "ball", "lives", "served")}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+SERVED = ["23 1", "34 0 TS", "78 1", "89 0 TS", "1213 1", "1314 0 TS"]
+
+
+@pytest.mark.parametrize("mode", ["loop", AutoresetMode.DISABLED, AutoresetMode.NEXT_STEP])
+def test_fire_is_pressed_where_a_game_begins_and_after_each_life(mode: str) -> None:
+    env = Serving()
+    inside = Loop([env]) if mode == "loop" else Vector(SyncVectorEnv([lambda: env], autoreset_mode=mode), "Serving")
+    stepper = Stepper(Practice(inside, episodic_life=True, clip_rewards=False, fires=True))
+    stepper.reset(0)
+    assert env.told == [1, 2]
+    assert stepper.obs[0, 0] == 2
+    lines, episodes = play(stepper, 13)
+    assert lines == [*SERVED, *SERVED, "23 1"]
+    # of each game what the agent did, and FIRE and the action behind it after two lives: 1 + 3 + 3
+    assert episodes == [Episode(0, 7.0, 6)] * 2
+    game = [1, 2, 0, 0, 0, 1, 2, 0, 0, 0, 1, 2, 0, 0]
+    assert env.told == game * 2 + [1, 2, 0]
+
+
+def test_without_fire_a_game_stands_still_for_ever() -> None:
+    env = Serving()
+    stepper = Stepper(Practice(Loop([env]), episodic_life=True, clip_rewards=False))
+    stepper.reset(0)
+    assert not any("T" in line for line in play(stepper, 40)[0])
+    assert env.lives == 3
+
+
+def test_whole_games_are_played_with_fire_too() -> None:
+    """As evaluations do: a life is no end, but the game goes on behind it."""
+    stepper = Stepper(Practice(Loop([Serving()]), episodic_life=False, clip_rewards=False, fires=True))
+    stepper.reset(0)
+    lines, episodes = play(stepper, 6)
+    assert lines == ["23 1", "34 0S", "78 1", "89 0S", "1213 1", "1314 0 T"]
+    assert episodes == [Episode(0, 7.0, 6)]
+    stepper.reset_env(0, 1)  # then it is pressed in the first steps instead of before them
+    assert stepper.step(np.zeros(1, int))[0].env.size == 0
+    assert not stepper.starts[0]
+    assert stepper.step(np.zeros(1, int))[0].env.size == 0
+    assert stepper.starts[0]
+    assert play(stepper, 6) == (["23 1", "34 0S", "78 1", "89 0S", "1213 1", "1314 0 T"], [Episode(0, 7.0, 6)])
+
+
+@pytest.mark.parametrize("steps", range(2, 6))
+def test_fire_is_half_pressed_where_a_run_was_saved(steps: int) -> None:
+    saving, resumed = (
+        Stepper(Practice(Loop([Serving()]), episodic_life=True, clip_rewards=False, fires=True)) for _ in range(2)
+    )
+    saving.reset(0)
+    for _ in range(steps):
+        saving.step(np.zeros(1, int))
+    resumed.load_state_dict(saving.state_dict())
+    assert resumed.resumed_exactly
+    for _ in range(8):
+        (row, ended), (other, other_ended) = saving.step(np.zeros(1, int)), resumed.step(np.zeros(1, int))
+        assert all(np.array_equal(one, two) for one, two in zip(row, other, strict=True))
+        assert (ended, saving.starts.tolist()) == (other_ended, resumed.starts.tolist())

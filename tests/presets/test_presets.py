@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duetto.algorithms import ALGORITHMS
-from duetto.environments import FAMILIES
+from duetto.environments import FAMILIES, AtariOptions
 from duetto.errors import UsageError
 from duetto.presets import Preset, choose, presets
 from duetto.storage.config import RunOptions
@@ -90,7 +90,7 @@ PUBLISHED = {
         "batch_size": 64, "discount": 0.99, "tau": 0.005, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3,
         "random_steps": 0, "learning_starts": 0, "gradient_steps": 1, "exploration": "ou", "ou_theta": 0.15,
         "exploration_noise": 0.1, "exploration_scale": 1.0, "exploration_final_scale": 1e-3, "max_grad_norm": 0,
-        "normalize_observations": "sampled",
+        "normalize_observations": "sampled_both",
     },
     # SPEC 4.1 to 4.4
     ("ppo", "walkthrough"): {
@@ -116,6 +116,33 @@ PUBLISHED = {
         "clip_range": 0.2, "clip_value": True, "normalize_advantages": True, "value_coefficient": 0.5,
         "entropy_coefficient": 0.0, "hidden": (64, 64), "activation": "tanh", "shared_torso": False,
         "policy_gain": 0.01, "initial_log_std": 0.0, "normalize_observations": True, "normalize_rewards": True,
+        "observation_statistics": "steps", "observation_clip": 10.0, "normalization_prior": 1e-4,
+    },
+    # Tianshou's settings, with our own scaling: the committed results are of it
+    ("ppo", "mujoco"): {
+        "observation_statistics": "rollouts", "observation_clip": 5.0, "normalization_prior": 1.0,
+    },
+    # Kapturowski et al. (2019), section 2.3 and table 2; SPEC R13
+    ("r2d2", "paper"): {
+        "burn_in": 40, "unroll": 80, "overlap": 80, "learn_from_start": False, "stored_carry": True, "batch_size": 64,
+        "n_step": 5, "discount": 0.997, "previous_reward": "raw", "priority_exponent": 0.9, "priority_mix": 0.9,
+        "target_period": 2500, "adam_epsilon": 1e-3, "learning_rate": 1e-4, "rescale_epsilon": 1e-3,
+        "exploration": "ladder", "exploration_start": 0.4, "ladder_exponent": 7.0, "recurrent_size": 512,
+    },
+    # DI-engine's pong configurations; SPEC R6, R29
+    ("r2d2", "di-engine"): {"rescale_epsilon": 1e-2, "burn_in": 2, "unroll": 40, "tau": 0.001, "n_step": 5},
+    ("r2d3", "di-engine"): {"rescale_epsilon": 1e-2, "burn_in": 2, "unroll": 40, "tau": 0.001, "n_step": 5},
+    # Paine et al. (2019); SPEC R13, E8
+    ("r2d3", "paper"): {
+        "burn_in": 40, "unroll": 40, "overlap": 40, "learn_from_start": False, "stored_carry": False,
+        "previous_reward": "raw", "margin_weight": 0.0, "one_step_weight": 0.0, "weight_decay": 0.0, "batch_size": 64,
+        "n_step": 5,
+    },
+    # Hester et al. (2018): L2 is a term of the loss; SPEC Q1 to Q5
+    ("dqfd", "paper"): {
+        "weight_decay": 1e-5, "decoupled_weight_decay": False, "n_step": 10, "margin": 0.8, "target_period": 10_000,
+        "pretraining_updates": 750_000, "priority_exponent": 0.4, "importance_exponent": 0.6, "priority_epsilon": 1e-3,
+        "demonstration_priority_epsilon": 1.0, "exploration_start": 0.01, "exploration_end": 0.01, "batch_size": 32,
     },
     # rl-baselines3-zoo, ppo.yml: CartPole-v1
     ("ppo", "classic"): {
@@ -127,7 +154,7 @@ PUBLISHED = {
 # Environments side by side, of which minibatches and rollouts are made, and options of the environment itself.
 SURROUNDINGS = {
     ("ppo", "walkthrough"): ({"steps": 15_000 * 8 * 128, "num_envs": 8}, {"clip_rewards": True, "episodic_life": True}),
-    ("ppo", "atari"): ({"num_envs": 8}, {"clip_rewards": True, "episodic_life": True, "sticky_actions": 0}),
+    ("ppo", "atari"): ({"num_envs": 8}, {"clip_rewards": True, "fire_reset": "lives", "sticky_actions": 0}),
     ("ppo", "cleanrl"): ({}, {}),
     ("ppo", "classic"): ({"num_envs": 8, "steps": 100_000}, {}),
 }
@@ -144,6 +171,14 @@ def test_and_so_are_the_numbers_around_them(name: str, preset: str):
     run, environment = SURROUNDINGS[name, preset]
     assert presets(name)[preset].run.items() >= run.items()
     assert presets(name)[preset].environment.items() >= environment.items()
+
+
+@pytest.mark.parametrize(("name", "preset"), ALL)
+def test_fire_is_pressed_after_each_life_that_ends_an_episode(name: str, preset: str):
+    options = presets(name)[preset].environment
+    assert options.get("episodic_life", False) == (options.get("fire_reset") == "lives")
+    if "sticky_actions" in options:
+        AtariOptions.of(options)
 
 
 @pytest.mark.parametrize("preset", presets("ppo"))

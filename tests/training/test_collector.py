@@ -35,7 +35,7 @@ class Parts:
         self.stepper = environments.make(Line, num_envs=num_envs, kwargs={"length": length})
         self.stepper.reset(0)
         self.learner = Recorder()
-        self.normalizer = Normalizer(self.stepper.observation_space, algorithm.observation_scaling())
+        self.normalizer = Normalizer(self.stepper.observation_space, *algorithm.observation_scaling())
         learner: Any = self.learner
         self.collector = Collector(algorithm, self.stepper, learner, self.normalizer, seed)
 

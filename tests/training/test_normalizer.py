@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from fake_run import same
@@ -12,6 +13,7 @@ from line_environment import Line
 from policy_environments import Wander
 from small_runs import checkpoints, small, train
 
+from duetto.algorithms import PPO
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
 from duetto.errors import CheckpointError
 from duetto.networks.spaces import Box, Dict, Discrete
@@ -33,7 +35,7 @@ def moments(normalizer: Normalizer, part: str = "") -> tuple[np.ndarray, np.ndar
     return state["mean"], state["variance"], state["count"]
 
 
-@pytest.mark.parametrize("mode", ["off", "collected", "sampled", "rollouts"])
+@pytest.mark.parametrize("mode", ["off", "collected", "sampled", "sampled_both", "rollouts", "steps"])
 def test_before_it_saw_anything_it_changes_nothing_within_the_clip(mode: str):
     obs = np.array([[1.0, -4.5]], np.float32)
     np.testing.assert_allclose(Normalizer(VECTOR, mode)(obs), obs, rtol=1e-6)
@@ -92,6 +94,42 @@ def test_batches_count_only_where_sampled_ones_are_meant(mode: str, seen: int):
     before = normalizer.batch(batch(obs))
     assert moments(normalizer)[2] == seen
     np.testing.assert_array_equal(before.obs, normalizer(obs))  # a batch is scaled by statistics that include it
+
+
+def test_both_observations_of_a_batch_count_as_in_skrl():
+    """The first ones are scaled before the next ones are known."""
+    normalizer = Normalizer(VECTOR, "sampled_both")
+    obs, next_obs = np.array([[3, 3], [5, 5]], np.float32), np.array([[7, 7], [9, 9]], np.float32)
+    result = normalizer.batch(batch(obs)._replace(next_obs=next_obs))
+    first, both = Normalizer(VECTOR, "collected"), Normalizer(VECTOR, "collected")
+    first.observe(obs)
+    both.observe(obs)
+    both.observe(next_obs)
+    assert same(normalizer.state_dict(), both.state_dict())
+    np.testing.assert_array_equal(result.obs, first(obs))
+    np.testing.assert_array_equal(result.next_obs, both(next_obs))
+
+
+def test_of_sequences_both_observations_count_too():
+    normalizer = Normalizer(VECTOR, "sampled_both")
+    obs = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
+    mask = np.array([[1, 1, 1], [0, 1, 0]], np.float32)
+    normalizer.batch(SequenceBatch(Window(obs, None, None, None, {}, None, None), *[None] * 5, mask))
+    mean, _, count = moments(normalizer)
+    assert count == 9
+    both = obs[0, :3].sum(axis=0) + obs[1, 1] + obs[0, 1:].sum(axis=0) + obs[1, 2]
+    np.testing.assert_allclose(mean, both / 9, rtol=1e-6)
+
+
+def test_the_bound_and_the_prior_are_the_algorithms():
+    normalizer = Normalizer(PARTS, *PPO(
+        normalize_observations=True, observation_clip=10.0, normalization_prior=1e-4
+    ).observation_scaling())  # fmt: skip
+    assert moments(normalizer, "where")[2] == 1e-4
+    far = normalizer({"where": np.array([[1e9, -1e9]]), "image": None, "choice": None})
+    np.testing.assert_array_equal(far["where"], [[10.0, -10.0]])
+    assert PPO(normalize_observations=True).observation_scaling() == ("rollouts", 5.0, 1.0)  # of runs made before
+    assert PPO(observation_statistics="steps").observation_scaling().mode == "off"
 
 
 def test_of_sequences_what_is_learned_from_counts():
@@ -219,5 +257,33 @@ def test_in_a_run_ratios_of_the_first_minibatch_are_1(tmp_path: Path):
     """What was collected with one scaling is learned from with the same: in the second rollout too."""
     options: dict[str, Any] = {"steps": 48, "log_every": 16, "evaluate_every": 0}
     algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1)
+    run = train(tmp_path, algorithm, Wander, **options)
+    assert [line["learn/approx_kl"] < 1e-6 for line in run.metrics()] == [True] * 3
+
+
+# ---------------------------------------------------------------------------------------------------- steps
+def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
+    """The first rollout too; what is learned from is what was acted on."""
+    raw, learned = [], []
+
+    def look(session: Session) -> None:
+        raw.append(session.stepper.obs[0].copy())
+
+    options: dict[str, Any] = {"steps": 20, "evaluate_every": 0}
+    scaling = {"observation_statistics": "steps", "normalization_prior": 1e-4, "observation_clip": 10.0}
+    algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1, rollout_steps=20, **scaling)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "_learn", lambda session, sample: learned.append(session._prepared(sample.batch)))
+        train(tmp_path, algorithm, Wander, callbacks=[look], **options)
+    env = Wander()
+    seen = [env.reset(seed=0)[0], *raw[:-1]]
+    theirs = gymnasium.wrappers.NormalizeObservation(env)
+    expected = [np.clip(theirs.observation(obs), -10, 10) for obs in seen]
+    np.testing.assert_allclose(learned[0].obs, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_in_a_run_steps_ratios_of_the_first_minibatch_are_1(tmp_path: Path):
+    options: dict[str, Any] = {"steps": 48, "log_every": 16, "evaluate_every": 0}
+    algorithm = small("ppo", normalize_observations=True, observation_statistics="steps", epochs=1, minibatches=1)
     run = train(tmp_path, algorithm, Wander, **options)
     assert [line["learn/approx_kl"] < 1e-6 for line in run.metrics()] == [True] * 3

@@ -54,12 +54,18 @@ def test_killed_at_a_random_step(tmp_path: Path, backend: str, hyperparameters: 
 
 # 2 environments of 16 steps: 32 and 64 are between two rollouts, 34 and 62 are one vector step off, 2 is the first.
 @pytest.mark.parametrize(
-    ("backend", "stop_at"), [*(("torch", step) for step in (2, 32, 34, 50, 62, 64)), ("jax", 50), ("jax", 64)]
+    ("backend", "stop_at", "statistics"),
+    [
+        *(("torch", step, "rollouts") for step in (2, 32, 34, 50, 62, 64)),
+        ("torch", 50, "steps"),
+        ("jax", 50, "rollouts"),
+        ("jax", 64, "rollouts"),
+    ],
 )
-def test_stopped_anywhere_in_a_rollout(tmp_path: Path, backend: str, stop_at: int):
+def test_stopped_anywhere_in_a_rollout(tmp_path: Path, backend: str, stop_at: int, statistics: str):
     options: dict[str, Any] = {"environment": "CartPole-v1", "num_envs": 2, "steps": 100, "backend": backend}
     options |= {"environment_options": {"max_episode_steps": 7}, "evaluate_every": 60}
-    algorithm = small("ppo", **EVERYTHING)
+    algorithm = small("ppo", **EVERYTHING, observation_statistics=statistics)
     stopped = train(tmp_path, algorithm, name="stopped", callbacks=[StopAt(stop_at)], **options)
     assert checkpoints(stopped).steps()[-1] == stop_at
     state = checkpoints(stopped).load_latest().state["memory"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -37,6 +38,23 @@ def test_by_hand():
     scaler = RewardScaler(1, 0.5)
     found = [one(scaler, 1), one(scaler, 2, YES), one(scaler, 3)]
     np.testing.assert_allclose(found, [1.1547005, 1.6970563, 2.3201669], rtol=1e-6)
+
+
+def test_gymnasiums_prior_gives_gymnasiums_rewards():
+    """From the first one on, which is 1 / 0.01 where its first sum is its mean: clipped to 10."""
+
+    class Paid(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
+        rewards = iter([1.0, 2.0, 3.0, -1.0, 0.5])
+
+        def step(self, action: Any) -> Any:
+            return np.zeros(1, np.float32), next(self.rewards), False, False, {}
+
+    theirs = gymnasium.wrappers.NormalizeReward(Paid(), gamma=0.5)
+    expected = [np.clip(theirs.step(0)[1], -10, 10) for _ in range(5)]
+    scaler = RewardScaler(1, 0.5, prior=1e-4)
+    np.testing.assert_allclose([one(scaler, r) for r in (1, 2, 3, -1, 0.5)], expected, rtol=1e-6)
+    assert one(RewardScaler(1, 0.5), 1) < 1.2 < 10 == expected[0]
 
 
 def test_the_sums_begin_again_where_an_episode_ended():

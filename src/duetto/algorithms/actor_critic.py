@@ -12,6 +12,7 @@ from duetto.algorithms.base import (
     CountOrZero,
     Fraction,
     NonNegative,
+    ObservationScaling,
     OptimizerSpec,
     Positive,
     Updater,
@@ -61,8 +62,9 @@ class ContinuousActorCritic(OffPolicy):
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
     normalize_batch_reward: bool = False
     """Standardise the rewards of each batch."""
-    normalize_observations: Literal["off", "collected", "sampled"] = "off"
-    """Scale observations by their running mean and std, over collected steps or (as skrl) over sampled batches."""
+    normalize_observations: Literal["off", "collected", "sampled", "sampled_both"] = "off"
+    """Scale observations by their running mean and std, over collected steps or over sampled batches; "sampled_both"
+    is over their next observations too, as in skrl."""
     random_steps: CountOrZero = 10_000
     """Steps of uniformly random actions at the start."""
 
@@ -106,9 +108,9 @@ class ContinuousActorCritic(OffPolicy):
         for target, source in self.targets().items():
             learner.track(target, source, self.tau)
 
-    def observation_scaling(self) -> str:
+    def observation_scaling(self) -> ObservationScaling:
         """See `normalize_observations`."""
-        return self.normalize_observations
+        return ObservationScaling(self.normalize_observations)
 
     def first_random_steps(self) -> int:
         """See `random_steps`."""

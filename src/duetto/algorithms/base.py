@@ -214,6 +214,14 @@ class OptimizerSpec:
     kl: float = 0.0  # where above 0, the rate also follows the updates' "approx_kl" (`schedules.kl_adaptive`)
 
 
+class ObservationScaling(NamedTuple):
+    """How observations are scaled by their running mean and std; see `training.normalizer`."""
+
+    mode: str = "off"  # which observations make the statistics
+    clip: float = 5.0  # scaled ones are clipped to ± this
+    prior: float = 1.0  # samples that the first statistics, mean 0 and variance 1, count for
+
+
 class Updater(Protocol):
     """What an algorithm's `update` may do. Learners of both frameworks offer it."""
 
@@ -346,9 +354,9 @@ class Algorithm:
         """State values (N,), for algorithms that learn from rollouts."""
         raise NotImplementedError
 
-    def observation_scaling(self) -> str:
-        """What scales observations: "off", "collected", "sampled" or "rollouts"; see `training.normalizer`."""
-        return "off"
+    def observation_scaling(self) -> ObservationScaling:
+        """How observations are scaled; by default not at all."""
+        return ObservationScaling()
 
     def first_random_steps(self) -> int:
         """Steps of uniformly random actions at the start of a run."""
@@ -366,9 +374,11 @@ class Algorithm:
         """How recurrent networks see the previous reward (N,)."""
         return reward
 
-    def reward_scaling(self) -> bool:
-        """Whether rewards are divided by the running std of their discounted sums; see `training.normalizer`."""
-        return False
+    def reward_scaling(self) -> float | None:
+        """None, or where rewards are divided by the running std of their discounted sums, the samples that the first
+        statistics, mean 0 and variance 1, count for; see `training.normalizer`.
+        """
+        return None
 
     def explorer(self) -> Exploration:
         """How it explores."""

@@ -26,6 +26,7 @@ from duetto.algorithms.base import (
     Count,
     Fraction,
     NonNegative,
+    ObservationScaling,
     OptimizerSpec,
     Positive,
     RolloutBatch,
@@ -100,8 +101,15 @@ class PPO(Algorithm):
 
     normalize_observations: bool = False
     """Scale observations (but images) by their running mean and std."""
+    observation_statistics: Literal["rollouts", "steps"] = "rollouts"
+    """When these take observations in: a rollout's once it was learned from, so the first one is not scaled; or, as
+    Gymnasium's wrapper, each as it is seen, and it stays scaled as it was then."""
+    observation_clip: Positive = 5.0
+    """Scaled observations are clipped to ± this."""
     normalize_rewards: bool = False
     """Divide rewards by the running std of their discounted sums."""
+    normalization_prior: Positive = 1.0
+    """Samples that the first statistics of both, mean 0 and variance 1, count for; Gymnasium has 0.0001."""
     stochastic_evaluation: bool = False
     """Sample the actions of evaluations too, instead of taking the likeliest."""
 
@@ -196,13 +204,14 @@ class PPO(Algorithm):
         """The policy's own randomness."""
         return Sampled(self.stochastic_evaluation)
 
-    def observation_scaling(self) -> str:
+    def observation_scaling(self) -> ObservationScaling:
         """See `normalize_observations`."""
-        return "rollouts" if self.normalize_observations else "off"
+        mode = self.observation_statistics if self.normalize_observations else "off"
+        return ObservationScaling(mode, self.observation_clip, self.normalization_prior)
 
-    def reward_scaling(self) -> bool:
+    def reward_scaling(self) -> float | None:
         """See `normalize_rewards`."""
-        return self.normalize_rewards
+        return self.normalization_prior if self.normalize_rewards else None
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:

@@ -13,11 +13,11 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gymnasium.envs.registration import registry
 
-from duetto.environments import families, naming
+from duetto.environments import families, naming, quiet
 from duetto.errors import UsageError
 
 FRAMES_PER_SECOND = 60  # of the console
@@ -39,8 +39,9 @@ class AtariOptions:
     """See the maximum of a step's last two frames, pixel by pixel: some games draw objects in every other frame."""
     noop_max: int = 30
     """A game begins with a random number of frames without action, below this (from 1 to this with "gymnasium")."""
-    fire_reset: bool = True
-    """Press FIRE in a game's first frame, where the game has that button: some begin only then."""
+    fire_reset: bool | Literal["lives"] = True
+    """Press FIRE in a game's first frame, where the game has that button: some begin only then. With "lives", as OpenAI
+    Baselines does: after the frames without action, and after each lost life (`Practice`); needs `episodic_life`."""
     grayscale: bool = True
     """One channel for each frame; otherwise three, red, green and blue."""
     size: int = 84
@@ -69,12 +70,20 @@ class AtariOptions:
             raise UsageError(
                 f"Atari's sticky_actions is {self.sticky_actions}. Give a probability, at least 0 and below 1."
             )
+        if self.fire_reset == "lives" and not self.episodic_life:
+            raise UsageError(
+                "Atari's fire_reset is 'lives': FIRE is pressed between the learner's episodes, which end with a life "
+                "only with episodic_life. Set that to true, or fire_reset to true."
+            )
 
     @staticmethod
     def _check_type(name: str, value: Any, default: Any) -> None:
+        if name == "fire_reset" and value == "lives":
+            return
         wanted = int | float | None if name == "sticky_actions" else type(default)
         if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(default, bool):
             kind = {bool: "true or false", int: "a whole number"}.get(type(default), "a number, or nothing")
+            kind = "true, false or lives" if name == "fire_reset" else kind
             raise UsageError(f"Atari's {name} is {value!r}. Give {kind}.")
 
     @classmethod
@@ -135,3 +144,15 @@ def find(environment: str) -> Game | None:
 def sticky_actions(game: Game, options: AtariOptions) -> float:
     """The probability to repeat an action."""
     return game.sticky_actions if options.sticky_actions is None else float(options.sticky_actions)
+
+
+def fires_at_lives(game: Game, options: AtariOptions) -> bool:
+    """Whether FIRE is pressed after each lost life: where it is asked for, and the game has that button."""
+    if options.fire_reset != "lives":
+        return False
+    ale: Any = families.import_family(families.ATARI, "ale_py", game.id)
+    with quiet.output():  # ALE introduces itself
+        emulator = ale.ALEInterface()
+        emulator.loadROM(ale.roms.get_rom_path(game.rom))
+    actions = emulator.getLegalActionSet() if options.full_action_space else emulator.getMinimalActionSet()
+    return ale.Action.FIRE in actions

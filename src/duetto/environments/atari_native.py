@@ -43,7 +43,7 @@ class NativeAtari(Engine):
             frameskip=options.frame_skip,
             maxpool=options.max_pool,
             noop_max=options.noop_max,
-            use_fire_reset=options.fire_reset,
+            use_fire_reset=options.fire_reset is True,
             reward_clipping=False,
         )
         self.num_envs, self.label = num_envs, game.id

@@ -36,7 +36,7 @@ def make(game: Game, options: AtariOptions, render_mode: str | None) -> gymnasiu
             max_num_frames_per_episode=0,  # no limit here, where it would hide a truncated game's last frames
             disable_env_checker=True,
         )
-    if options.fire_reset:
+    if options.fire_reset is True:
         env = _FireReset(env)
     env = AtariPreprocessing(
         env,

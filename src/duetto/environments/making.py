@@ -153,6 +153,7 @@ def _make_atari(
         else:
             single = partial(atari_reference.make, game, options, render_mode)
             played = _several(single, num_envs, vectorization, game.id)
+        fires = atari.fires_at_lives(game, options)
     except UsageError:
         raise
     except OSError as error:
@@ -163,8 +164,8 @@ def _make_atari(
     except Exception as error:
         raise naming.explain(game.id, {}, error) from error
     episodic_life = options.episodic_life and to_learn
-    if episodic_life or options.clip_rewards:
-        return Practice(played, episodic_life=episodic_life, clip_rewards=options.clip_rewards)
+    if episodic_life or options.clip_rewards or fires:
+        return Practice(played, episodic_life=episodic_life, clip_rewards=options.clip_rewards, fires=fires)
     return played
 
 

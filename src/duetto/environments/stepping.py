@@ -212,8 +212,9 @@ class Stepper:
         if outcome.bogus is None:
             self._returns += score
             self._lengths += 1
-        else:
-            self._returns[rows] += score[rows]
+        else:  # a score is the game's: what it gives in a step that nobody learns from counts too
+            scored = rows if outcome.score is None else self._rows
+            self._returns[scored] += score[scored]
             self._lengths[rows] += 1
         done = outcome.terminated | outcome.truncated if outcome.ended is None else outcome.ended
         if not np.count_nonzero(done):

@@ -8,16 +8,19 @@ import numpy as np
 
 
 class Moments(NamedTuple):
-    """Mean and variance per element and the number of samples behind them. A fresh one is (0, 1, 1) as in skrl."""
+    """Mean and variance per element and the number of samples behind them."""
 
     mean: np.ndarray  # (...,) float64
     variance: np.ndarray  # (...,) float64, of the population
     count: float  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-def fresh_moments(shape: tuple[int, ...]) -> Moments:
-    """Mean 0, variance 1, as if one sample had been seen: scaling is the identity until data arrive."""
-    return Moments(np.zeros(shape), np.ones(shape), 1.0)
+def fresh_moments(shape: tuple[int, ...], count: float = 1.0) -> Moments:
+    """Mean 0, variance 1, as if `count` samples had been seen: scaling is the identity until data arrive.
+
+    skrl has 1; Gymnasium 0.0001, so that the first samples alone decide.
+    """
+    return Moments(np.zeros(shape), np.ones(shape), count)
 
 
 def merged(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:

@@ -67,7 +67,7 @@ class Agent:
         precision = config.run.precision if chosen == config.run.backend else "float32"
         learner = learners.build(chosen, config.algorithm, observation, action, precision=precision)
         learner.load_parameters(state["learner"]["parameters"])
-        normalizer = Normalizer(observation, config.algorithm.observation_scaling())
+        normalizer = Normalizer(observation, *config.algorithm.observation_scaling())
         normalizer.load_state_dict(state["normalizer"])
         return cls(config, learner, normalizer, loaded, loaded.problems if isinstance(loaded, Loaded) else [])
 

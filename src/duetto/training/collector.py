@@ -28,16 +28,20 @@ class Collector:
         self._random = generator(seed, "exploration")
         self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
         spec = algorithm.memory()
-        self._rewards = RewardScaler(stepper.num_envs, spec.discount) if algorithm.reward_scaling() else None
+        prior = algorithm.reward_scaling()
+        self._rewards = None if prior is None else RewardScaler(stepper.num_envs, spec.discount, prior)
         self._recurrence = Recurrence(learner, stepper.action_space, stepper.num_envs) if learner.recurrent else None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
         """One step of every environment: the real transitions, and the episodes that ended. `step` were made before."""
         obs = self._stepper.obs
-        if self._normalizer.mode == "collected":
+        if self._normalizer.mode in ("collected", "steps"):
             self._normalizer.observe(obs)
         action, extras = self._act(obs, step, total_steps)
         transition, episodes = self._stepper.step(action)
+        if self._normalizer.stored:
+            obs, next_obs = self._normalizer(transition.obs), self._normalizer(transition.next_obs)
+            transition = transition._replace(obs=obs, next_obs=next_obs)
         if len(transition.env) < self._stepper.num_envs:
             extras = {name: values[transition.env] for name, values in extras.items()}
         if self._recurrence is not None:  # networks see rewards unscaled, as in evaluations

@@ -19,21 +19,28 @@ AnyBatch = Batch | RolloutBatch | SequenceBatch
 class Normalizer:
     """Scales every float part of an observation by its running mean and std; integers and images stay as they are.
 
-    The memory holds raw observations: what was collected early is scaled by what is known when it is learned from.
+    The memory holds raw observations: what was collected early is scaled by what is known when it is learned from. Only
+    with the mode "steps" it holds them as they were acted on.
     """
 
-    def __init__(self, space: Space, mode: str) -> None:
+    def __init__(self, space: Space, mode: str, clip: float = 5.0, prior: float = 1.0) -> None:
         """`mode` says which observations make the statistics: "off", none; "collected", those acted on, step by step;
-        "sampled", those of every batch learned from; "rollouts", those of each rollout, once it has been learned from,
-        so that it was learned from as it was collected.
+        "sampled", those of every batch learned from, "sampled_both", and the next ones too; "rollouts", those of each
+        rollout, once it has been learned from, so that it was learned from as it was collected; "steps", those acted
+        on, as "collected", but a rollout is learned from as it was collected. For the others see `ObservationScaling`.
         """
-        self.mode = mode
+        self.mode, self._clip = mode, clip
         parts = dict(space.parts) if isinstance(space, Dict) else {"": space}
         self._moments = {
-            name: fresh_moments(part.shape)
+            name: fresh_moments(part.shape, prior)
             for name, part in parts.items()
             if mode != "off" and isinstance(part, Box) and part.dtype != "uint8"
         }
+
+    @property
+    def stored(self) -> bool:
+        """Whether observations are scaled before the memory gets them."""
+        return self.mode == "steps"
 
     def observe(self, obs: Tree) -> None:
         """Take observations (B, ...) into the statistics."""
@@ -45,11 +52,13 @@ class Normalizer:
         if not self._moments:
             return obs
         if "" in self._moments:
-            return scaled(obs, self._moments[""])
-        return obs | {name: scaled(obs[name], moments) for name, moments in self._moments.items()}
+            return scaled(obs, self._moments[""], self._clip)
+        return obs | {name: scaled(obs[name], moments, self._clip) for name, moments in self._moments.items()}
 
     def scaled(self, obs: Tree | Window) -> Tree | Window:
-        """Scaled observations, also inside a window."""
+        """The memory's observations scaled, also inside a window."""
+        if self.stored:
+            return obs
         return obs._replace(obs=self(obs.obs)) if isinstance(obs, Window) else self(obs)
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
@@ -59,12 +68,15 @@ class Normalizer:
         if isinstance(batch, RolloutBatch):
             return batch._replace(obs=self.scaled(batch.obs))
         if isinstance(batch, SequenceBatch):
-            if self.mode == "sampled":
-                self._observe_learned(batch)
+            for ahead in range({"sampled": 1, "sampled_both": 2}.get(self.mode, 0)):
+                self._observe_learned(batch, ahead)
             return batch._replace(obs=self.scaled(batch.obs))
-        if self.mode == "sampled":
+        if self.mode in ("sampled", "sampled_both"):
             self.observe(batch.obs)
-        return batch._replace(obs=self(batch.obs), next_obs=self(batch.next_obs))
+        obs = self(batch.obs)  # before the next ones are known, as in skrl
+        if self.mode == "sampled_both":
+            self.observe(batch.next_obs)
+        return batch._replace(obs=obs, next_obs=self(batch.next_obs))
 
     def after_learning(self, batch: AnyBatch) -> None:
         """Take a rollout's (raw) batch into the statistics."""
@@ -72,9 +84,11 @@ class Normalizer:
             obs = batch.obs.obs if isinstance(batch.obs, Window) else batch.obs
             self._observe_where(batch.weight > 0, obs)
 
-    def _observe_learned(self, batch: SequenceBatch) -> None:
-        learned = np.zeros((len(batch.mask), batch.mask.shape[1] + 1), bool)  # one more: what the last step led to
-        learned[:, :-1] = batch.mask > 0
+    def _observe_learned(self, batch: SequenceBatch, ahead: int) -> None:
+        """Of the steps learned from, what they were taken from, or with `ahead` 1 what each led to."""
+        length = batch.mask.shape[1]
+        learned = np.zeros((len(batch.mask), length + 1), bool)  # one more: what the last step led to
+        learned[:, ahead : length + ahead] = batch.mask > 0
         self._observe_where(learned, batch.obs.obs)
 
     def _observe_where(self, chosen: np.ndarray, obs: Tree) -> None:
@@ -111,10 +125,11 @@ class RewardScaler:
     Rewards are not centred: that would change what is best.
     """
 
-    def __init__(self, num_envs: int, discount: float) -> None:
+    def __init__(self, num_envs: int, discount: float, prior: float = 1.0) -> None:
+        """`prior` is how many samples the first statistics, mean 0 and variance 1, count for."""
         self._discount = discount
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
-        self._moments = fresh_moments(())
+        self._moments = fresh_moments((), prior)
 
     def __call__(self, reward: np.ndarray, env: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Scaled rewards (K,) float32 of the environments `env` (K,), which enter the statistics first."""

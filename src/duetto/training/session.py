@@ -111,7 +111,7 @@ class Session:
             stacked=self.stepper.stacked,
             demonstrations=self._demonstrations(),
         )
-        self.normalizer = Normalizer(observation, algorithm.observation_scaling())
+        self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
         self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
         self.store = CheckpointStore(self.folder / "checkpoints", num_envs=self.stepper.num_envs)
         self.log = MetricLog(self.folder)
