@@ -271,7 +271,7 @@ class Algorithm:
     # For `duetto.testing`: options that make it quick, and another value of an option where halving says nothing, with
     # what it needs beside it. Only what the tables there do not know.
     small: ClassVar[dict[str, Any]] = {}
-    alternatives: ClassVar[dict[str, tuple[Any, dict[str, Any]]]] = {}
+    alternatives: ClassVar[dict[str, tuple[Any, dict[str, Any]] | None]] = {}  # None: it can have no other
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from duetto.algorithms.base import CountOrZero, DemonstrationSpec, Fraction, NonNegative, ReplaySpec, SequenceSpec
 from duetto.algorithms.offpolicy import Replayed
@@ -24,6 +25,8 @@ class Demonstrated(Replayed):
     """Added to every priority of a demonstration in place of priority_epsilon; 0 takes that."""
     pretraining_updates: CountOrZero = 0
     """Updates from demonstrations alone before the first step."""
+
+    alternatives: ClassVar[dict[str, Any]] = {"replacement": None, "train_at_episode_end": None}
 
     def memory(self) -> ReplaySpec | SequenceSpec:
         """A replay memory with demonstrations beside it."""

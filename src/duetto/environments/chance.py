@@ -18,7 +18,7 @@ class Chance(gymnasium.Env):
     generator, so it is saved and restored exactly.
     """
 
-    def __init__(self, observation: Space, action: Space, length: int = 12) -> None:
+    def __init__(self, observation: Space, action: Space, length: int = 8) -> None:
         self.observation_space, self.action_space = to_gymnasium(observation), to_gymnasium(action)
         self._observation, self._length = observation, length
 

@@ -99,7 +99,9 @@ def check_options(kind: type[Algorithm]) -> None:
         for field in dataclasses.fields(kind):
             if field.name in UNTRIED or _is_custom(kind, field.name):
                 continue
-            value, others = alternative(trial.algorithm, field.name)
+            if (other := alternative(trial.algorithm, field.name)) is None:
+                continue
+            value, others = other
             before = dataclasses.replace(trial, algorithm=trial.algorithm.with_options(**others))
             key = repr(sorted(others.items()))
             if key not in base:
@@ -164,37 +166,52 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]]] = {
     "max_grad_norm": (0.01, {}),
     "hidden": ((16,), {}),
     "head_hidden": ((4,), {}),
-    "exploration_steps": (20, {}),
+    "exploration_steps": (2, {"exploration": "linear", "exploration_start": 1.0}),
+    "double": (False, {"learning_rate": 0.1}),
     "exploration_scale_steps": (20, {"exploration_final_scale": 0.5}),
     "exploration_stops": (True, {"exploration_scale_steps": 20}),
     "ou_theta": (0.5, OU),
     "ou_dt": (0.1, OU),
     "ou_reset": (False, OU),
-    "ladder_exponent": (3.0, {"exploration": "ladder"}),
+    "ladder_exponent": (0.5, {"exploration": "ladder", "exploration_start": 0.9}),
+    "rescale_epsilon": (0.1, {"rescale_values": True}),
+    "exploration_end": (0.5, {"exploration": "linear"}),
     "critic_action_layer": (1, {}),
     "critic_hidden": ((8,), {}),
     "initializer_final_bound": (0.003, {}),
     "demonstration_priority_epsilon": (1.0, PER),
     "share_by_priority": (True, PER),
     "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
-    "replacement": (False, {"recurrent": "none"}),
+    "replacement": (False, {"recurrent": "none", "prioritized": False}),
     "train_at_episode_end": (True, {"recurrent": "none"}),
     "clip_range": (0.001, {}),
     "clip_range_decay": ("linear", {"clip_range": 0.01}),
     "clip_value": (True, {"clip_range": 0.01}),
-    "target_kl": (1e-6, {}),
+    "target_kl": (1e-6, {"learning_rate": 0.01}),
+    "observation_statistics": ("steps", {"normalize_observations": True}),
+    "observation_clip": (0.5, {"normalize_observations": True}),
+    "normalization_prior": (0.5, {"normalize_rewards": True}),
     "rollout_steps": (4, {}),
     "minibatches": (4, {}),
 }
 
 
-def alternative(algorithm: Algorithm, name: str) -> tuple[Any, dict[str, Any]]:
-    """Another value of an option, and the options with which alone it counts."""
+def alternative(algorithm: Algorithm, name: str) -> tuple[Any, dict[str, Any]] | None:
+    """Another value of an option, and the options with which alone it counts; None where it has none."""
     for table in (algorithm.alternatives, ALTERNATIVES):
         if name in table:
-            value, others = table[name]
+            if (entry := table[name]) is None:
+                return None
+            value, others = entry
+            value = (
+                _other(getattr(algorithm, name), _hint(algorithm, name)) if value == getattr(algorithm, name) else value
+            )
             return value, {key: other for key, other in others.items() if key in algorithm.options()}
-    return _other(getattr(algorithm, name), get_type_hints(type(algorithm), include_extras=True)[name]), {}
+    return _other(getattr(algorithm, name), _hint(algorithm, name)), {}
+
+
+def _hint(algorithm: Algorithm, name: str) -> Any:
+    return get_type_hints(type(algorithm), include_extras=True)[name]
 
 
 def _other(value: Any, hint: Any) -> Any:
@@ -293,9 +310,10 @@ def _outcome(trial: Trial, backend: Backend, steps: int, stop: int | None = None
                 assert session.stepper.resumed_exactly, "the environment of chance did not come back exactly"
             session.run()
             state = session.state_dict()
-            for clock in ("log", "evaluations", "session"):
+            reported = state.pop("log")["sums"]
+            for clock in ("evaluations", "session"):
                 state.pop(clock)
-            return _flat(state)
+            return _flat(state | {"reported": reported})
 
 
 def _equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:

@@ -57,6 +57,8 @@ SMALL: dict[str, Any] = {
     "unroll": 4,
     "overlap": 2,
     "pretraining_updates": 2,
+    "exploration_steps": 20,
+    "learning_rate": 3e-3,
 }
 
 
