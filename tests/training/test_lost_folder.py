@@ -20,6 +20,7 @@ from duetto.storage.folder_lock import FolderLock
 from duetto.training.session import Session
 
 Harm = Callable[[Path], object]
+EVALUATE = Session.evaluate
 TELLS = pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="only there a descriptor tells its path")
 
 
@@ -108,23 +109,22 @@ def test_before_the_first_line_no_folder_is_made_again_for_tensorboard_or_the_be
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("checkpoint_every", [40, 0])
-def test_a_folder_that_goes_while_a_checkpoint_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint_every: int
-):
+@pytest.mark.parametrize("what", ["log_every", "evaluate_every", "checkpoint_every"])
+def test_a_folder_that_goes_while_something_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str):
     """The check before is passed; what the disk refuses then is explained by the folder."""
-    real = Session.checkpoint
     place = FolderLock.place
 
-    def checkpoint(session: Session) -> Path:
-        answers = iter([session.folder])
+    def harm(folder: Path) -> None:
+        shutil.rmtree(folder)
+        answers = iter([folder])  # to the next check only
         monkeypatch.setattr(FolderLock, "place", lambda lock: next(answers, None) or place(lock))
-        shutil.rmtree(session.folder)
-        return real(session)
 
-    monkeypatch.setattr(Session, "checkpoint", checkpoint)
-    message = lost(tmp_path, 1000, move, checkpoint_every=checkpoint_every, evaluate_every=0, log_every=1000)
+    options = {"evaluate_every": 0, "checkpoint_every": 0, "log_every": 1000} | {what: 40}
+    if what == "evaluate_every":  # not the one at step 0, which makes the folders
+        monkeypatch.setattr(Session, "evaluate", lambda session: session.step and EVALUATE(session))
+    message = lost(tmp_path, 39, harm, **options)
     assert "is gone" in message
+    assert "stopped at step 40" in message
     assert not list(tmp_path.iterdir())
 
 

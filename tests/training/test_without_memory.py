@@ -40,16 +40,33 @@ class Watch:
         self.updates: dict[int, int] = {}
         self.written: dict[int, list[int]] = {}
         self.began_anew = False
+        self.memory: dict[str, Any] = {}
 
     def start(self, session: Session) -> None:
         self.notices += session.notices
         self.sessions.append(session)
         self.began_anew = bool(session.stepper.starts.all())
+        self.memory = session.memory.state_dict()
         self(session)
 
     def __call__(self, session: Session) -> None:
         self.updates[session.step] = session.learner.updates
         self.written[session.step] = session.memory.written.tolist()
+
+
+CONTENTS = {"written", "cuts", "schedule", "mass", "running", "steps", "made", "gone", "sequences"}
+
+
+def nothing_left(state: dict[str, Any], within: bool = False) -> bool:
+    """Whether all that says what a memory holds is 0, or of no length."""
+    for name, part in state.items():
+        inside = within or name in CONTENTS
+        if isinstance(part, dict):
+            if not nothing_left(part, inside):
+                return False
+        elif inside and np.any(part):
+            return False
+    return True
 
 
 def go_on(run: Run, **options: Any) -> Watch:
@@ -106,7 +123,7 @@ REPLAYS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "prioritized": ("ddpg", {"prioritized": True, "importance_anneal_samples": 50}, {}),
     "without replacement": ("td3", {"replacement": False}, {}),
     "sequences": ("r2d2", SEQUENCES | CHOICES, {"environment": "CartPole-v1", "num_envs": 2} | CUT),
-    "recurrent": ("ddpg", SEQUENCES, {"environment": Line, "num_envs": 2}),
+    "recurrent": ("ddpg", SEQUENCES, {"environment": Line, "num_envs": 2, "environment_options": {"length": 30}}),
 }
 
 
@@ -125,6 +142,7 @@ def test_it_goes_on_with_an_empty_memory(tmp_path: Path, case: str):
         "interrupted."
     ]
     assert watch.began_anew
+    assert nothing_left(watch.memory)
     assert not any(watch.written[160])
     made, learned = watch.updates[160], [step for step in watch.updates if watch.updates[step] > watch.updates[160]]
     assert made == before["learner"]["updates"]
@@ -200,6 +218,7 @@ def test_a_store_that_goes_on_without_memory_begins_with_new_segments(two: Check
     save(store, memory, 300)
     assert segment_names(store) == [*damaged, "segment-000000000003.safetensors"]  # they are still the older one's
     assert has_all_rows(reopened(store).load_latest(), np.array([3, 2]), 40)
+    assert store.covered.tolist() == [3, 2]
     memory.add(3, 2)
     save(store, memory, 400)
     assert segment_names(store) == ["segment-000000000003.safetensors", "segment-000000000004.safetensors"]
