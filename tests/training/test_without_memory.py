@@ -123,7 +123,11 @@ REPLAYS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "prioritized": ("ddpg", {"prioritized": True, "importance_anneal_samples": 50}, {}),
     "without replacement": ("td3", {"replacement": False}, {}),
     "sequences": ("r2d2", SEQUENCES | CHOICES, {"environment": "CartPole-v1", "num_envs": 2} | CUT),
-    "recurrent": ("ddpg", SEQUENCES, {"environment": Line, "num_envs": 2, "environment_options": {"length": 30}}),
+    "recurrent": (
+        "ddpg",
+        SEQUENCES | {"recurrent": "lstm"},
+        {"environment": Line, "num_envs": 2, "environment_options": {"length": 30}},
+    ),
 }
 
 
