@@ -200,10 +200,10 @@ def test_any_changed_byte_before_the_mark_is_noticed(tmp_path: Path, position: i
 
 def test_a_mark_is_that_of_what_is_there_however_it_came(tmp_path: Path):
     with JsonLines(tmp_path / "m") as log:
-        for step in (1, 2, 3):
-            log.append({"step": step})
-            if step == 2:
-                mark = log.mark
+        log.append({"step": 1})
+        log.append({"step": 2})
+        mark = log.mark
+        log.append({"step": 3})
         assert log.return_to(mark)
         assert log.mark == mark
         log.append({"step": 3})
