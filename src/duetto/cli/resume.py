@@ -1,4 +1,4 @@
-"""`duetto resume RUN [--steps N]`."""
+"""`duetto resume RUN [--steps N] [--without-memory]`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from duetto.runs.run import Run
 
@@ -19,6 +19,9 @@ def main(arguments: list[str]) -> None:
 def resume(
     run: Annotated[Positional[str], arg(help="The run's folder.")],
     steps: Annotated[int | None, arg(help="Steps in all; by default as the run was started.")] = None,
+    without_memory: Annotated[
+        FlagCreatePairsOff[bool], arg(help="Go on with an empty replay memory, where the checkpoint's is damaged.")
+    ] = False,
 ) -> None:
     """Go on with a run exactly where its last checkpoint was made, also after kill -9."""
     from duetto.cli.showing import finish, shown
@@ -26,5 +29,5 @@ def resume(
     console = Console()
     resumed = Run(run)
     with shown(console) as display:
-        resumed.resume(steps, callbacks=[display], on_start=display.announce)
+        resumed.resume(steps, callbacks=[display], on_start=display.announce, without_memory=without_memory)
     finish(console, resumed, display)

@@ -58,9 +58,9 @@ class Agent:
             case "best":
                 loaded = store.load_best()
             case "last":
-                loaded = store.load_latest()
+                loaded = store.load_latest(memory=False)  # acting needs no experience, which may be large, or damaged
             case _:
-                loaded = store.load(_step(checkpoint))
+                loaded = store.load(_step(checkpoint), memory=False)
         state = loaded.state
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
         chosen = _backend(config, backend)

@@ -17,9 +17,10 @@ from typing import Any
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.display.video import record
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
+from duetto.storage.aside import BEFORE, free_folder
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.folder_lock import FolderLock
@@ -50,35 +51,40 @@ class Run:
         return f"Run({str(self.path)!r})"
 
     def resume(
-        self, steps: int | None = None, callbacks: Sequence[Callback] = (), on_start: Callback | None = None
+        self,
+        steps: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        on_start: Callback | None = None,
+        without_memory: bool = False,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
         More steps stretch every schedule that is measured in the run's length. `on_start` gets the session before
-        anything happens in it.
+        anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the one in
+        the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
         """
-        with FolderLock(self.path):
+        with FolderLock(self.path) as lock:
             config = self.config
             if steps is not None:
                 config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
-            with closing(self._session(config)) as session:
-                self._take_up(session)
+            with closing(self._session(config, lock)) as session:
+                self._take_up(session, without_memory)
                 if config != self.config:
                     config.save(self.path / "config.yaml")
                     self.config = config
                 _work(session, callbacks, on_start)
         return self
 
-    def _session(self, config: Config) -> Session:
+    def _session(self, config: Config, lock: FolderLock) -> Session:
         """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
         logged = [path for path in (self.path / "metrics.jsonl", self.path / "evaluations.csv") if path.exists()]
         if CheckpointStore(self.path / "checkpoints").steps() or not logged:
-            return Session(config, self.path, self._environment())
-        aside = _free_folder(self.path, "before")
+            return Session(config, self.path, self._environment(), lock)
+        aside = free_folder(self.path, BEFORE)
         for path in logged:
             path.rename(aside / path.name)
         try:
-            session = Session(config, self.path, self._environment())
+            session = Session(config, self.path, self._environment(), lock)
         except BaseException:
             for path in logged:
                 (aside / path.name).replace(path)
@@ -89,14 +95,14 @@ class Run:
         )
         return session
 
-    def _take_up(self, session: Session) -> None:
+    def _take_up(self, session: Session, without_memory: bool) -> None:
         """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
         if not session.store.steps():
             return
-        loaded, steps = session.store.load_latest(), session.config.run.steps
+        loaded, steps = session.store.load_latest(memory=not without_memory), session.config.run.steps
         if steps < loaded.step:
             raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
-        session.load(loaded)
+        session.load(loaded, without_memory)
 
     def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
         """The trained agent of the "last" or "best" checkpoint or that of a step."""
@@ -145,8 +151,11 @@ class Run:
 
     def evaluations(self) -> list[dict[str, float]]:
         """The rows of `evaluations.csv` as numbers."""
-        rows = Csv.read(self.path / "evaluations.csv")
-        return [{name: float(value) for name, value in row.items()} for row in rows]
+        path = self.path / "evaluations.csv"
+        try:
+            return [{name: float(value) for name, value in row.items()} for row in Csv.read(path)]
+        except ValueError as error:
+            raise DuettoError(f"{path} is damaged: {error}. Remove that line to read the others.") from error
 
     def _environment(self) -> Any:
         if self._given is not None:
@@ -189,10 +198,10 @@ def start(
     )
     config.to_yaml()  # what it cannot hold shows now
     path = _new_folder(Path(runs_dir), name or f"{algorithm.name()}-{_slug(label)}-s{options.seed}")
-    with FolderLock(path):
+    with FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            session = Session(config, path, environment)
+            session = Session(config, path, environment, lock)
         except BaseException:
             shutil.rmtree(path)
             raise
@@ -246,29 +255,12 @@ def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> 
 
 
 def _new_folder(parent: Path, name: str) -> Path:
-    """A new run's folder; see `_free_folder`."""
+    """A new run's folder; see `free_folder`."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(
             f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
         )
-    return _free_folder(parent, name)
-
-
-def _free_folder(parent: Path, name: str) -> Path:
-    """Make `parent/name`, or the first of `name-2`, `name-3` ... that is not taken."""
-    number = 1
-    while True:
-        path = parent / (name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise UsageError(
-                f"{path} cannot be made: {error.strerror}. Put that right, or choose another --runs-dir."
-            ) from error
-        else:
-            return path
+    return free_folder(parent, name)
 
 
 def _check_seed(seed: int | None) -> None:

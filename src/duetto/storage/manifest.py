@@ -25,6 +25,10 @@ class DamagedError(CheckpointError):
     """Part of a checkpoint is missing, cut off or changed; an older one may be whole."""
 
 
+class MemoryDamagedError(DamagedError):
+    """A checkpoint's experience is damaged; its state, parameters among it, is whole."""
+
+
 @dataclass(frozen=True)
 class FileRecord:
     """One file and the proof of its content."""

@@ -23,13 +23,15 @@ from typing import Any
 import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
-from duetto.algorithms.base import SequenceBatch
-from duetto.errors import CheckpointError, NonFiniteError
+from duetto.algorithms.base import RolloutSpec, SequenceBatch
+from duetto.errors import CheckpointError, DuettoError, FolderLostError, NonFiniteError
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
 from duetto.networks import spaces
+from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
+from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training.collector import Collector
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
@@ -61,8 +63,10 @@ class Session:
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
-    def __init__(self, config: Config, folder: Path, environment: Any) -> None:
+    def __init__(self, config: Config, folder: Path, environment: Any, lock: FolderLock | None = None) -> None:
+        """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile."""
         self.config, self.folder, self._environment = config, folder, environment
+        self._lock = lock or FolderLock(folder)
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
@@ -138,6 +142,7 @@ class Session:
                         callback(self)
                 if self._saved != (self.step, self.learner.updates):
                     self.checkpoint()
+                self._check_folder()
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
 
@@ -145,7 +150,8 @@ class Session:
         where = f"The run on {self.config.environment} stopped at step {self.step}"
         if self._saved is None:
             return f"{where}, before its first checkpoint."
-        return f"{where}; its checkpoint of step {self._saved[0]} is kept for evaluate and resume in {self.folder}."
+        place = self._lock.place() or f"its folder, which is no longer {self.folder}"
+        return f"{where}; its checkpoint of step {self._saved[0]} is kept for evaluate and resume in {place}."
 
     def stop(self) -> None:
         """End the loop after this step, with a checkpoint."""
@@ -233,7 +239,8 @@ class Session:
         extra["learn/updates"] = self.learner.updates
         self.log.look()  # wait for the device before the clock is read
         extra |= {"time/seconds": self.seconds}
-        self.log.write(self.step, extra)
+        with self._in_its_folder():
+            self.log.write(self.step, extra)
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -257,8 +264,13 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
-        """Evaluate the policy now, write it down, and keep the parameters if they are the best so far."""
+        """Evaluate the policy now, write it down, and keep the parameters if they are the best so far.
+
+        Raises NonFiniteError, and writes nothing, if learning has diverged.
+        """
         options = self.config.run
+        self.log.look()
+        _check_finite(self.learner.parameters())
         if self._evaluator is None:
             self._evaluator = environments.separate(
                 self._environment,
@@ -278,11 +290,12 @@ class Session:
             "episodes": len(result.returns),
             "seconds": round(self.seconds, 1),
         }
-        self.evaluations.append(row)
-        self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
-        if self._best is None or result.mean_return > self._best:
-            self._best = result.mean_return
-            self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
+        with self._in_its_folder():
+            self.evaluations.append(row)
+            self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
+            if self._best is None or result.mean_return > self._best:
+                self._best = result.mean_return
+                self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
         return result
 
     @property
@@ -290,13 +303,50 @@ class Session:
         """The policy as it is evaluated, from here on: on raw observations (N, ...)."""
         return Policy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
 
+    # ------------------------------------------------------------------------------------------------ its folder
+    @contextmanager
+    def _in_its_folder(self) -> Iterator[None]:
+        """Around all writing: a folder that was moved or deleted is never made again.
+
+        Raises FolderLostError if it is gone, also where that shows in an error of the disk only.
+        """
+        self._check_folder()
+        try:
+            yield
+        except (DuettoError, OSError):
+            self._check_folder()
+            raise
+
+    def _check_folder(self) -> None:
+        place = self._lock.place()
+        if place == self.folder:
+            return
+        at, saved = f"The run stopped at step {self.step}", self._saved
+        if place is not None:
+            kept = f"; its checkpoint of step {saved[0]} is there" if saved else ", before its first checkpoint"
+            raise FolderLostError(
+                f"{self.folder} was moved to {place} while the run worked in it. {at}{kept}. "
+                f"Go on with: duetto resume {place}"
+            )
+        kept = f"; its last checkpoint was that of step {saved[0]}" if saved else ", before its first checkpoint"
+        if self.folder.exists():
+            raise FolderLostError(
+                f"{self.folder} is no longer the folder that the run began in, or its .lock was replaced, and another "
+                f"process may be at work in it. {at}{kept}. Look at what is there before you go on with it."
+            )
+        raise FolderLostError(
+            f"{self.folder} is gone: it was deleted, or moved to where that cannot be seen. {at}{kept}. "
+            "If it was moved, go on with: duetto resume and its new place. Otherwise start a new run."
+        )
+
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write everything down. Raises NonFiniteError, and writes nothing, if learning has diverged."""
         state = self.state_dict()
         _check_finite(state["learner"]["parameters"])
         window = (self.memory.written, self.memory.rows)
-        path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
+        with self._in_its_folder():
+            path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
         self._saved = (self.step, self.learner.updates)
         return path
 
@@ -319,16 +369,21 @@ class Session:
             "memory": self.memory.state_dict(),
             "collector": self.collector.state_dict(),
             "stepper": self.stepper.state_dict(),
-            "evaluations": self.evaluations.position,
+            "evaluations": self.evaluations.mark,
             "session": {"step": self.step, "best": self._best, "seconds": self.seconds},
             "run": {"algorithm": self.config.algorithm.name(), "environment": self.config.environment},
         }
 
-    def load(self, loaded: Loaded) -> None:
-        """Go on from a checkpoint. What logs and tables hold from after it is dropped."""
+    def load(self, loaded: Loaded, without_memory: bool = False) -> None:
+        """Go on from a checkpoint. What logs and tables hold from after it is dropped.
+
+        `without_memory` is for one that was loaded without its experience.
+        """
         state = loaded.state
         self._check_same_run(state["run"])
         self._check_spaces(state["spaces"])
+        if without_memory:
+            state = self._with_empty_memory(state)
         self.learner.load_state_dict(state["learner"])
         self.memory.load_state_dict(state["memory"])
         for segment in loaded.segments:
@@ -337,18 +392,40 @@ class Session:
         self.normalizer.load_state_dict(state["normalizer"])
         self.stepper.load_state_dict(state["stepper"])
         self.log.load_state_dict(state["log"])
-        self.evaluations.truncate(state["evaluations"])
         self.step, self._best = state["session"]["step"], state["session"]["best"]
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
         self._saved = (self.step, self.learner.updates)
         self.notices += loaded.problems
-        if not self.stepper.resumed_exactly:
-            self.memory.interrupt()
-            self.collector.interrupt()
+        logs = ((self.log.lines, state["log"]["position"]), (self.evaluations, state["evaluations"]))
+        self.notices += return_to(logs, self.step)
+        if self.stepper.resumed_exactly:
+            return
+        self.memory.interrupt()
+        self.collector.interrupt()
+        if state is loaded.state:
             self.notices.append(
                 f"The state of {self.stepper.name} could not be restored: the run goes on with new episodes, so from "
                 "here it is not the same, number by number, as one that was never interrupted."
             )
+
+    def _with_empty_memory(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A state whose memory is empty. Its environments begin new episodes: a memory may need them whole."""
+        spec, left = self.config.algorithm.memory(), self.config.run.steps - state["session"]["step"]
+        if isinstance(spec, RolloutSpec):
+            self.notices.append(
+                f"{self.config.algorithm.name()} has no replay memory: nothing was left out, and the run goes on "
+                "exactly."
+            )
+            return state
+        waits = f"Learning waits for {spec.learning_starts:,} steps, as at the run's start"
+        if left <= spec.learning_starts:
+            waits += f", and only {left:,} are left: give more --steps to learn on"
+        self.notices.append(
+            "The run goes on with an empty memory and new episodes: what it remembered is left out. "
+            f"{waits}. From here the run is not the same, number by number, as one that was never interrupted."
+        )
+        environments_anew = state["stepper"] | {"environments": None}
+        return state | {"memory": self.memory.emptied(state["memory"]), "stepper": environments_anew}
 
     def _check_same_run(self, saved: dict[str, str]) -> None:
         ours = {"algorithm": self.config.algorithm.name(), "environment": self.config.environment}
