@@ -230,6 +230,7 @@ def test_no_video_where_it_comes_out_otherwise(duetto: Command, recorded: Result
     metadata = json.loads(Path("demos/metadata.json").read_text())
     metadata["duetto"]["options"] = {"size": 7}
     Path("demos/metadata.json").write_text(json.dumps(metadata))
+    assert duetto("demos", "seal", "demos").out == "demos: 12 episodes, 60 steps, sealed.\n"
     code, _, err = duetto("demos", "inspect", "demos", "--video", "one.mp4")
     assert code == 2
     assert "cannot be played again" in err
@@ -247,11 +248,11 @@ def test_nothing_to_inspect(duetto: Command):
 
 # ---------------------------------------------------------------------------------------------------- help
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
-def test_help_names_the_three(duetto: Command, arguments: list[str]):
+def test_help_names_the_four(duetto: Command, arguments: list[str]):
     code, out, err = duetto("demos", *arguments)
     assert (code, err) == (0, "")
-    assert out.startswith("usage: duetto demos record|import|inspect")
-    assert all(f"duetto demos {name} " in out for name in ("record", "import", "inspect"))
+    assert out.startswith("usage: duetto demos record|import|inspect|seal")
+    assert all(f"duetto demos {name} " in out for name in ("record", "import", "inspect", "seal"))
 
 
 @pytest.mark.parametrize(
@@ -263,6 +264,7 @@ def test_help_names_the_three(duetto: Command, arguments: list[str]):
         ),
         ("import", ["npz", "--environment ID", "observations (T + 1, ...)"]),
         ("inspect", ["--video FILE.mp4", "--episode K", "--all"]),
+        ("seal", ["Check every episode"]),
     ],
 )
 def test_each_has_its_help(duetto: Command, command: str, said: list[str]):
@@ -276,4 +278,4 @@ def test_each_has_its_help(duetto: Command, command: str, said: list[str]):
 def test_an_unknown_part(duetto: Command):
     code, _, err = duetto("demos", "recrod")
     assert code == 2
-    assert "There is no command 'demos recrod'. Did you mean 'record'? There are: record, import, inspect." in err
+    assert "There is no command 'demos recrod'. Did you mean 'record'? There are: record, import, inspect, seal." in err

@@ -38,6 +38,8 @@ def inspect(
         raise UsageError(f"--episode {episode} says which one to record: give --video FILE.mp4 too.")
     found = demonstrations.load(demos)
     console = Console()
+    for notice in found.notices:
+        say(Console(stderr=True), notice, "yellow")
     _say_what_it_is(console, found)
     console.print(_table(found, len(found) if all else FIRST))
     if len(found) > FIRST and not all:

@@ -63,12 +63,12 @@ class Session:
 
     def __init__(self, config: Config, folder: Path, environment: Any) -> None:
         self.config, self.folder, self._environment = config, folder, environment
+        self.notices: list[str] = []
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
         self.step = 0
         self.last_evaluation: tuple[int, Evaluation] | None = None
-        self.notices: list[str] = []
         self._best: float | None = None
         self._evaluator: environments.Stepper | None = None
         self._seconds = 0.0  # of earlier processes
@@ -123,6 +123,7 @@ class Session:
         if not folder:
             return None
         found, stepper = demonstrations.load(folder), self.stepper
+        self.notices += found.notices
         spaces_here = (stepper.observation_space, stepper.action_space)
         demonstrations.check_fits(found, *spaces_here, self.config.environment, self.config.environment_options)
         randoms = (generator(seed, "demonstrations"), generator(seed, "which demonstrations"))
