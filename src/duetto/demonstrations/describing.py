@@ -15,6 +15,7 @@ from duetto.demonstrations.form import METADATA, minari
 from duetto.demonstrations.sealing import check_own_file
 from duetto.networks import spaces
 from duetto.networks.spaces import Dict, Space
+from duetto.storage import trust
 
 MOST_NESTED = 16  # levels of options
 MOST_BITS = 2**20  # of a MultiBinary space, whose description says no more than their number
@@ -79,9 +80,11 @@ def _check_minari_space(space: Any) -> None:
 # ---------------------------------------------------------------------------------------------------- our own
 def write_description(about: Description) -> dict[str, Any]:
     """The description as JSON, without what is counted of each episode."""
+    signature = trust.signature(about.environment, about.options)
     return {
         "environment": about.environment,
         "options": about.options,
+        **({"signature": signature} if signature else {}),
         "expert": about.expert,
         "observation_space": spaces.to_json(about.observation_space),
         "action_space": spaces.to_json(about.action_space),
