@@ -206,7 +206,9 @@ def test_damage_is_a_sentence(tmp_path: Path, damage: Callable[[Path], Any]):
 
 def test_damage_inside_an_episode_shows_when_it_is_read(tmp_path: Path):
     saved(tmp_path / "demos")
-    edit(lambda metadata: metadata["duetto"]["observation_space"].update(shape=[6], low=[0], high=[255]))(tmp_path / "demos")
+    edit(lambda metadata: metadata["duetto"]["observation_space"].update(shape=[6], low=[0], high=[255]))(
+        tmp_path / "demos"
+    )
     found = demonstrations.load(tmp_path / "demos")
     with pytest.raises(UsageError, match=r"damaged \(episode 2: .*observation"):
         found.episodes[2]

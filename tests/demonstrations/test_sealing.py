@@ -78,7 +78,7 @@ def test_a_manifest_that_is_none(folder: Path, content: Any):
     content = {"content": content, "sha256": ""} if isinstance(content, list) else content
     data = json.dumps(content).encode() if "content" in content else sealing.seal(content)
     (folder / "manifest.json").write_bytes(data)
-    with pytest.raises(UsageError, match="manifest.json is not what was written"):
+    with pytest.raises(UsageError, match=r"manifest\.json is not what was written"):
         demonstrations.load(folder)
 
 
@@ -92,7 +92,7 @@ def test_an_older_folder_is_read_and_said_to_have_no_seal(folder: Path):
     assert demonstrations.load(folder).notices == []
     found = demonstrations.load(older(folder))
     check_same(found.episodes[1], episode("pictures", 5, 1))
-    assert [notice for notice in found.notices if f"no seal, so that damage in them goes unnoticed" in notice]
+    assert [notice for notice in found.notices if "no seal, so that damage in them goes unnoticed" in notice]
     assert found.notices[0].endswith(f"duetto demos seal {folder}")
 
 
@@ -118,9 +118,7 @@ def test_what_is_no_episode_is_not_sealed(folder: Path):
 
 
 @pytest.mark.parametrize("operations", range(8))
-def test_a_sealing_that_is_killed_can_be_done_again(
-    folder: Path, operations: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_sealing_that_is_killed_can_be_done_again(folder: Path, operations: int, monkeypatch: pytest.MonkeyPatch):
     older(folder)
     left = iter(range(operations))
 
@@ -153,5 +151,5 @@ def test_a_seal_that_cannot_be_written_is_a_sentence(folder: Path, monkeypatch: 
 
     older(folder)
     monkeypatch.setattr(disk, "publish_file", refuse)
-    with pytest.raises(demonstrations.writing.DuettoError, match="cannot be sealed.*No space"):
+    with pytest.raises(demonstrations.writing.DuettoError, match=r"cannot be sealed.*No space"):
         demonstrations.seal(folder)

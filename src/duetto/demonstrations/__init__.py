@@ -1,7 +1,8 @@
 """Recorded demonstrations: made by an expert, kept as Minari datasets, handed to whoever learns from them.
 
 A dataset is a folder that Minari itself reads (`minari.MinariDataset(path)`); what Duetto needs to know stands in
-Minari's own metadata, and `manifest.json` holds the checksums of both. Observations, actions and rewards are those that a training run's `Stepper` gives and takes.
+Minari's own metadata, and `manifest.json` has the checksums of both files. Observations, actions and rewards are those
+that a training run's `Stepper` gives and takes.
 """
 
 from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description

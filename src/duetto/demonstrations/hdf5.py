@@ -89,7 +89,9 @@ class EpisodeFile:
         if h5py().check_vlen_dtype(dataset.dtype) != np.uint8 and dataset.dtype != np.uint8:
             raise ValueError(f"{dataset.name} holds {dataset.dtype}, and no JPEGs")
         if len(dataset) != rows or rows * math.prod(shape) > max(ROOM, EXPANSION * self.size):
-            raise ValueError(f"{dataset.name} has {len(dataset):,} JPEGs of {shape}; {rows} that fit into it are needed")
+            raise ValueError(
+                f"{dataset.name} has {len(dataset):,} JPEGs of {shape}; {rows} that fit into it are needed"
+            )
         images = np.empty((rows, *shape), np.uint8)
         for row in range(rows):
             images[row] = _decode(dataset[row], shape)

@@ -43,7 +43,9 @@ def _check_sizes(archive: zipfile.ZipFile, members: list[str], most: int, size: 
     infos = [archive.getinfo(member) for member in members]
     claimed = sum(info.file_size for info in infos)
     if claimed > most or any(info.compress_size > size for info in infos):
-        raise ValueError(f"It claims to hold {claimed:,} bytes, and has {size:,}. It is damaged, or made to fill memory.")
+        raise ValueError(
+            f"It claims to hold {claimed:,} bytes, and has {size:,}. It is damaged, or made to fill memory."
+        )
     for info in infos:
         with archive.open(info) as member:
             header = _HEADERS.get(npy.read_magic(member))

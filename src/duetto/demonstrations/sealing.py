@@ -49,7 +49,7 @@ def is_sealed(folder: Path) -> bool:
 
 
 def check_own_file(path: Path) -> None:
-    """UsageError where a folder has a link, a pipe or a device in a file's place; FileNotFoundError where it has none."""
+    """UsageError where a folder has a link, a pipe or a device in a file's place; FileNotFoundError for nothing."""
     mode = path.lstat().st_mode
     if not stat.S_ISREG(mode):
         kind = "a link" if stat.S_ISLNK(mode) else "no plain file"
