@@ -196,7 +196,7 @@ def test_demonstrations_without_a_seal_are_said_to_have_none(tmp_path: Path, dem
     (older / "manifest.json").unlink()
     said: list[str] = []
     for folder in (demos, str(older)):
-        algorithm = small("bc", demonstrations=folder, pretrain_updates=1)
-        train(tmp_path, algorithm, **OPTIONS, steps=1, on_start=lambda session: said.extend(session.notices))
+        algorithm = small("bc", demonstrations=folder, recurrent="none", **SEQUENCES | CHOICES)
+        train(tmp_path, algorithm, **OPTIONS, steps=1, callbacks=[lambda session: said.extend(session.notices)])
     assert len(said) == 1
     assert "older have no seal" in said[0]
