@@ -28,7 +28,7 @@ def read_npz(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
         Exception: Another of `form.DAMAGE`, from NumPy and `zipfile`.
     """
     with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-        if not isinstance(file, np.lib.npyio.NpzFile):
+        if not isinstance(file, np.lib.npyio.NpzFile) or file.zip is None:
             raise ValueError("It is one array, and no npz file.")
         missing = [name for name in wanted if name not in file.files]
         if missing:
