@@ -8,6 +8,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from duetto.cli.options import Trust
 from duetto.runs.run import Run
 
 
@@ -22,12 +23,13 @@ def resume(
     without_memory: Annotated[
         FlagCreatePairsOff[bool], arg(help="Go on with an empty replay memory, where the checkpoint's is damaged.")
     ] = False,
+    trust: Trust = False,
 ) -> None:
     """Go on with a run exactly where its last checkpoint was made, also after kill -9."""
     from duetto.cli.showing import finish, shown
 
     console = Console()
-    resumed = Run(run)
+    resumed = Run(run, trust=trust)
     with shown(console) as display:
         resumed.resume(steps, callbacks=[display], on_start=display.announce, without_memory=without_memory)
     finish(console, resumed, display)

@@ -67,12 +67,12 @@ class Session:
         """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile."""
         self.config, self.folder, self._environment = config, folder, environment
         self._lock = lock or FolderLock(folder)
+        self.notices: list[str] = []
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
         self.step = 0
         self.last_evaluation: tuple[int, Evaluation] | None = None
-        self.notices: list[str] = []
         self._best: float | None = None
         self._evaluator: environments.Stepper | None = None
         self._seconds = 0.0  # of earlier processes
@@ -127,6 +127,7 @@ class Session:
         if not folder:
             return None
         found, stepper = demonstrations.load(folder), self.stepper
+        self.notices += found.notices
         spaces_here = (stepper.observation_space, stepper.action_space)
         demonstrations.check_fits(found, *spaces_here, self.config.environment, self.config.environment_options)
         randoms = (generator(seed, "demonstrations"), generator(seed, "which demonstrations"))
