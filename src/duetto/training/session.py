@@ -27,6 +27,7 @@ from duetto.algorithms.base import SequenceBatch
 from duetto.errors import CheckpointError, NonFiniteError
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
+from duetto.learners.threads import cores
 from duetto.networks import spaces
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
@@ -321,7 +322,11 @@ class Session:
             "stepper": self.stepper.state_dict(),
             "evaluations": self.evaluations.position,
             "session": {"step": self.step, "best": self._best, "seconds": self.seconds},
-            "run": {"algorithm": self.config.algorithm.name(), "environment": self.config.environment},
+            "run": {
+                "algorithm": self.config.algorithm.name(),
+                "environment": self.config.environment,
+                "threads": self.learner.threads,
+            },
         }
 
     def load(self, loaded: Loaded) -> None:
@@ -342,12 +347,28 @@ class Session:
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
         self._saved = (self.step, self.learner.updates)
         self.notices += loaded.problems
+        self._note_threads(state["run"].get("threads", 0))
         if not self.stepper.resumed_exactly:
             self.memory.interrupt()
             self.collector.interrupt()
             self.notices.append(
                 f"The state of {self.stepper.name} could not be restored: the run goes on with new episodes, so from "
                 "here it is not the same, number by number, as one that was never interrupted."
+            )
+
+    def _note_threads(self, saved: int) -> None:
+        now, here = self.learner.threads, cores()
+        if saved and now and saved != now:
+            self.notices.append(
+                f"The checkpoint was made with {saved} thread{'s' * (saved > 1)}, and the run goes on with {now}: from "
+                "here its numbers may differ in their last bits from those of a run that was never interrupted. "
+                f"With `threads: {saved}` in its config.yaml they are the same."
+            )
+        elif now > here:
+            self.notices.append(
+                f"The run goes on with its {now} threads, so that its numbers stay the same, but there are {here} "
+                f"cores here: it is slow. With `threads: {here}` in its config.yaml it is faster, and its last bits "
+                "may differ."
             )
 
     def _check_same_run(self, saved: dict[str, str]) -> None:
