@@ -129,14 +129,15 @@ def test_work_that_depends_on_the_number_is_done_by_one(monkeypatch: pytest.Monk
     assert_equal(free, one)
 
 
-def test_only_the_kind_that_depends_on_it_is_held(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("part", ["forward", "backward"])
+def test_only_the_kind_that_depends_on_it_is_held(monkeypatch: pytest.MonkeyPatch, part: str):
     """The updates of TD3's actor, and acting, while the critic's alone float."""
     monkeypatch.setattr(FloatingThreads, "after_update", _two_are_faster)
     free, one = build(0), build(1)
     for learner in (free, one):
         actor = learner.nets.actor
         first = actor.layers[0]
-        monkeypatch.setattr(first, "forward", lambda x, of=first: Depends.apply(x, of.weight, of.bias, "backward"))
+        monkeypatch.setattr(first, "forward", lambda x, of=first: Depends.apply(x, of.weight, of.bias, part))
     used = learn(free)
     assert used[TRIAL:][:4] in ([2, 1, 2, 1], [1, 2, 1, 2])
     learn(one)
