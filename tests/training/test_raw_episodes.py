@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -81,11 +82,11 @@ class Played:
 
         def watched_due() -> Iterator[Sample]:
             for sample in due():
-                self.samples.append(sample)
+                self.samples.append(copy.deepcopy(sample))  # a rollout's arrays are written again
                 yield sample
 
         def watched_update(batch: Any, progress: float = 0.0) -> Any:
-            self.prepared.append(batch)
+            self.prepared.append(copy.deepcopy(batch))
             metrics = update(batch, progress)
             if isinstance(batch, RolloutBatch):
                 self.divergences.append(metrics.value("approx_kl_k2"))
@@ -157,7 +158,7 @@ def actor(name: str, **options: Any) -> Algorithm:
         (actor("td3", normalize_observations="collected"), "torch", False),
         (actor("td3", ignore_termination=True, stored_carry=False), "torch", False),
     ],
-    ids=str,
+    ids=lambda value: value.name() if isinstance(value, Algorithm) else str(value),
 )
 def test_sequences(tmp_path: Path, algorithm: Algorithm, backend: str, vector: bool):
     played = Played(tmp_path, algorithm, backend=backend, vector=vector)
@@ -323,8 +324,7 @@ def test_rollouts(tmp_path: Path, options: dict[str, Any], vector: bool):
         assert isinstance(sample.batch, RolloutBatch)
         count += check_rollout(played, sample.batch, known, rewards)
         if algorithm.recurrent != "none":
-            seen = algorithm.seen_reward(sample.batch.obs.previous_reward)
-            np.testing.assert_array_equal(prepared.obs.previous_reward, seen)
+            np.testing.assert_array_equal(prepared.obs.previous_reward, sample.batch.obs.previous_reward)
     assert count == sum(len(places) for _, places in played.turns[: 13 * len(played.samples)])
     assert len(played.divergences) > 4
     np.testing.assert_allclose(played.divergences, 0, atol=1e-10)  # of the policy that learns from the one that acted
@@ -381,7 +381,7 @@ def check_rollout(played: Played, batch: RolloutBatch, value: Values, rewards: d
             assert advantage[env, t] == pytest.approx(following, abs=1e-4)
             assert returns[env, t] == pytest.approx(following + v, abs=1e-4)
             if recurrent:
-                check_context(batch, env, t, place)
+                check_context(batch, env, t, place, played.algorithm)
         if value.minds is not None and weight[env, 0]:
             for name, part in value.minds.carry(played.record.place(obs[env, 0])).items():
                 np.testing.assert_allclose(batch.obs.carry[name][env] * ~batch.obs.starts[env, 0], part, **CLOSE)
@@ -393,8 +393,10 @@ def by_environment(rows: np.ndarray) -> np.ndarray:
     return np.swapaxes(rows.reshape(-1, 3, *rows.shape[1:]), 0, 1)
 
 
-def check_context(batch: RolloutBatch, env: int, t: int, place: Place) -> None:
+def check_context(batch: RolloutBatch, env: int, t: int, place: Place, algorithm: Algorithm) -> None:
+    """A rollout keeps previous rewards as networks saw them."""
     window, episode, time = batch.obs, place.episode, place.time
+    reward = algorithm.seen_reward(np.array(previous_reward(episode, time), np.float32))
     assert window.starts[env, t] == (time == 0)
     np.testing.assert_allclose(window.previous_action[env, t], previous_action(episode, time), **CLOSE)
-    np.testing.assert_allclose(window.previous_reward[env, t], previous_reward(episode, time), **CLOSE)
+    np.testing.assert_allclose(window.previous_reward[env, t], reward, **CLOSE)
