@@ -115,7 +115,7 @@ def previous_reward(episode: Episode, time: int) -> float:
 
 
 class Minds:
-    """A recurrent learner's states before each step of episodes, by running it from their starts, one step at a time."""
+    """A recurrent learner's states before each step of episodes, by running it from their starts, step by step."""
 
     def __init__(self, learner: Learner, scaled: Any = lambda place: place.episode.obs[place.time]) -> None:
         """`scaled` says how a place's observation was seen."""

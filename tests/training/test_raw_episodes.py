@@ -163,7 +163,8 @@ def actor(name: str, **options: Any) -> Algorithm:
 def test_sequences(tmp_path: Path, algorithm: Algorithm, backend: str, vector: bool):
     played = Played(tmp_path, algorithm, backend=backend, vector=vector)
     record, minds = played.record, Minds(played.learner, seen_when_acting(played))
-    last = played.session.memory.sample(400)
+    memory: Any = played.session.memory
+    last = memory.sample(400)
     spec = algorithm.memory()
     assert isinstance(spec, SequenceSpec)
     found = set()
@@ -270,7 +271,8 @@ def test_single_steps(tmp_path: Path, n_step: int, vector: bool):
     )
     played = Played(tmp_path, algorithm, vector=vector)
     record, spec = played.record, algorithm.memory()
-    batch = played.session.memory.sample(4000).batch
+    memory: Any = played.session.memory
+    batch = memory.sample(4000).batch
     assert isinstance(batch, Batch)
     found = set()
     for row in range(len(batch.reward)):
@@ -289,7 +291,7 @@ def test_single_steps(tmp_path: Path, n_step: int, vector: bool):
 
 
 def test_statistics_of_what_was_learned_from(tmp_path: Path):
-    """Mode "sampled": each batch enters them, then is scaled; of sequences, the steps learned from and what they led to."""
+    """Mode "sampled": each batch enters them, then is scaled; of sequences, the steps learned from."""
     played = Played(tmp_path, actor("td3", normalize_observations="sampled"))
     moments = Moments(fresh_observations(played))
     for sample, prepared in zip(played.samples, played.prepared, strict=True):
@@ -323,7 +325,7 @@ def test_rollouts(tmp_path: Path, options: dict[str, Any], vector: bool):
     for sample, prepared in zip(played.samples, played.prepared, strict=True):
         assert isinstance(sample.batch, RolloutBatch)
         count += check_rollout(played, sample.batch, known, rewards)
-        if algorithm.recurrent != "none":
+        if played.learner.recurrent:
             np.testing.assert_array_equal(prepared.obs.previous_reward, sample.batch.obs.previous_reward)
     assert count == sum(len(places) for _, places in played.turns[: 13 * len(played.samples)])
     assert len(played.divergences) > 4

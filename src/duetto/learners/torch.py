@@ -30,7 +30,6 @@ from duetto.networks.spaces import Space
 from duetto.networks.torch import build
 from duetto.networks.windows import Window
 
-
 MOST_THREADS = 4  # where nobody asks for more
 
 
