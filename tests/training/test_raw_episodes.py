@@ -312,6 +312,7 @@ def test_statistics_of_what_was_learned_from(tmp_path: Path):
         {"recurrent": "lstm", "recurrent_size": 8},
         {"recurrent": "gru", "recurrent_size": 8, "normalize_rewards": True, "previous_reward": "raw"},
         {"normalize_rewards": True},
+        {"normalize_observations": True},
     ],
     ids=str,
 )
@@ -325,6 +326,7 @@ def test_rollouts(tmp_path: Path, options: dict[str, Any], vector: bool):
     for sample, prepared in zip(played.samples, played.prepared, strict=True):
         assert isinstance(sample.batch, RolloutBatch)
         count += check_rollout(played, sample.batch, known, rewards)
+        known.learned(sample.batch)
         if played.learner.recurrent:
             np.testing.assert_array_equal(prepared.obs.previous_reward, sample.batch.obs.previous_reward)
     assert count == sum(len(places) for _, places in played.turns[: 13 * len(played.samples)])
@@ -337,12 +339,21 @@ class Values:
 
     def __init__(self, played: Played) -> None:
         self._learner = played.learner
+        scales = played.session.normalizer.mode == "rollouts"
+        self._seen = Moments(fresh_observations(played)) if scales else None
         self.minds = Minds(played.learner) if played.learner.recurrent else None
 
     def __call__(self, place: Place) -> float:
         if self.minds is not None:
             return self.minds.value(place)
-        return float(self._learner.value(place.episode.obs[place.time][None])[0])
+        obs = place.episode.obs[place.time]
+        obs = obs if self._seen is None else self._seen.scaled(obs)
+        return float(self._learner.value(obs[None])[0])
+
+    def learned(self, batch: RolloutBatch) -> None:
+        """Observations are scaled by those of the rollouts before."""
+        if self._seen is not None:
+            self._seen.see(batch.obs[batch.weight > 0])
 
 
 def scaled_rewards(played: Played) -> dict[tuple[int, int], float]:
