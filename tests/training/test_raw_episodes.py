@@ -82,7 +82,9 @@ class Played:
 
         def watched_due() -> Iterator[Sample]:
             for sample in due():
-                self.samples.append(copy.deepcopy(sample))  # a rollout's arrays are written again
+                self.samples.append(
+                    sample._replace(batch=copy.deepcopy(sample.batch))
+                )  # a rollout's arrays are written again
                 yield sample
 
         def watched_update(batch: Any, progress: float = 0.0) -> Any:
@@ -156,6 +158,7 @@ def actor(name: str, **options: Any) -> Algorithm:
         (actor("td3"), "torch", True),
         (actor("ddpg", burn_in=2, unroll=5, overlap=2, learn_from_start=False, n_step=1), "torch", False),
         (actor("td3", normalize_observations="collected"), "torch", False),
+        (actor("td3", normalize_observations="collected"), "torch", True),
         (actor("td3", ignore_termination=True, stored_carry=False), "torch", False),
     ],
     ids=lambda value: value.name() if isinstance(value, Algorithm) else str(value),
