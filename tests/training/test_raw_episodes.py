@@ -307,6 +307,18 @@ def test_statistics_of_what_was_learned_from(tmp_path: Path):
         np.testing.assert_array_equal(prepared.obs.previous_reward, seen)
 
 
+def test_statistics_of_single_steps(tmp_path: Path):
+    """The observations of each batch enter them; both those and what they led to are scaled."""
+    options = {"batch_size": 16, "learning_starts": 20, "normalize_observations": "sampled"}
+    played = Played(tmp_path, ALGORITHMS["td3"](**ACTOR | options), steps=90)
+    moments = Moments(fresh_observations(played))
+    for sample, prepared in zip(played.samples, played.prepared, strict=True):
+        assert isinstance(sample.batch, Batch)
+        moments.see(sample.batch.obs)
+        np.testing.assert_allclose(prepared.obs, moments.scaled(sample.batch.obs), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(prepared.next_obs, moments.scaled(sample.batch.next_obs), rtol=1e-4, atol=1e-4)
+
+
 # ---------------------------------------------------------------------------------------------------- rollouts
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize(
