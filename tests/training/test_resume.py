@@ -21,6 +21,7 @@ from small_runs import OPTIONS, SMALL, CrashAt, CrashError, StopAt, assert_same,
 from duetto.errors import CheckpointError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
+from duetto.training import session as session_module
 from duetto.training.session import Session
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
@@ -89,6 +90,26 @@ def test_with_everything_that_has_a_state(tmp_path: Path, backend: str, scaling:
     options = {"num_envs": 2, "steps": 480, "evaluate_every": 160, "checkpoint_every": 90, "log_every": 70}
     options["environment_options"] = {"max_episode_steps": 37}  # so that many end
     check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, backend=backend, **options)
+
+
+def test_another_number_of_threads_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Their last bits may be others: 2 threads, then 1; and 2 where there is one core, as before but slow."""
+
+    def notices(threads: int) -> str:
+        run = train(tmp_path, name="few", threads=2, steps=80)
+        text = (run.path / "config.yaml").read_text()
+        assert "  threads: 2\n" in text
+        (run.path / "config.yaml").write_text(text.replace("  threads: 2\n", f"  threads: {threads}\n"))
+        found: list[str] = []
+        Run(run.path).resume(90, on_start=lambda session: found.extend(session.notices))
+        return " ".join(found)
+
+    monkeypatch.setattr(session_module, "cores", lambda: 2)
+    assert notices(2) == ""
+    assert "made with 2 threads, and the run goes on with 1: from here" in notices(0)
+    assert "`threads: 2` in its config.yaml they are the same" in notices(1)
+    monkeypatch.setattr(session_module, "cores", lambda: 1)
+    assert "goes on with its 2 threads, so that its numbers stay the same, but there are 1 cores" in notices(2)
 
 
 def test_with_the_number_of_threads_that_pytorch_finds_fastest(tmp_path: Path):

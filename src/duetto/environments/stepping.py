@@ -116,6 +116,12 @@ class Stepper:
         return transition, self._count(outcome, rows)
 
     @property
+    def waiting(self) -> np.ndarray:
+        """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
+        pending = self._engine.pending
+        return np.zeros(self.num_envs, bool) if pending is None else pending.copy()
+
+    @property
     def environments(self) -> list[Any]:
         """The Gymnasium environments, where they live in this process one by one; otherwise none."""
         return list(getattr(self._engine, "envs", []))

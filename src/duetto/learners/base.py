@@ -47,6 +47,7 @@ class Learner(ABC):
     """Parameters, targets, optimisers, counters and random state, and the update that changes them."""
 
     backend: Literal["torch", "jax"]
+    threads = 0  # whose results these are, where they may depend on it (PyTorch on a CPU)
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         self.algorithm = algorithm

@@ -54,7 +54,7 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """PyTorch's threads on a CPU; 0 finds out, again and again, how many are fastest."""
+    """PyTorch's threads on a CPU, part of the results; 0: one's results, by more where they are the same."""
     num_envs: Count = 1
     """Environments stepped side by side."""
     vectorization: Literal["sync", "subprocess"] = "sync"

@@ -27,6 +27,7 @@ from duetto.algorithms.base import RolloutSpec, SequenceBatch
 from duetto.errors import CheckpointError, DuettoError, FolderLostError, NonFiniteError
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
+from duetto.learners.threads import cores
 from duetto.networks import spaces
 from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
@@ -372,7 +373,11 @@ class Session:
             "stepper": self.stepper.state_dict(),
             "evaluations": self.evaluations.mark,
             "session": {"step": self.step, "best": self._best, "seconds": self.seconds},
-            "run": {"algorithm": self.config.algorithm.name(), "environment": self.config.environment},
+            "run": {
+                "algorithm": self.config.algorithm.name(),
+                "environment": self.config.environment,
+                "threads": self.learner.threads,
+            },
         }
 
     def load(self, loaded: Loaded, without_memory: bool = False) -> None:
@@ -399,6 +404,7 @@ class Session:
         self.notices += loaded.problems
         logs = ((self.log.lines, state["log"]["position"]), (self.evaluations, state["evaluations"]))
         self.notices += return_to(logs, self.step)
+        self._note_threads(state["run"].get("threads", 0))
         if self.stepper.resumed_exactly:
             return
         self.memory.interrupt()
@@ -427,6 +433,21 @@ class Session:
         )
         environments_anew = state["stepper"] | {"environments": None}
         return state | {"memory": self.memory.emptied(state["memory"]), "stepper": environments_anew}
+
+    def _note_threads(self, saved: int) -> None:
+        now, here = self.learner.threads, cores()
+        if saved and now and saved != now:
+            self.notices.append(
+                f"The checkpoint was made with {saved} thread{'s' * (saved > 1)}, and the run goes on with {now}: from "
+                "here its numbers may differ in their last bits from those of a run that was never interrupted. "
+                f"With `threads: {saved}` in its config.yaml they are the same."
+            )
+        elif now > here:
+            self.notices.append(
+                f"The run goes on with its {now} threads, so that its numbers stay the same, but there are {here} "
+                f"cores here: it is slow. With `threads: {here}` in its config.yaml it is faster, and its last bits "
+                "may differ."
+            )
 
     def _check_same_run(self, saved: dict[str, str]) -> None:
         ours = {"algorithm": self.config.algorithm.name(), "environment": self.config.environment}
