@@ -63,12 +63,12 @@ class Session:
 
     def __init__(self, config: Config, folder: Path, environment: Any) -> None:
         self.config, self.folder, self._environment = config, folder, environment
+        self.notices: list[str] = []
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
         self.step = 0
         self.last_evaluation: tuple[int, Evaluation] | None = None
-        self.notices: list[str] = []
         self._best: float | None = None
         self._evaluator: environments.Stepper | None = None
         self._seconds = 0.0  # of earlier processes
@@ -78,15 +78,17 @@ class Session:
 
     def _make_parts(self, opened: ExitStack) -> None:
         options, algorithm = self.config.run, self.config.algorithm
-        self.stepper = environments.make(
-            self._environment,
-            num_envs=options.num_envs,
-            vectorization=options.vectorization,
-            engine=options.engine,
-            kwargs=self.config.environment_options,
-        )
+        how: dict[str, Any] = {
+            "num_envs": options.num_envs,
+            "vectorization": options.vectorization,
+            "engine": options.engine,
+            "kwargs": self.config.environment_options,
+        }
+        self.stepper = environments.make(self._environment, **how)
         if not is_instance(self._environment):  # that one is the user's to close
             opened.callback(self.stepper.close)
+        self._rehearsal = environments.Rehearsal(self.stepper, self.notices, self._environment, **how)
+        opened.callback(self._rehearsal.close)
         observation, action = self.stepper.observation_space, self.stepper.action_space
         algorithm.check_spaces(observation, action, self.config.environment)
         assert options.backend != "auto"
@@ -259,6 +261,7 @@ class Session:
     def evaluate(self) -> Evaluation:
         """Evaluate the policy now, write it down, and keep the parameters if they are the best so far."""
         options = self.config.run
+        self._rehearsal.end()
         if self._evaluator is None:
             self._evaluator = environments.separate(
                 self._environment,
@@ -293,11 +296,13 @@ class Session:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write everything down. Raises NonFiniteError, and writes nothing, if learning has diverged."""
+        self._rehearsal.look(wait=self.step >= self.config.run.steps)
         state = self.state_dict()
         _check_finite(state["learner"]["parameters"])
         window = (self.memory.written, self.memory.rows)
         path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
         self._saved = (self.step, self.learner.updates)
+        self._rehearsal.begin(state["stepper"])
         return path
 
     def acting_state(self) -> dict[str, Any]:
@@ -318,11 +323,21 @@ class Session:
             "learner": self.learner.state_dict(),
             "memory": self.memory.state_dict(),
             "collector": self.collector.state_dict(),
-            "stepper": self.stepper.state_dict(),
+            "stepper": self._stepper_state(),
             "evaluations": self.evaluations.position,
-            "session": {"step": self.step, "best": self._best, "seconds": self.seconds},
+            "session": {
+                "step": self.step,
+                "best": self._best,
+                "seconds": self.seconds,
+                "exact": self._rehearsal.exact,
+            },
             "run": {"algorithm": self.config.algorithm.name(), "environment": self.config.environment},
         }
+
+    def _stepper_state(self) -> dict[str, Any]:
+        state = self.stepper.state_dict()
+        # Environments that would go on elsewhere are not saved: better new episodes, and a word about it.
+        return state | {"environments": None} if self._rehearsal.exact is False else state
 
     def load(self, loaded: Loaded) -> None:
         """Go on from a checkpoint. What logs and tables hold from after it is dropped."""
@@ -342,6 +357,7 @@ class Session:
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
         self._saved = (self.step, self.learner.updates)
         self.notices += loaded.problems
+        self._rehearsal.recall(state["session"].get("exact"))
         if not self.stepper.resumed_exactly:
             self.memory.interrupt()
             self.collector.interrupt()
