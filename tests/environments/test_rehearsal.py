@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import time
 from typing import Any
 
 import gymnasium
@@ -29,15 +30,15 @@ SAVED = [
 ]
 
 
-def rehearsed(environment: Any, before: int = 30, after: int = 260, **options: Any) -> tuple[bool | None, list[str]]:
+def rehearsed(environment: Any, patience: float = 60.0, **options: Any) -> tuple[bool | None, list[str]]:
     """What is found out about an environment, and said."""
     stepper, notices, actions = make(environment, **options), [], np.random.default_rng(1)
     rehearsal = Rehearsal(stepper, notices, environment, **options)
     stepper.reset(5)
-    record(stepper, actions, before)
+    record(stepper, actions, 30)
     rehearsal.begin(stepper.state_dict())
-    record(stepper, actions, after)
-    rehearsal.look(wait=True)
+    record(stepper, actions, 260)
+    rehearsal.look(patience)
     rehearsal.close()
     stepper.close()
     return rehearsal.exact, notices
@@ -99,7 +100,7 @@ def test_the_run_is_not_disturbed() -> None:
         if watched:
             rehearsal.begin(state)
         traces.append(record(stepper, actions, 220))
-        rehearsal.look(wait=True)
+        rehearsal.look(60.0)
         traces[-1] += record(stepper, actions, 20)
         left.append((hidden.OfClass.total, random.random(), float(np.random.random())))
     assert rehearsal.exact is False
@@ -137,6 +138,19 @@ def test_a_process_that_fails_is_said(failing: Any) -> None:
     assert "KeyError: 'door'" in notice or "its process ended with 3" in notice
 
 
+def test_one_that_hangs_is_given_up() -> None:
+    here = os.getpid()
+
+    def only_here() -> gymnasium.Env:
+        if os.getpid() != here:
+            time.sleep(1000.0)
+        return hidden.Plain()
+
+    exact, [notice] = rehearsed(only_here, patience=1.0)
+    assert exact is None
+    assert notice.endswith("is not known: finding out took longer than 1 seconds.")
+
+
 def test_what_cannot_be_saved_is_said_once() -> None:
     stepper, notices = make(Opaque), []
     rehearsal = Rehearsal(stepper, notices, Opaque)
@@ -161,7 +175,7 @@ def test_an_evaluation_ends_the_watch() -> None:
     record(stepper, actions, 3)
     rehearsal.end()
     assert stepper.watcher is None
-    rehearsal.look(wait=True)
+    rehearsal.look(60.0)
     assert (rehearsal.exact, notices) == (True, [])
 
 

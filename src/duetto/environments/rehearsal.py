@@ -32,7 +32,6 @@ from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
 
 LEAST, MOST = 200, 1000  # vector steps that are compared; between these, until an episode has ended
-PATIENCE = 60.0  # seconds that the end of a run waits for an answer
 
 # The tests compare these for every id that installs; the others are the user's own, or cannot be saved anyway.
 _TESTED = {families.MUJOCO.name, families.ATARI.name, families.MINIGRID.name, "classic control", "PyBullet"}
@@ -96,18 +95,18 @@ class Rehearsal:
                 start_new_session=True,  # Ctrl-C is for the run
             )
 
-    def look(self, wait: bool = False) -> None:
-        """Take the answer if it is there; at the end of a run, wait for it."""
-        if wait:
+    def look(self, patience: float = 0.0) -> None:
+        """Take the answer if it is there; with patience, in seconds, end the watch and wait for it."""
+        if patience:
             self.end()
         if self._process is None or self._answer is None:
             return
         try:
-            self._process.wait(PATIENCE if wait else 0)
+            self._process.wait(patience)
         except subprocess.TimeoutExpired:
-            if wait:
-                self._say(None, f"it took longer than {PATIENCE:.0f} seconds")
+            if patience:
                 self.close()
+                self._say(None, f"finding out took longer than {patience:.0f} seconds")
             return
         self._answer.seek(0)
         text = self._answer.read()

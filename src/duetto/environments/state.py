@@ -7,7 +7,8 @@ Every layer (each wrapper, and the environment inside) is saved as its attribute
 - without state that matters (functions, what only draws): left as the new environment has it,
 - anything else: the environment is not savable, and `save` returns None rather than guess.
 
-With them go simple `metadata`, and the process's two global generators, `random` and `np.random`: loading sets these.
+With them go simple `metadata`, and the process's two global generators, `random` and `np.random`, if they were used
+since the environment was made: loading sets these.
 State anywhere else (closures, class attributes, a module's globals) cannot be seen here; `rehearsal.py` finds it.
 
 An environment with other state defines `state_dict()` and `load_state_dict(state)` itself, with nested dicts of arrays
@@ -52,7 +53,7 @@ def save(env: gymnasium.Env) -> dict[str, Any] | None:
     seen = values.Seen()
     try:
         saved = {str(depth): _save_layer(layer, seen) for depth, layer in enumerate(_layers(env))}
-        return saved | {_GENERATORS: generators.save(_layers(env), seen)}
+        return saved | {_GENERATORS: generators.save(list(_layers(env)), seen)}
     except values.NotSimpleError:
         return None
 
@@ -79,7 +80,9 @@ def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
 
 def remember(env: gymnasium.Env) -> None:
     """Look at an environment that was just made: what does not change from here on need not be saved."""
-    for layer in _layers(env):
+    layers = list(_layers(env))
+    generators.remember(layers[0])
+    for layer in layers:
         mujoco_state.remember(layer)
 
 

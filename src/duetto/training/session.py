@@ -48,6 +48,9 @@ EVALUATION_FIELDS = (
     "seconds",
 )
 
+# Seconds that the last checkpoint waits for what the environments' rehearsal finds.
+AT_THE_END, WHEN_STOPPED = 60.0, 5.0
+
 Callback = Callable[["Session"], None]
 
 
@@ -296,7 +299,8 @@ class Session:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write everything down. Raises NonFiniteError, and writes nothing, if learning has diverged."""
-        self._rehearsal.look(wait=self.step >= self.config.run.steps)
+        ended = self.step >= self.config.run.steps
+        self._rehearsal.look(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
         state = self.state_dict()
         _check_finite(state["learner"]["parameters"])
         window = (self.memory.written, self.memory.rows)
