@@ -84,7 +84,8 @@ class Loop(Engine):
         self.layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
         self.label = label_of(first)
-        for env in envs[1:]:
+        for env in envs:
+            states.remember(env)
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
                 raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
 
@@ -149,6 +150,9 @@ class Vector(Engine):
         self.layout = Layout(vector.single_observation_space)
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
+        if type(vector) is SyncVectorEnv:
+            for env in vector.envs:
+                states.remember(env)
 
     def reset(self, seed: int | None) -> Tree:
         """See Engine."""

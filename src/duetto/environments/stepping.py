@@ -7,6 +7,7 @@ always what the action really produced, reset rows do not exist, and no array is
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ class Stepper:
             life's: forget recurrent state there.
         steps: Vector steps since the Stepper was made or, if later, since the run that it resumes began.
         resumed_exactly: False after `load_state_dict` had to begin new episodes.
+        watcher: Called after each step with its actions and what it returns, unless it is None.
     """
 
     def __init__(self, engine: Engine, name: str | None = None) -> None:
@@ -63,6 +65,7 @@ class Stepper:
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
         self.steps = 0
         self.resumed_exactly = True
+        self.watcher: Callable[[np.ndarray, Transition, list[Episode]], None] | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
         self._has_obs = False
@@ -113,7 +116,10 @@ class Stepper:
         transition = self._transition(action, outcome, rows)
         self._obs, self.starts = outcome.obs, outcome.starts
         self.obs = trees.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
-        return transition, self._count(outcome, rows)
+        episodes = self._count(outcome, rows)
+        if self.watcher is not None:
+            self.watcher(action, transition, episodes)
+        return transition, episodes
 
     @property
     def waiting(self) -> np.ndarray:

@@ -51,6 +51,9 @@ EVALUATION_FIELDS = (
     "seconds",
 )
 
+# Seconds that the last checkpoint waits for what the environments' rehearsal finds.
+AT_THE_END, WHEN_STOPPED = 60.0, 5.0
+
 Callback = Callable[["Session"], None]
 
 
@@ -83,15 +86,17 @@ class Session:
 
     def _make_parts(self, opened: ExitStack) -> None:
         options, algorithm = self.config.run, self.config.algorithm
-        self.stepper = environments.make(
-            self._environment,
-            num_envs=options.num_envs,
-            vectorization=options.vectorization,
-            engine=options.engine,
-            kwargs=self.config.environment_options,
-        )
+        how: dict[str, Any] = {
+            "num_envs": options.num_envs,
+            "vectorization": options.vectorization,
+            "engine": options.engine,
+            "kwargs": self.config.environment_options,
+        }
+        self.stepper = environments.make(self._environment, **how)
         if not is_instance(self._environment):  # that one is the user's to close
             opened.callback(self.stepper.close)
+        self._rehearsal = environments.Rehearsal(self.stepper, self.notices, self._environment, **how)
+        opened.callback(self._rehearsal.close)
         observation, action = self.stepper.observation_space, self.stepper.action_space
         algorithm.check_spaces(observation, action, self.config.environment)
         assert options.backend != "auto"
@@ -273,6 +278,7 @@ class Session:
         options = self.config.run
         self.log.look()
         _check_finite(self.learner.parameters())
+        self._rehearsal.end()
         if self._evaluator is None:
             self._evaluator = environments.separate(
                 self._environment,
@@ -344,12 +350,15 @@ class Session:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write everything down. Raises NonFiniteError, and writes nothing, if learning has diverged."""
+        ended = self.step >= self.config.run.steps
+        self._rehearsal.look(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
         state = self.state_dict()
         _check_finite(state["learner"]["parameters"])
         window = (self.memory.written, self.memory.rows)
         with self._in_its_folder():
             path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
         self._saved = (self.step, self.learner.updates)
+        self._rehearsal.begin(state["stepper"])
         return path
 
     def acting_state(self) -> dict[str, Any]:
@@ -370,15 +379,25 @@ class Session:
             "learner": self.learner.state_dict(),
             "memory": self.memory.state_dict(),
             "collector": self.collector.state_dict(),
-            "stepper": self.stepper.state_dict(),
+            "stepper": self._stepper_state(),
             "evaluations": self.evaluations.mark,
-            "session": {"step": self.step, "best": self._best, "seconds": self.seconds},
+            "session": {
+                "step": self.step,
+                "best": self._best,
+                "seconds": self.seconds,
+                "exact": self._rehearsal.exact,
+            },
             "run": {
                 "algorithm": self.config.algorithm.name(),
                 "environment": self.config.environment,
                 "threads": self.learner.threads,
             },
         }
+
+    def _stepper_state(self) -> dict[str, Any]:
+        state = self.stepper.state_dict()
+        # Environments that would go on elsewhere are not saved: better new episodes, and a word about it.
+        return state | {"environments": None} if self._rehearsal.exact is False else state
 
     def load(self, loaded: Loaded, without_memory: bool = False) -> None:
         """Go on from a checkpoint. What logs and tables hold from after it is dropped.
@@ -405,6 +424,7 @@ class Session:
         logs = ((self.log.lines, state["log"]["position"]), (self.evaluations, state["evaluations"]))
         self.notices += return_to(logs, self.step)
         self._note_threads(state["run"].get("threads", 0))
+        self._rehearsal.recall(state["session"].get("exact"))
         if self.stepper.resumed_exactly:
             return
         self.memory.interrupt()
