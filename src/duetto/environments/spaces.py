@@ -58,19 +58,19 @@ class Leaf:
             found = self.find(obs)
             value = np.asarray(found)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise Fault(f"gave no {self.describe()} ({type(error).__name__}). {CORRECT}", env) from error
+            raise Fault(f"it gave no {self.describe()} ({type(error).__name__}). {CORRECT}", env) from error
         shape = (*rows, *self.shape) if rows else self.shape
         if value.shape != shape:
             what = f"of shape {value.shape}" if value.dtype.kind in "biuf" else f"that is {shown(found)}"
-            raise Fault(f"gave an {self.describe()} {what}, its space says {shape}. {CORRECT}", env)
+            raise Fault(f"it gave an {self.describe()} {what}, its space says {shape}. {CORRECT}", env)
         if value.dtype.kind not in self.kinds:
             raise Fault(
                 f"gave an {self.describe()} that is {shown(found)}, its space wants {self.dtype}. {CORRECT}", env
             )
         if self.count is not None or ("f" not in self.kinds and value.dtype != self.dtype):
             first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count
-            if not np.all((value >= first) & (value < first + count)):
-                raise Fault(f"gave an {self.describe()} that is not in its space: {value}. {CORRECT}", env)
+            if not ((value >= first) & (value < first + count)).all():
+                raise Fault(f"it gave an {self.describe()} that is not in its space: {value}. {CORRECT}", env)
         return value
 
 

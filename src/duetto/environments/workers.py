@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import multiprocessing.util
 import os
 import queue
+import select
 import signal
 import threading
 import time
@@ -63,11 +65,14 @@ class Workers(AsyncVectorEnv):
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
         """Raise what went wrong in the environment with the lowest number."""
-        missing, errors = list(successes).count(False), []
+        errors: list[Any] = []
         with suppress(queue.Empty):  # one that cannot be pickled never comes
-            errors = [self.error_queue.get(timeout=TO_GIVE_UP) for _ in range(missing)]
-        if not errors and missing:
-            raise Fault("its process failed with an error that cannot be sent. It is above.", failed=True)
+            for _ in range(list(successes).count(False)):
+                errors.append(self.error_queue.get(timeout=TO_GIVE_UP))
+            if not errors:
+                return
+        if not errors:
+            raise Fault("a process failed with an error that cannot be sent; it is above.", failed=True)
         for env, _, error, trace in sorted(errors, key=lambda one: one[0]):
             if isinstance(error, Fault):
                 error.env = env
@@ -122,6 +127,7 @@ class _Line:
 
     def __init__(self, pipe: Connection, process: Any, env: int, timeout: float) -> None:
         self._pipe, self._process, self._env, self._timeout = pipe, process, env, timeout
+        self._answered = _poll(pipe)
 
     @property
     def closed(self) -> bool:
@@ -139,7 +145,7 @@ class _Line:
     def recv(self) -> Any:
         look = min(LOOK, self._timeout or LOOK)
         waited = 0.0
-        while not self._pipe.poll(look):
+        while not self._answered(look):
             waited += look
             if self._timeout and waited >= self._timeout:
                 raise Fault(
@@ -156,6 +162,15 @@ class _Line:
     def _dead(self) -> Fault:
         self._process.join(TO_GIVE_UP)
         return Fault(f"its process {_end(self._process.exitcode)}.", self._env, failed=True)
+
+
+def _poll(pipe: Connection) -> Callable[[float], Any]:
+    """What waits for something to read, that many seconds: `pipe.poll`, which makes a selector each time, faster."""
+    if not hasattr(select, "poll"):  # on Windows
+        return pipe.poll
+    poll = select.poll()
+    poll.register(pipe.fileno(), select.POLLIN)
+    return lambda seconds: poll.poll(math.ceil(seconds * 1000))
 
 
 def _end(code: int | None) -> str:
