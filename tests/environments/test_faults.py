@@ -32,7 +32,7 @@ SAID = {
     "observation texts": "it gave an observation that is an array of shape (2,) and dtype <U1, its space wants float32",
     "observation ragged": "it gave no observation (ValueError)",
     "observation shape": "it gave an observation of shape (3,), its space says (2,)",
-    "observation complex": "it gave an observation that is an array of shape (2,) and dtype complex128, its space wants float32",
+    "observation complex": "it gave an observation that is an array of shape (2,) and dtype complex128, its space",
 }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from faulty_environments import FINE, Faulty
+from gymnasium.spaces import Box
 
 from duetto.environments import Stepper, make
 from duetto.environments.workers import Workers
@@ -82,7 +83,7 @@ def test_one_that_hangs() -> None:
 
 def test_without_a_limit_it_may_take_for_ever() -> None:
     stepper = workers("hang", worker_timeout=0)
-    assert [line._timeout for line in stepper._engine.vector.parent_pipes] == [0, 0]
+    assert [line.timeout for line in stepper._engine.vector.parent_pipes] == [0, 0]
     stepper.close()
 
 
@@ -94,6 +95,19 @@ def test_one_that_raises(fault: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert "faulty_environments.py" in trace[0]
     assert not any("gymnasium" in line for line in trace)
     assert capfd.readouterr().err == ""
+
+
+def test_environments_with_different_spaces_are_no_batch() -> None:
+    with pytest.raises(UsageError, match=r"Various: the environments have different spaces\. Make them all alike"):
+        make(Various, num_envs=2, vectorization="subprocess")
+
+
+class Various(Faulty):
+    """Is larger in each process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = Box(-1, 1, (2 + os.getpid() % 99,), np.float32)
 
 
 def test_of_several_that_raise_the_first_is_named() -> None:
@@ -146,8 +160,8 @@ def fail_to_listen() -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("raises", r"OnlyInTheTrainer.*factory OnlyInTheTrainer failed .* OSError: address in use"),
-        ("dies", r"could not start \(its process ended with exit code 4"),
+        ("raises", r"factory OnlyInTheTrainer failed .*OSError: address in use"),
+        ("dies", r"could not start .environment 0: its process ended with exit code 4"),
     ],
 )
 def test_one_that_cannot_be_made_there(how: str, said: str) -> None:

@@ -37,6 +37,9 @@ class Fault(Exception):  # noqa: N818 - it never leaves this package
         super().__init__(what, env, trace, failed)  # so that a worker can send it
         self.what, self.env, self.trace, self.failed = what, env, trace, failed
 
+    def __str__(self) -> str:
+        return self.what if self.env is None else f"environment {self.env}: {self.what}"
+
     def told(self, name: str, step: int) -> DuettoError:
         """The error for the user."""
         number = "" if self.env is None else f"environment {self.env}, "

@@ -65,7 +65,7 @@ class Leaf:
             raise Fault(f"it gave an {self.describe()} {what}, its space says {shape}. {CORRECT}", env)
         if value.dtype.kind not in self.kinds:
             raise Fault(
-                f"gave an {self.describe()} that is {shown(found)}, its space wants {self.dtype}. {CORRECT}", env
+                f"it gave an {self.describe()} that is {shown(found)}, its space wants {self.dtype}. {CORRECT}", env
             )
         if self.count is not None or ("f" not in self.kinds and value.dtype != self.dtype):
             first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count

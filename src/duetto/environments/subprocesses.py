@@ -30,9 +30,9 @@ def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float)
             f"The environments' processes could not start ({error}). Put the script's calls under "
             '`if __name__ == "__main__":`, or use vectorization="sync".'
         ) from error
-    except RuntimeError as error:  # Gymnasium has compared their spaces
-        raise UsageError(f"{name}: the environments have different spaces. Make them all alike.") from error
-    except (TypeError, AttributeError, PicklingError) as error:
+    except (TypeError, AttributeError, RuntimeError, PicklingError) as error:
+        if "space" in str(error):  # Gymnasium has compared them
+            raise UsageError(f"{name}: the environments have different spaces. Make them all alike.") from error
         raise UsageError(
             f'{name} cannot be sent to a process of its own ({summary(error)}). Use vectorization="sync", or a factory '
             "that makes what it needs when it is called."

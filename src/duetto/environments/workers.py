@@ -29,10 +29,11 @@ from duetto.errors import DuettoError
 # A false alarm ends a run of days, and that a worker hangs is as well known after five minutes as after one: no step or
 # reset that is meant takes as long.
 TIMEOUT = 300.0
+TO_START = 120.0  # seconds at least for a worker's first answer: before it, packages are imported
 LOOK = 1.0  # seconds between two looks at the clock: a trainer that was stopped (Ctrl-Z) loses no more than that
 TO_CLOSE = 30.0  # seconds that environments have to close themselves
 TO_GIVE_UP = 1.0  # the same in the middle of a call, after Ctrl-C or an error
-ORPHANED = 10.0  # seconds that a worker lives on without its trainer
+ORPHANED = 3.0  # seconds that a worker lives on without its trainer
 
 
 class Workers(AsyncVectorEnv):
@@ -54,7 +55,8 @@ class Workers(AsyncVectorEnv):
     def _check_spaces(self) -> None:
         """The first thing that workers are asked."""
         pairs = zip(self.parent_pipes, self.processes, strict=True)
-        self.parent_pipes: Any = [_Line(pipe, process, i, self._timeout) for i, (pipe, process) in enumerate(pairs)]
+        first = self._timeout and max(self._timeout, TO_START)
+        self.parent_pipes: Any = [_Line(pipe, process, i, first) for i, (pipe, process) in enumerate(pairs)]
         # Before multiprocessing waits for its children at the end of this process: they mind no SIGTERM.
         multiprocessing.util.Finalize(self, _kill, args=(self.processes,), exitpriority=100)
         try:
@@ -62,6 +64,8 @@ class Workers(AsyncVectorEnv):
         except BaseException:
             self.close(terminate=True)
             raise
+        for line in self.parent_pipes:
+            line.timeout = self._timeout
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
         """Raise what went wrong in the environment with the lowest number."""
@@ -126,7 +130,7 @@ class _Line:
     """The trainer's end of a worker's pipe, which knows when nobody will ever answer."""
 
     def __init__(self, pipe: Connection, process: Any, env: int, timeout: float) -> None:
-        self._pipe, self._process, self._env, self._timeout = pipe, process, env, timeout
+        self._pipe, self._process, self._env, self.timeout = pipe, process, env, timeout
         self._answered = _poll(pipe)
 
     @property
@@ -143,11 +147,11 @@ class _Line:
             raise self._dead() from error
 
     def recv(self) -> Any:
-        look = min(LOOK, self._timeout or LOOK)
+        look = min(LOOK, self.timeout or LOOK)
         waited = 0.0
         while not self._answered(look):
             waited += look
-            if self._timeout and waited >= self._timeout:
+            if self.timeout and waited >= self.timeout:
                 raise Fault(
                     f"its process has not answered for {waited:g} s. If that was not long enough, give it more time "
                     "(--worker-timeout; in config.yaml worker_timeout; 0 for no limit). If it hangs, correct it.",
