@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +171,10 @@ def test_one_that_cannot_be_made_there(how: str, said: str) -> None:
         make(OnlyInTheTrainer, num_envs=2, vectorization="subprocess", kwargs={"how": how})
 
 
-def test_one_that_cannot_be_sent_there() -> None:
+@pytest.mark.parametrize("lock", [multiprocessing.Lock, threading.Lock])
+def test_one_that_cannot_be_sent_there(lock: Any) -> None:
     with pytest.raises(UsageError, match=r'Faulty cannot be sent to a process of its own .* vectorization="sync"'):
-        make(Faulty, vectorization="subprocess", kwargs={"fault": (lambda lock: lambda: lock)(multiprocessing.Lock())})
+        make(Faulty, vectorization="subprocess", kwargs={"fault": lock()})
 
 
 def test_the_end_of_a_job_reaches_them_and_they_do_not_mind() -> None:
@@ -218,8 +221,11 @@ def script(folder: Path, then: str) -> tuple[subprocess.Popen[str], list[int]]:
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
 def test_a_script_that_forgets_to_close_them(tmp_path: Path) -> None:
     process, pids = script(tmp_path, "")
-    assert process.communicate(timeout=30) == ("", "")
-    assert gone(pids, 1)
+    try:
+        assert process.communicate(timeout=30) == ("", "")
+        assert gone(pids, 1)
+    finally:
+        process.kill()
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
@@ -229,6 +235,13 @@ def test_a_trainer_that_is_killed_takes_even_those_along_that_hang(tmp_path: Pat
     )
     assert process.stdout is not None
     process.stdout.readline()
+    time.sleep(0.5)  # now one of them hangs
     process.kill()
-    process.communicate()
-    assert gone(pids, 20)
+    process.wait()
+    try:
+        assert gone(pids, 10)
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate()  # closes its pipes
