@@ -43,6 +43,22 @@ class NonFiniteError(DuettoError):
     """An observation, reward, action or loss is NaN or infinite."""
 
 
+class EnvironmentFailedError(DuettoError):
+    """The user's environment raised, or the process that it runs in died or hangs.
+
+    Attributes:
+        sentence: What is wrong and what to do.
+        trace: The user's part of the traceback, shown below it; "" where nothing was raised.
+    """
+
+    def __init__(self, sentence: str, trace: str = "") -> None:
+        super().__init__(sentence, trace)
+        self.sentence, self.trace = sentence, trace
+
+    def __str__(self) -> str:
+        return f"{self.sentence}\n{self.trace}" if self.trace else self.sentence
+
+
 class CheckpointError(DuettoError):
     """A checkpoint cannot be written, or is damaged, foreign or missing."""
 

@@ -26,7 +26,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv
 from gymnasium.wrappers import PassiveEnvChecker
 
 from duetto.environments import bullet, generators, mujoco_state, values
@@ -107,10 +106,6 @@ class Saving(gymnasium.Wrapper):
     @saved_state.setter
     def saved_state(self, saved: dict[str, Any]) -> None:
         self.restored = load(self.env, saved)
-
-
-class SavingVectorEnv(AsyncVectorEnv):
-    """Subprocesses whose environments are each wrapped in `Saving`."""
 
 
 def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:

@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.base import Count, CountOrZero, Within, check_fields
+from duetto.algorithms.base import Count, CountOrZero, NonNegative, Within, check_fields
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.storage import disk
@@ -59,6 +59,8 @@ class RunOptions:
     """Environments stepped side by side."""
     vectorization: Literal["sync", "subprocess"] = "sync"
     """Step them one after another, or each in a process of its own."""
+    worker_timeout: NonNegative = 300.0
+    """Seconds after which such a process that does not answer ends the run; 0 waits for ever."""
     engine: Literal["auto", "native", "gymnasium", "envpool"] = "auto"
     """Who makes the environments; auto takes ale-py's own vector environment for Atari, Gymnasium for all others."""
     evaluate_every: CountOrZero = 5_000

@@ -24,7 +24,7 @@ import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
 from duetto.algorithms.base import RolloutSpec, SequenceBatch
-from duetto.errors import CheckpointError, DuettoError, FolderLostError, NonFiniteError
+from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, FolderLostError, NonFiniteError
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
 from duetto.learners.threads import cores
@@ -89,6 +89,7 @@ class Session:
         how: dict[str, Any] = {
             "num_envs": options.num_envs,
             "vectorization": options.vectorization,
+            "worker_timeout": options.worker_timeout,
             "engine": options.engine,
             "kwargs": self.config.environment_options,
         }
@@ -152,6 +153,10 @@ class Session:
                 self._check_folder()
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
+            except EnvironmentFailedError as error:
+                # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
+                sentence = f"{error.sentence} {self._where_it_stopped()}"
+                raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
 
     def _where_it_stopped(self) -> str:
         where = f"The run on {self.config.environment} stopped at step {self.step}"
@@ -285,6 +290,7 @@ class Session:
                 num_envs=min(options.evaluation_episodes, PARALLEL),
                 kwargs=self.config.environment_options,
             )
+            self._evaluator.name += " (evaluation)"
             self._opened.callback(self._evaluator.close)
         result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed)
         self.last_evaluation = (self.step, result)
