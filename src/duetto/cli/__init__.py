@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 from importlib import import_module
 
+from duetto.cli import output
 from duetto.errors import DuettoError, UsageError
 
 COMMANDS = {
@@ -23,6 +23,7 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    output.prepare()
     try:
         if not arguments or arguments[0] in ("-h", "--help"):
             print(_overview())
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"duetto {duetto.__version__}")
         else:
             _run(arguments[0], arguments[1:])
+        _flush()
     except DuettoError as error:
         print(f"duetto: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -39,9 +41,19 @@ def main(arguments: list[str] | None = None) -> None:
         print("duetto: interrupted.", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.discard(sys.stdout)
         sys.exit(1)
     sys.exit(0)
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        output.discard(sys.stdout)
+        raise DuettoError(f"What this command says cannot be written: {error.strerror}. Put that right.") from error
 
 
 def _run(command: str, arguments: list[str]) -> None:

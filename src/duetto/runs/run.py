@@ -50,19 +50,24 @@ class Run:
         return f"Run({str(self.path)!r})"
 
     def resume(
-        self, steps: int | None = None, callbacks: Sequence[Callback] = (), on_start: Callback | None = None
+        self,
+        steps: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        on_start: Callback | None = None,
+        accept_changes: bool = False,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
         More steps stretch every schedule that is measured in the run's length. `on_start` gets the session before
-        anything happens in it.
+        anything happens in it. With `accept_changes` what decides the numbers may have changed in `config.yaml` since
+        that checkpoint (to fine-tune, for example); without, UsageError says what has.
         """
         with FolderLock(self.path):
             config = self.config
             if steps is not None:
                 config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
             with closing(self._session(config)) as session:
-                self._take_up(session)
+                self._take_up(session, accept_changes)
                 if config != self.config:
                     config.save(self.path / "config.yaml")
                     self.config = config
@@ -89,14 +94,14 @@ class Run:
         )
         return session
 
-    def _take_up(self, session: Session) -> None:
+    def _take_up(self, session: Session, accept_changes: bool) -> None:
         """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
         if not session.store.steps():
             return
         loaded, steps = session.store.load_latest(), session.config.run.steps
         if steps < loaded.step:
             raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
-        session.load(loaded)
+        session.load(loaded, accept_changes)
 
     def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
         """The trained agent of the "last" or "best" checkpoint or that of a step."""
@@ -188,7 +193,7 @@ def start(
         versions=circumstances(),
     )
     config.to_yaml()  # what it cannot hold shows now
-    path = _new_folder(Path(runs_dir), name or f"{algorithm.name()}-{_slug(label)}-s{options.seed}")
+    path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
     with FolderLock(path):
         try:
             config.save(path / "config.yaml")
@@ -202,6 +207,7 @@ def start(
 
 
 def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:
+    session.look_ahead()
     if on_start is not None:
         on_start(session)
     session.run(callbacks)
