@@ -23,17 +23,9 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    output.prepare()
     try:
-        if not arguments or arguments[0] in ("-h", "--help"):
-            print(_overview())
-        elif arguments[0] == "--version":
-            import duetto
-
-            print(f"duetto {duetto.__version__}")
-        else:
-            _run(arguments[0], arguments[1:])
-        _flush()
+        with output.watched():
+            _run(arguments)
     except DuettoError as error:
         print(f"duetto: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -41,22 +33,22 @@ def main(arguments: list[str] | None = None) -> None:
         print("duetto: interrupted.", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
-        output.discard(sys.stdout)
         sys.exit(1)
     sys.exit(0)
 
 
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        output.discard(sys.stdout)
-        raise DuettoError(f"What this command says cannot be written: {error.strerror}. Put that right.") from error
+def _run(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_overview())
+    elif arguments[0] == "--version":
+        import duetto
+
+        print(f"duetto {duetto.__version__}")
+    else:
+        _run_command(arguments[0], arguments[1:])
 
 
-def _run(command: str, arguments: list[str]) -> None:
+def _run_command(command: str, arguments: list[str]) -> None:
     if command not in COMMANDS:
         near = difflib.get_close_matches(command, COMMANDS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
