@@ -242,7 +242,7 @@ def small_as_arguments() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_ctrl_c_and_sigterm_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
+def test_ctrl_c_sigterm_and_sighup_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
     check_stopped_by(number, tmp_path)
 
 
