@@ -55,3 +55,9 @@ def test_a_command_that_only_says_something_fails_where_it_cannot(tmp_path: Path
     result = shell(tmp_path, f"{ENTRY} {command} > /dev/full")
     said = "duetto: What this command says cannot be written: No space left on device. Put that right.\n"
     assert (result.returncode, result.stderr) == (1, said)
+
+
+def test_a_mistake_is_said_though_the_output_is_lost(tmp_path: Path):
+    result = shell(tmp_path, f"{TRAIN} --minibatches 9 > /dev/full")
+    assert result.returncode == 2
+    assert result.stderr.startswith("duetto: A rollout of 10 steps")

@@ -33,6 +33,9 @@ def watched() -> Iterator[None]:
     with redirect_stdout(stream):
         try:
             yield
+        except DuettoError:
+            stream.expendable = True  # what went wrong first is what has to be said
+            raise
         finally:
             stream.flush()
 
@@ -42,8 +45,10 @@ def expendable() -> Iterator[Any]:
     """Within, what cannot be written on stdout is lost, and nothing else is."""
     stream: Any = Output(sys.stdout, expendable=True)
     with redirect_stdout(stream):
-        yield stream
-        stream.flush()
+        try:
+            yield stream
+        finally:
+            stream.flush()
 
 
 class Output:
@@ -51,7 +56,7 @@ class Output:
 
     def __init__(self, stream: Any, expendable: bool = False) -> None:
         self._stream = stream._stream if isinstance(stream, Output) else stream
-        self._expendable = expendable
+        self.expendable = expendable
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -76,7 +81,7 @@ class Output:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())  # for what it still holds, too
             os.close(nowhere)
-        if self._expendable:
+        if self.expendable:
             return
         if isinstance(error, BrokenPipeError):
             raise error
