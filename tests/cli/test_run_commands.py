@@ -130,6 +130,27 @@ def test_resume_with_fewer_steps(duetto: Command, run: Path):
     assert Run(run).config.run.steps == 60
 
 
+def test_what_was_changed_in_config_yaml_has_to_be_accepted(duetto: Command, run: Path):
+    text = (run / "config.yaml").read_text("utf-8")
+    (run / "config.yaml").write_text(text.replace("seed: 0", "seed: 1"), "utf-8")
+    code, out, err = duetto("resume", run, "--steps", "70")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"duetto: {run / 'config.yaml'} has changed since the checkpoint at step 60, in what decides the numbers: "
+        "run.seed was 0, is now 1. To go on with what it says now, give --accept-changes (in Python "
+        "accept_changes=True); else put the old values back.\n"
+    )
+    assert steps(run)[-1] == 60
+    code, out, err = duetto("evaluate", run, "--episodes", "1")
+    assert (code, err) == (
+        0, "config.yaml has changed since step 60 was trained: run.seed was 0, is now 1.\n"
+    )  # fmt: skip
+    code, out, _ = duetto("resume", run, "--steps", "70", "--accept-changes")
+    assert code == 0
+    assert "\nChanged since the checkpoint at step 60: run.seed was 0, is now 1. The run goes on" in out
+    assert duetto("resume", run, "--steps", "80").code == 0
+
+
 def test_a_full_disk(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
     class FullOS:
         def __getattr__(self, name: str) -> Any:

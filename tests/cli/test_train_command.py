@@ -253,6 +253,7 @@ def test_no_preset(duetto: Command):
         (["td3", "Pendulum-v1", "--steps", "0"], "steps is 0; it must be at least 1."),
         (["td3", "Pendulum-v1", "--hidden", "32", "0"], "hidden is (32, 0); it must be at least 1."),
         (["td3", "Pendulum-v1", "--name", "a/b"], "'a/b' cannot be a run's name"),
+        (["td3", "Pendulum-v1", "--name", ""], "'' cannot be a run's name"),
         (["td3", "Pendulum-v1", "--runs-dir", "/proc/no"], "/proc/no/td3-Pendulum-v1-s0 cannot be made"),
     ],
 )

@@ -232,7 +232,9 @@ def test_when_all_are_damaged_nothing_is_changed(interrupted: tuple[Run, Run]):
 
 
 # ---------------------------------------------------------------------------------------------------- stopping
-def check_stopped_by(number: signal.Signals, folder: Path, to_all: bool = False, **options: Any) -> None:
+def check_stopped_by(
+    number: signal.Signals, folder: Path, to_all: bool = False, times: int = 1, **options: Any
+) -> None:
     """Send a signal to `duetto train` while it learns, to its environments' processes too if `to_all`; then go on."""
     settings = small_as_arguments() | {f"--{name.replace('_', '-')}": str(value) for name, value in options.items()}
     words = [word for option, value in settings.items() for word in (option, *value.split())]
@@ -241,7 +243,9 @@ def check_stopped_by(number: signal.Signals, folder: Path, to_all: bool = False,
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
         wait_for_checkpoint(folder / "stopped", process)
-        os.killpg(process.pid, number) if to_all else process.send_signal(number)
+        for _ in range(times):
+            os.killpg(process.pid, number) if to_all else process.send_signal(number)
+            time.sleep(0.02)
         output, errors = process.communicate(timeout=60)
     run = Run(folder / "stopped")
     step = checkpoints(run).load_latest().step
@@ -258,9 +262,23 @@ def small_as_arguments() -> dict[str, str]:
     return {f"--{name.replace('_', '-')}": value for name, value in (hyperparameters | options).items()}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_sigterm_and_sighup_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
     check_stopped_by(number, tmp_path)
+
+
+def test_a_terminal_that_closes_says_so_twice_and_to_all(tmp_path: Path):
+    check_stopped_by(signal.SIGHUP, tmp_path, to_all=True, times=2, vectorization="subprocess", num_envs=2)
+
+
+def test_after_nohup_a_terminal_may_close(tmp_path: Path):
+    """SIGHUP is ignored before the run begins; it stays so."""
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = train(tmp_path, callbacks=[lambda session: signal.raise_signal(signal.SIGHUP)], steps=60)
+    finally:
+        signal.signal(signal.SIGHUP, earlier)
+    assert checkpoints(run).steps()[-1] == 60
 
 
 def test_ctrl_c_reaches_the_environments_processes_too_and_they_do_not_mind(tmp_path: Path):

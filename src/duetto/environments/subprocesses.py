@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pickle import PicklingError
 
@@ -22,7 +25,8 @@ def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float)
     """
     # AsyncVectorEnv makes one environment in this process first, so most mistakes surface here.
     try:
-        vector = Workers([partial(_checked, single, name) for single in singles], timeout)
+        with _deaf_to_hangups():
+            vector = Workers([partial(_checked, single, name) for single in singles], timeout)
     except (Fault, BrokenPipeError, ConnectionResetError) as error:
         if isinstance(error, Fault) and not isinstance(error.__cause__, EOFError | OSError):  # it did start
             raise error.told(name, 0) from error
@@ -42,3 +46,18 @@ def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float)
 
 def _checked(single: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
     return Checked(single(), name)
+
+
+@contextmanager
+def _deaf_to_hangups() -> Iterator[None]:
+    """A terminal that closes reaches every process, too: those that start in here, Python's own helpers among them,
+    inherit that they ignore it.
+    """
+    if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, earlier)

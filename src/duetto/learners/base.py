@@ -165,7 +165,8 @@ class Learner(ABC):
         self.load_optimizer_state(state["optimizers"])
         restore(self.random, state["random"])
         self.updates = state["updates"]
-        self._adapted = dict(state["adapted_rates"])
+        # of those that adapt now, which `learning_rate_kl` may have changed
+        self._adapted = {name: state["adapted_rates"].get(name, rate) for name, rate in self._adapted.items()}
 
     def learning_rates(self, progress: float) -> dict[str, float]:
         """Each optimiser's current step size."""

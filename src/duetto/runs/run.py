@@ -64,19 +64,22 @@ class Run:
         callbacks: Sequence[Callback] = (),
         on_start: Callback | None = None,
         without_memory: bool = False,
+        accept_changes: bool = False,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
         More steps stretch every schedule that is measured in the run's length. `on_start` gets the session before
         anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the one in
         the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
+        With `accept_changes` what decides the numbers may have changed in `config.yaml` since
+        that checkpoint (to fine-tune, for example); without, UsageError says what has.
         """
         with FolderLock(self.path) as lock:
             config = self.config
             if steps is not None:
                 config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
             with closing(self._session(config, lock)) as session:
-                self._take_up(session, without_memory)
+                self._take_up(session, without_memory, accept_changes)
                 if self._trust:  # from here on it is this user's
                     signed = trust.signature(config.environment, config.environment_options)
                     config = dataclasses.replace(config, signature=signed)
@@ -106,14 +109,14 @@ class Run:
         )
         return session
 
-    def _take_up(self, session: Session, without_memory: bool) -> None:
+    def _take_up(self, session: Session, without_memory: bool, accept_changes: bool) -> None:
         """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
         if not session.store.steps():
             return
         loaded, steps = session.store.load_latest(memory=not without_memory), session.config.run.steps
         if steps < loaded.step:
             raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
-        session.load(loaded, without_memory)
+        session.load(loaded, without_memory, accept_changes)
 
     def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
         """The trained agent of the "last" or "best" checkpoint or that of a step."""
@@ -211,7 +214,7 @@ def start(
         signature=trust.signature(label, environment_options or {}) if isinstance(environment, str) else None,
     )
     config.to_yaml()  # what it cannot hold shows now
-    path = _new_folder(Path(runs_dir), name or f"{algorithm.name()}-{_slug(label)}-s{options.seed}")
+    path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
     with FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
@@ -230,6 +233,7 @@ def start(
 
 
 def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:
+    session.look_ahead()
     if on_start is not None:
         on_start(session)
     session.run(callbacks)

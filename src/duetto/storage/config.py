@@ -180,18 +180,24 @@ def _nearest(name: Any, known: Iterable[str]) -> str:
 
 def circumstances() -> dict[str, str]:
     """Versions of what matters, and the commit if Duetto runs from a git checkout."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for package in RECORDED:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    found = {"python": platform.python_version(), "platform": platform.platform()} | versions(RECORDED)
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         commit = subprocess.run(git, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return found
     return found | ({"git": commit.stdout.strip()} if commit.returncode == 0 else {})
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of those that are installed."""
+    found: dict[str, str] = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def command_line() -> str:

@@ -24,7 +24,14 @@ import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
 from duetto.algorithms.base import RolloutSpec, SequenceBatch
-from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, FolderLostError, NonFiniteError
+from duetto.errors import (
+    CheckpointError,
+    DuettoError,
+    EnvironmentFailedError,
+    FolderLostError,
+    NonFiniteError,
+    UsageError,
+)
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
 from duetto.learners.threads import cores
@@ -32,6 +39,7 @@ from duetto.networks import spaces
 from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
+from duetto.storage.deciding import ENVIRONMENT, Change, changes, deciding, listed, other_versions, packages
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training.collector import Collector
@@ -83,6 +91,8 @@ class Session:
         self._began = time.perf_counter()
         self._stop = False
         self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
+        self._versions = packages(config.run.backend)
+        self._diagnosed = False
 
     def _make_parts(self, opened: ExitStack) -> None:
         options, algorithm = self.config.run, self.config.algorithm
@@ -141,6 +151,21 @@ class Session:
         return memory.Episodes(found.episodes, *randoms, found.lengths.tolist())
 
     # ------------------------------------------------------------------------------------------------ the loop
+    def look_ahead(self) -> None:
+        """Note where the run will end before it has begun to learn, or to act otherwise than at random."""
+        options, algorithm = self.config.run, self.config.algorithm
+        num_envs, reasons = self.stepper.num_envs, []
+        first, because = algorithm.memory().first_update(num_envs)
+        last = options.steps + num_envs - 1  # at most: the last vector step may go beyond
+        if not (self.learner.updates or self.memory.pretraining_left) and last < first:
+            reasons.append(f"there will be no update, because {because}")
+        if options.steps <= (random := algorithm.first_random_steps()):
+            reasons.append(f"all actions will be random, because random_steps is {random:,}")
+        if reasons and self.step < options.steps:
+            self.notices.append(
+                f"{options.steps:,} steps are too few: {', and '.join(reasons)}. Give more --steps, or set these lower."
+            )
+
     def run(self, callbacks: Sequence[Callback] = ()) -> None:
         """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is the last thing made."""
         with self._interruptible():
@@ -252,27 +277,43 @@ class Session:
         self.log.look()  # wait for the device before the clock is read
         extra |= {"time/seconds": self.seconds}
         with self._in_its_folder():
-            self.log.write(self.step, extra)
+            line = self.log.write(self.step, extra)
+        self._diagnose(line)
+
+    def _diagnose(self, line: dict[str, Any]) -> None:
+        means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
+        symptom = self.config.algorithm.symptom(means, self.stepper.action_space)
+        if symptom and not self._diagnosed:
+            self.notices.append(f"Step {self.step:,}: {symptom}")
+            self._diagnosed = True
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the loop after the current step; a second one ends the process at once."""
+        """Ctrl-C and SIGTERM end the loop after the current step; a second one ends the process at once.
+
+        So does SIGHUP, unless it is ignored already (nohup); but a terminal that closes may send it several times: from
+        the first on it is ignored.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def on_signal(number: int, _: Any) -> None:
             self.stop()
-            signal.signal(number, earlier[number])
+            signal.signal(number, earlier[number] if number != hangup else signal.SIG_IGN)
 
+        hangup = getattr(signal, "SIGHUP", None)  # Windows has none
         earlier: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+            earlier[hangup] = signal.getsignal(hangup)
         for number in earlier:
             signal.signal(number, on_signal)
         try:
             yield
         finally:
             for number, handler in earlier.items():
-                signal.signal(number, handler)
+                if signal.getsignal(number) == on_signal:
+                    signal.signal(number, handler)
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
@@ -368,8 +409,9 @@ class Session:
         return path
 
     def acting_state(self) -> dict[str, Any]:
-        """What acting needs: parameters, observation scaling and spaces."""
+        """What acting needs: parameters, observation scaling and spaces; and the config that they came about with."""
         return {
+            "config": deciding(self.config),
             "learner": {"parameters": self.learner.parameters()},
             "normalizer": self.normalizer.state_dict(),
             "spaces": {
@@ -398,6 +440,7 @@ class Session:
                 "environment": self.config.environment,
                 "threads": self.learner.threads,
             },
+            "versions": self._versions,
         }
 
     def _stepper_state(self) -> dict[str, Any]:
@@ -405,13 +448,28 @@ class Session:
         # Environments that would go on elsewhere are not saved: better new episodes, and a word about it.
         return state | {"environments": None} if self._rehearsal.exact is False else state
 
-    def load(self, loaded: Loaded, without_memory: bool = False) -> None:
+    def load(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
         """Go on from a checkpoint. What logs and tables hold from after it is dropped.
 
         `without_memory` is for one that was loaded without its experience.
+
+        Raises:
+            UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
+            CheckpointError: It changes what cannot change in a run that has begun.
         """
         state = loaded.state
         self._check_same_run(state["run"])
+        changed = changes(self.config, state.get("config", {}))
+        self._note_changes(loaded, changed, accept_changes)
+        try:
+            self._restore(loaded, changed, without_memory)
+        except CheckpointError as error:
+            if changed:
+                raise CheckpointError(f"{error} What has changed in config.yaml: {listed(changed)}.") from error
+            raise
+
+    def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
+        state = loaded.state
         self._check_spaces(state["spaces"])
         if without_memory:
             state = self._with_empty_memory(state)
@@ -421,7 +479,8 @@ class Session:
             self.memory.load_segment(segment)
         self.collector.load_state_dict(state["collector"])
         self.normalizer.load_state_dict(state["normalizer"])
-        self.stepper.load_state_dict(state["stepper"])
+        another = any(change.key in ENVIRONMENT for change in changed)
+        self.stepper.load_state_dict(state["stepper"] | ({"environments": None} if another else {}))
         self.log.load_state_dict(state["log"])
         self.step, self._best = state["session"]["step"], state["session"]["best"]
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
@@ -435,7 +494,7 @@ class Session:
             return
         self.memory.interrupt()
         self.collector.interrupt()
-        if state is loaded.state:
+        if not (another or without_memory):
             self.notices.append(
                 f"The state of {self.stepper.name} could not be restored: the run goes on with new episodes, so from "
                 "here it is not the same, number by number, as one that was never interrupted."
@@ -473,6 +532,26 @@ class Session:
                 f"The run goes on with its {now} threads, so that its numbers stay the same, but there are {here} "
                 f"cores here: it is slow. With `threads: {here}` in its config.yaml it is faster, and its last bits "
                 "may differ."
+            )
+
+    def _note_changes(self, loaded: Loaded, changed: list[Change], accepted: bool) -> None:
+        since = f"since the checkpoint at step {loaded.step:,}"
+        if changed and not accepted:
+            raise UsageError(
+                f"{self.folder / 'config.yaml'} has changed {since}, in what decides the numbers: {listed(changed)}. "
+                "To go on with what it says now, give --accept-changes (in Python accept_changes=True); else put the "
+                "old values back."
+            )
+        if changed:
+            afresh = any(change.key in ENVIRONMENT for change in changed)
+            self.notices.append(
+                f"Changed {since}: {listed(changed)}. The run goes on with the new values"
+                + (", and with new episodes." if afresh else ".")
+            )
+        if others := other_versions(loaded.state.get("versions", {}), self._versions):
+            self.notices.append(
+                f"Installed in another version {since}: {others}. From here the numbers may differ from those of a run "
+                "that was never interrupted."
             )
 
     def _check_same_run(self, saved: dict[str, str]) -> None:
