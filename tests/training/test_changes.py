@@ -150,7 +150,8 @@ def test_a_rate_can_begin_and_cease_to_adapt(tmp_path: Path):
 
 # ---------------------------------------------------------------------------------------------------- free
 def test_what_is_free_may_change_without_a_word(made: Run):
-    names = ("steps", "evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every", "threads")
+    """Threads too; of these, what they change is said by another sentence."""
+    names = ("steps", "evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every", "worker_timeout")
     run = edit(made, {f"run.{name}": getattr(made.config.run, name) + 1 for name in names})
     assert resumed(run) == []
 
