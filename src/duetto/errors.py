@@ -3,11 +3,34 @@
 Every layer may raise them; the command line prints the message alone and exits with `exit_code`.
 """
 
+import unicodedata
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format (bidirectional too), half pairs, ends of lines
+
+
+def escaped(text: str) -> str:
+    """Text as a terminal may get it: what would steer the terminal or hide text is shown as an escape, `\\x1b`.
+
+    Line feeds and tabs stay. Escaping twice is escaping once.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in _UNSEEN:
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
 
 class DuettoError(Exception):
     """Something failed that the user can act on."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return escaped(super().__str__())
 
 
 class UsageError(DuettoError):
@@ -20,8 +43,28 @@ class NonFiniteError(DuettoError):
     """An observation, reward, action or loss is NaN or infinite."""
 
 
+class EnvironmentFailedError(DuettoError):
+    """The user's environment raised, or the process that it runs in died or hangs.
+
+    Attributes:
+        sentence: What is wrong and what to do.
+        trace: The user's part of the traceback, shown below it; "" where nothing was raised.
+    """
+
+    def __init__(self, sentence: str, trace: str = "") -> None:
+        super().__init__(sentence, trace)
+        self.sentence, self.trace = sentence, trace
+
+    def __str__(self) -> str:
+        return f"{self.sentence}\n{self.trace}" if self.trace else self.sentence
+
+
 class CheckpointError(DuettoError):
     """A checkpoint cannot be written, or is damaged, foreign or missing."""
+
+
+class FolderLostError(DuettoError):
+    """A run's folder was moved, deleted or replaced while the run worked in it."""
 
 
 class RunInUseError(DuettoError):

@@ -1,16 +1,22 @@
-"""`duetto demos`: record, import and inspect, and what it says about mistakes."""
+"""`duetto demos`: record, import, inspect and seal, and what it says about mistakes."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from commands import Command, Result
 
 from duetto import demonstrations, environments
+from duetto.demonstrations import Demonstration, Description
+from duetto.demonstrations.sealing import write_seal
 from duetto.environments.explorer import DONE, Explorer
+from duetto.networks.spaces import Discrete
+from duetto.storage import trust
 
 TASK = "MiniGrid-Empty-5x5-v0"
 
@@ -230,10 +236,82 @@ def test_no_video_where_it_comes_out_otherwise(duetto: Command, recorded: Result
     metadata = json.loads(Path("demos/metadata.json").read_text())
     metadata["duetto"]["options"] = {"size": 7}
     Path("demos/metadata.json").write_text(json.dumps(metadata))
+    assert duetto("demos", "seal", "demos").out == "demos: 12 episodes, 60 steps, sealed.\n"
     code, _, err = duetto("demos", "inspect", "demos", "--video", "one.mp4")
     assert code == 2
     assert "cannot be played again" in err
     assert not Path("one.mp4").exists()
+
+
+def change(**changes: Any) -> None:
+    """Change how the demonstrations describe themselves, and seal them again as a stranger can."""
+    metadata = json.loads(Path("demos/metadata.json").read_text())
+    metadata["duetto"].update(changes)
+    Path("demos/metadata.json").write_text(json.dumps(metadata))
+    write_seal(Path("demos"))
+
+
+@pytest.fixture
+def episode(duetto: Command) -> None:
+    Path("evil_demos.py").write_text("import pathlib\npathlib.Path('imported').touch()")
+    write_npz(Path("old"))
+    assert duetto("demos", "import", "old", "--environment", "Pendulum-v1", "--output", "demos").code == 0
+
+
+def test_a_strangers_module_is_not_imported(duetto: Command, episode: None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.setenv("DUETTO_KEY_FILE", str(Path.cwd() / "key"))
+    for signature in (None, "0" * 64, 7):
+        change(environment="evil_demos:Evil-v0", signature=signature, seeds=[0, 1])
+        assert duetto("demos", "inspect", "demos").code == 0
+        code, _, err = duetto("demos", "inspect", "demos", "--video", "one.mp4")
+        assert code == 2
+        assert "demos is of the environment 'evil_demos:Evil-v0'" in err
+        assert "--trust" in err
+        assert not Path("imported").exists()
+    assert "--trust" not in duetto("demos", "inspect", "demos", "--video", "one.mp4", "--trust").err
+    assert Path("imported").exists()  # though there is no Evil-v0 in it
+    change(signature=trust.signature("evil_demos:Evil-v0", {}))
+    assert "--trust" not in duetto("demos", "inspect", "demos", "--video", "one.mp4").err
+    del sys.modules["evil_demos"]
+
+
+def test_ones_own_module_needs_no_word(duetto: Command, monkeypatch: pytest.MonkeyPatch):
+    """What is written of such an environment is signed."""
+    monkeypatch.setenv("DUETTO_KEY_FILE", str(Path.cwd() / "key"))
+    about = Description("some_module:Some-v0", {}, "me", Discrete(2), Discrete(2))
+    demo = Demonstration(np.array([0, 1]), np.array([1]), np.ones(1, np.float32), True, False)
+    demonstrations.save("demos", about, [demo])
+    assert demonstrations.load("demos").signature == trust.signature("some_module:Some-v0", {})
+
+
+def test_a_terminal_is_not_steered(duetto: Command, episode: None):
+    clear = "\x1b[2J\x9b2J"
+    change(environment=f"Pendulum{clear}", expert=f"me{clear}", options={clear: clear}, versions={"duetto": clear})
+    for arguments in (["demos"], ["demos", "--video", "one.mp4"]):
+        _, out, err = duetto("demos", "inspect", *arguments)
+        assert "Pendulum\\x1b[2J\\x9b2J" in out
+        assert not {"\x1b", "\x9b"} & set(out + err)
+
+
+def test_what_has_no_seal_is_said(duetto: Command, episode: None):
+    change(format=1)
+    Path("demos/manifest.json").unlink()
+    code, out, err = duetto("demos", "inspect", "demos")
+    assert code == 0
+    assert "environment   Pendulum-v1" in out
+    assert "demos have no seal" in err
+    assert duetto("demos", "seal", "demos").out == "demos: 2 episodes, 6 steps, sealed.\n"
+    assert duetto("demos", "inspect", "demos").err == ""
+
+
+def test_what_is_damaged_is_not_shown(duetto: Command, episode: None):
+    data = bytearray(Path("demos/main_data.hdf5").read_bytes())
+    data[len(data) // 2] ^= 1
+    Path("demos/main_data.hdf5").write_bytes(data)
+    code, out, err = duetto("demos", "inspect", "demos")
+    assert (code, out) == (2, "")
+    assert "demos are damaged (main_data.hdf5 is not what was written: its checksum is wrong)" in err
 
 
 def test_nothing_to_inspect(duetto: Command):
@@ -247,11 +325,11 @@ def test_nothing_to_inspect(duetto: Command):
 
 # ---------------------------------------------------------------------------------------------------- help
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
-def test_help_names_the_three(duetto: Command, arguments: list[str]):
+def test_help_names_the_four(duetto: Command, arguments: list[str]):
     code, out, err = duetto("demos", *arguments)
     assert (code, err) == (0, "")
-    assert out.startswith("usage: duetto demos record|import|inspect")
-    assert all(f"duetto demos {name} " in out for name in ("record", "import", "inspect"))
+    assert out.startswith("usage: duetto demos record|import|inspect|seal")
+    assert all(f"duetto demos {name} " in out for name in ("record", "import", "inspect", "seal"))
 
 
 @pytest.mark.parametrize(
@@ -263,6 +341,7 @@ def test_help_names_the_three(duetto: Command, arguments: list[str]):
         ),
         ("import", ["npz", "--environment ID", "observations (T + 1, ...)"]),
         ("inspect", ["--video FILE.mp4", "--episode K", "--all"]),
+        ("seal", ["Check every episode"]),
     ],
 )
 def test_each_has_its_help(duetto: Command, command: str, said: list[str]):
@@ -276,4 +355,4 @@ def test_each_has_its_help(duetto: Command, command: str, said: list[str]):
 def test_an_unknown_part(duetto: Command):
     code, _, err = duetto("demos", "recrod")
     assert code == 2
-    assert "There is no command 'demos recrod'. Did you mean 'record'? There are: record, import, inspect." in err
+    assert "There is no command 'demos recrod'. Did you mean 'record'? There are: record, import, inspect, seal." in err

@@ -79,6 +79,36 @@ def test_resume_where_everything_is_damaged(duetto: Command, run: Path):
     assert err.startswith(f"duetto: No checkpoint in {run}/checkpoints can be used:\n")
 
 
+def test_resume_without_a_damaged_memory(duetto: Command, run: Path):
+    segment = run / "checkpoints" / "memory" / "segment-000000000001.safetensors"
+    segment.write_bytes(segment.read_bytes()[:-1])
+    code, _, err = duetto("resume", run, "--steps", "90")
+    assert code == 1
+    assert err.endswith(f"To go on from it with an empty memory: duetto resume {run} --without-memory\n")
+    code, out, err = duetto("evaluate", run, "--episodes", "1")
+    assert (code, err) == (0, "")
+    code, out, err = duetto("resume", run, "--steps", "90", "--without-memory")
+    assert (code, err) == (0, "")
+    assert "Resuming at step 60." in out
+    assert "The run goes on with an empty memory and new episodes" in out
+    assert duetto("resume", run).code == 0
+
+
+def test_resume_says_which_log_was_changed(duetto: Command, run: Path):
+    (run / "evaluations.csv").write_text("")
+    code, out, _ = duetto("resume", run, "--steps", "90")
+    assert code == 0
+    assert f"{run}/evaluations.csv is not what it was at the checkpoint of step 60: " in out
+
+
+def test_plot_says_what_it_could_not_read(duetto: Command, run: Path):
+    with (run / "evaluations.csv").open("a") as file:
+        file.write("x\n")
+    code, out, err = duetto("plot", run)
+    assert (code, out) == (0, "curves.png\n")
+    assert err == f"1 of the lines of {run}/evaluations.csv cannot be read and are left out.\n"
+
+
 def test_resume_of_a_run_in_use(duetto: Command, run: Path):
     with FolderLock(run):
         code, _, err = duetto("resume", run)
@@ -98,6 +128,27 @@ def test_resume_with_fewer_steps(duetto: Command, run: Path):
     code, _, err = duetto("resume", run, "--steps", "50")
     assert (code, err) == (2, f"duetto: {run} has made 60 steps already, more than 50: give more --steps.\n")
     assert Run(run).config.run.steps == 60
+
+
+def test_what_was_changed_in_config_yaml_has_to_be_accepted(duetto: Command, run: Path):
+    text = (run / "config.yaml").read_text("utf-8")
+    (run / "config.yaml").write_text(text.replace("seed: 0", "seed: 1"), "utf-8")
+    code, out, err = duetto("resume", run, "--steps", "70")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"duetto: {run / 'config.yaml'} has changed since the checkpoint at step 60, in what decides the numbers: "
+        "run.seed was 0, is now 1. To go on with what it says now, give --accept-changes (in Python "
+        "accept_changes=True); else put the old values back.\n"
+    )
+    assert steps(run)[-1] == 60
+    code, out, err = duetto("evaluate", run, "--episodes", "1")
+    assert (code, err) == (
+        0, "config.yaml has changed since step 60 was trained: run.seed was 0, is now 1.\n"
+    )  # fmt: skip
+    code, out, _ = duetto("resume", run, "--steps", "70", "--accept-changes")
+    assert code == 0
+    assert "\nChanged since the checkpoint at step 60: run.seed was 0, is now 1. The run goes on" in out
+    assert duetto("resume", run, "--steps", "80").code == 0
 
 
 def test_a_full_disk(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):

@@ -19,6 +19,7 @@ from duetto.algorithms import ALGORITHMS
 from duetto.networks.spaces import Box, Discrete
 from duetto.presets import presets
 from duetto.runs.run import Run
+from duetto.training.session import Session
 
 
 def test_it_trains_and_says_where_and_what_next(train: Command, tmp_path: Path):
@@ -43,6 +44,30 @@ def test_the_installed_command_itself(tmp_path: Path):
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     assert Run(tmp_path / "runs" / "ddpg-Pendulum-v1-s0").config.command == " ".join(["duetto", *command[1:]])
+
+
+def test_a_folder_that_is_moved_while_it_trains(
+    train: Command, duetto: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    checkpoint = Session.checkpoint
+
+    def then_move(session: Session) -> Path:
+        path = checkpoint(session)
+        session.folder.rename("runs/moved")
+        return path
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "checkpoint", then_move)
+        code, out, err = train()
+    assert code == 1
+    assert "See it" not in out
+    assert err == (
+        f"duetto: runs/td3-Pendulum-v1-s0 was moved to {tmp_path}/runs/moved while the run worked in it. The run "
+        "stopped at step 40; its checkpoint of step 30 is there. "
+        f"Go on with: duetto resume {tmp_path}/runs/moved\n"
+    )
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["moved"]
+    assert duetto("resume", "runs/moved").code == 0
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
@@ -228,6 +253,7 @@ def test_no_preset(duetto: Command):
         (["td3", "Pendulum-v1", "--steps", "0"], "steps is 0; it must be at least 1."),
         (["td3", "Pendulum-v1", "--hidden", "32", "0"], "hidden is (32, 0); it must be at least 1."),
         (["td3", "Pendulum-v1", "--name", "a/b"], "'a/b' cannot be a run's name"),
+        (["td3", "Pendulum-v1", "--name", ""], "'' cannot be a run's name"),
         (["td3", "Pendulum-v1", "--runs-dir", "/proc/no"], "/proc/no/td3-Pendulum-v1-s0 cannot be made"),
     ],
 )

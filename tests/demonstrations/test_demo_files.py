@@ -14,6 +14,7 @@ import pytest
 from demo_cases import SPACES, check_same, description, episode
 
 from duetto import demonstrations
+from duetto.demonstrations.sealing import write_seal
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box
 
@@ -164,13 +165,22 @@ def test_actions_outside_of_their_interval_are_refused(tmp_path: Path):
 def cut(folder: Path) -> None:
     data = (folder / "main_data.hdf5").read_bytes()
     (folder / "main_data.hdf5").write_bytes(data[: len(data) // 2])
+    write_seal(folder)
+
+
+def write_no_json(folder: Path) -> None:
+    (folder / "metadata.json").write_text("{")
+    write_seal(folder)
 
 
 def edit(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    """A change that is sealed again, so that the seal is not what finds it."""
+
     def apply(folder: Path) -> None:
         metadata = json.loads((folder / "metadata.json").read_text())
         change(metadata)
         (folder / "metadata.json").write_text(json.dumps(metadata))
+        write_seal(folder)
 
     return apply
 
@@ -178,7 +188,7 @@ def edit(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
 DAMAGE = {
     "cut off": cut,
     "no data": lambda folder: (folder / "main_data.hdf5").unlink(),
-    "no JSON": lambda folder: (folder / "metadata.json").write_text("{"),
+    "no JSON": write_no_json,
     "a number too few": edit(lambda metadata: metadata["duetto"]["lengths"].pop()),
     "another length": edit(lambda metadata: metadata["duetto"].update(lengths=[3, 5, 4])),
     "a field is missing": edit(lambda metadata: metadata["duetto"].pop("environment")),
@@ -196,7 +206,9 @@ def test_damage_is_a_sentence(tmp_path: Path, damage: Callable[[Path], Any]):
 
 def test_damage_inside_an_episode_shows_when_it_is_read(tmp_path: Path):
     saved(tmp_path / "demos")
-    edit(lambda metadata: metadata["duetto"]["observation_space"].update(shape=[6]))(tmp_path / "demos")
+    edit(lambda metadata: metadata["duetto"]["observation_space"].update(shape=[6], low=[0], high=[255]))(
+        tmp_path / "demos"
+    )
     found = demonstrations.load(tmp_path / "demos")
     with pytest.raises(UsageError, match=r"damaged \(episode 2: .*observation"):
         found.episodes[2]
@@ -217,8 +229,8 @@ def test_minaris_own_datasets_have_to_be_imported(tmp_path: Path):
 
 def test_a_format_of_the_future(tmp_path: Path):
     saved(tmp_path / "demos")
-    edit(lambda metadata: metadata["duetto"].update(format=2))(tmp_path / "demos")
-    with pytest.raises(UsageError, match=r"format 2.*Update Duetto"):
+    edit(lambda metadata: metadata["duetto"].update(format=3))(tmp_path / "demos")
+    with pytest.raises(UsageError, match=r"format 3.*Update Duetto"):
         demonstrations.load(tmp_path / "demos")
 
 

@@ -1,14 +1,28 @@
-"""The trial of thread counts, and that results do not depend on it."""
+"""Which number of threads is used, and that the results are one thread's wherever that is not the user's choice."""
 
-import os
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import torch
 from learning_cases import ACTION, VECTOR, assert_same, batch, small
 
 from duetto import learners
-from duetto.learners.threads import PERIOD, TRIAL, ThreadTrial
+from duetto.learners import Learner
+from duetto.learners import torch as torch_learner
+from duetto.learners.threads import PERIOD, TRIAL, FloatingThreads, ThreadTrial
 from duetto.learners.torch import TorchLearner
-from duetto.networks import torch_layers as networks
+from duetto.networks import torch_layers
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(torch_learner, "cores", lambda: 2)
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 def run(trial: ThreadTrial, updates: int, cost) -> list[int]:
@@ -17,6 +31,29 @@ def run(trial: ThreadTrial, updates: int, cost) -> list[int]:
         used.append(trial.threads())
         trial.note(cost(used[-1]))
     return used
+
+
+def build(threads: int = 0, **options: Any) -> TorchLearner:
+    precision = options.pop("precision", "float32")
+    learner = learners.build("torch", small(**options), VECTOR, ACTION, threads=threads, precision=precision)
+    assert isinstance(learner, TorchLearner)
+    return learner
+
+
+def learn(learner: Learner, updates: int = 2 * TRIAL + 8, size: int = 32) -> list[int]:
+    """Learn and act; the number of threads that each update was left with."""
+    used = []
+    for number in range(updates):
+        learner.update(batch(size, seed=number))
+        used.append(torch.get_num_threads())
+        learner.act(batch(3, seed=number).obs)
+    return used
+
+
+def assert_equal(one: Learner, other: Learner) -> None:
+    for network, values in one.parameters().items():
+        assert_same(values, other.parameters()[network])
+    assert_same({"obs": one.act(batch(3).obs)}, {"obs": other.act(batch(3).obs)})
 
 
 def test_each_candidate_has_its_turn_and_the_faster_one_goes_on():
@@ -37,27 +74,112 @@ def test_a_few_slow_updates_decide_nothing():
     assert used[-1] == 2
 
 
-@pytest.mark.skipif(not networks.USE_ONEDNN, reason="threads are tried only where products come from oneDNN")
+def test_every_kind_of_work_is_tried_once_and_floats_only_where_it_comes_to_the_same():
+    now, tried = [0], []
+    floating = FloatingThreads(4, lambda number: now.__setitem__(0, number))
+
+    def same() -> bytes:
+        tried.append(("same", now[0]))
+        return b"7"
+
+    def another() -> bytes:
+        tried.append(("another", now[0]))
+        return str(now[0]).encode()
+
+    used: dict[str, list[int]] = {"same": [], "another": []}
+    for _ in range(3 * TRIAL):
+        for kind, outcome in (("same", same), ("another", another)):
+            floating.before_update(kind, outcome)
+            used[kind].append(now[0])
+        floating.after_update(1.0 / used["same"][-1])
+    assert used == {"same": [1] * TRIAL + [4] * 2 * TRIAL, "another": [1] * 3 * TRIAL}
+    assert sorted(tried) == [("another", 1), ("another", 4), ("same", 1), ("same", 4)]
+    now[0] = 4
+    floating.before_acting("same", same)
+    assert now[0] == 4
+    floating.before_acting("another", another)
+    assert now[0] == 1
+
+
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_results_do_not_depend_on_the_number_of_threads(precision):
-    """At the full size: small operations would run on one thread anyway."""
-    ended = []
-    for threads in (1, 2, 0):
-        learner = learners.build(
-            "torch", small(hidden=(400, 300)), VECTOR, ACTION, threads=threads, precision=precision
-        )
-        assert (learner._trial is not None) == (threads == 0 and (os.cpu_count() or 1) > 1)
-        for number in range(2 * TRIAL + 8):
-            learner.update(batch(256, seed=number))
-        ended.append(learner.parameters())
-    for other in ended[1:]:
-        for network, values in ended[0].items():
-            assert_same(other[network], values)
+def test_without_a_wish_results_are_those_of_one_thread(precision: str):
+    """At the full size, where the products of this processor may or may not depend on the number."""
+    free, one = (build(threads, hidden=(400, 300), precision=precision) for threads in (0, 1))
+    for learner in (free, one):
+        learn(learner, size=256)
+    assert_equal(free, one)
 
 
-def test_recurrent_layers_keep_their_number_of_threads():
-    """The gradients of PyTorch's own recurrent layers depend on it."""
-    for options, tried in (({}, (os.cpu_count() or 1) > 1 and networks.USE_ONEDNN), ({"recurrent": "gru"}, False)):
-        learner = learners.build("torch", small(**options), VECTOR, ACTION, threads=0)
-        assert isinstance(learner, TorchLearner)
-        assert (learner._trial is not None) == tried
+def test_work_that_comes_to_the_same_uses_what_is_fastest(monkeypatch: pytest.MonkeyPatch):
+    """So small that nothing is divided; the clock says that two threads are faster."""
+    monkeypatch.setattr(FloatingThreads, "after_update", _two_are_faster)
+    free, one = build(0), build(1)
+    assert learn(free) == [1] * TRIAL + [2] * (TRIAL + 8)
+    learn(one)
+    assert_equal(free, one)
+
+
+@pytest.mark.parametrize("part", ["forward", "backward"])
+def test_work_that_depends_on_the_number_is_done_by_one(monkeypatch: pytest.MonkeyPatch, part: str):
+    monkeypatch.setattr(FloatingThreads, "after_update", _two_are_faster)
+    monkeypatch.setattr(torch_layers, "linear", lambda x, weight, bias: Depends.apply(x, weight, bias, part))
+    free, one = build(0), build(1)
+    assert set(learn(free)) == {1}
+    learn(one)
+    assert_equal(free, one)
+
+
+@pytest.mark.parametrize("part", ["forward", "backward"])
+def test_only_the_kind_that_depends_on_it_is_held(monkeypatch: pytest.MonkeyPatch, part: str):
+    """The updates of TD3's actor, and acting, while the critic's alone float."""
+    monkeypatch.setattr(FloatingThreads, "after_update", _two_are_faster)
+    free, one = build(0), build(1)
+    for learner in (free, one):
+        actor = learner.nets.actor
+        first = actor.layers[0]
+        monkeypatch.setattr(first, "forward", lambda x, of=first: Depends.apply(x, of.weight, of.bias, part))
+    used = learn(free)
+    assert used[TRIAL:][:4] in ([2, 1, 2, 1], [1, 2, 1, 2])
+    learn(one)
+    assert_equal(free, one)
+
+
+def test_a_number_that_is_asked_for_is_kept_whatever_others_set():
+    learner, other = build(2), build(1)
+    assert set(learn(learner, 4)) == {2}
+    assert set(learn(other, 4)) == {1}
+    assert set(learn(learner, 2)) == {2}
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_recurrent_layers_have_a_fixed_number(threads: int):
+    """How their work is divided changes with the episodes in a batch."""
+    learner = build(threads, recurrent="gru")
+    assert learner._floating is None
+    assert (torch.get_num_threads(), learner.threads) == (threads or 1, threads or 1)
+
+
+class Depends(torch.autograd.Function):
+    """A linear layer that comes to something else with each number of threads, forward or backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any, part: str) -> Any:
+        ctx.save_for_backward(x, weight)
+        ctx.part = part
+        return _sum(torch.addmm(bias, x, weight.T), part == "forward")
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (x, weight), (gradient,) = ctx.saved_tensors, gradients
+        return gradient @ weight, _sum(gradient.T @ x, ctx.part == "backward"), gradient.sum(0), None
+
+
+def _sum(values: Any, depends: bool) -> Any:
+    return values * (1 + 1e-6 * depends * torch.get_num_threads())
+
+
+_after_update = FloatingThreads.after_update
+
+
+def _two_are_faster(self: FloatingThreads, seconds: float) -> None:
+    _after_update(self, 1.0 / torch.get_num_threads())

@@ -8,6 +8,7 @@ from duetto.storage.checkpoint import CheckpointStore
 
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
+    (tmp_path / "run").mkdir()
     return CheckpointStore(tmp_path / "run" / "checkpoints", num_envs=NUM_ENVS)
 
 

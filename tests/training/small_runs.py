@@ -85,6 +85,7 @@ def outcome(run: Run) -> dict[str, Any]:
     kept.load_state_dict(state["memory"].get("agent", state["memory"]))  # the demonstrations are in their own folder
     for segment in loaded.segments:
         kept.load_segment(segment)
+    del state["session"]["exact"]  # what was found out about the environment depends on where the run was stopped
     del state["session"]["seconds"], state["log"]["position"], state["evaluations"]  # lengths of files with times in
     best = checkpoints(run).load_best() if run.config.run.evaluate_every else None
     lines = JsonLines.read(run.path / "metrics.jsonl")

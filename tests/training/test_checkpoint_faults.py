@@ -125,7 +125,8 @@ def test_kill_at_any_operation_leaves_the_old_or_the_new_best(tmp_path: Path, mo
 
 def test_kill_at_any_operation_of_the_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for k in range(1, 100):
-        folder = tmp_path / str(k) / "run" / "checkpoints"
+        folder = tmp_path / str(k) / "checkpoints"
+        folder.parent.mkdir()
         system = DyingOS(k)
         monkeypatch.setattr(disk, "os", system)
         with suppress(Killed):

@@ -18,6 +18,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("room", [0, 1, 150, 400, 700, 1000])
 def test_a_full_disk_costs_nothing_but_the_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int):
     folder = tmp_path / "td3" / "checkpoints"
+    folder.parent.mkdir()
     store, memory = run_at_200(folder)
     before, covered = contents(folder), store.covered
     memory.add(5, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -185,3 +186,17 @@ def test_a_trained_agent_needs_no_demonstrations(tmp_path: Path, demos: str, nam
     assert duetto.load(run.path, "best", backend="jax" if name == "bc" else None).step in (0, 60)
     assert len(run.evaluate(episodes=2).returns) == 2
     assert run.video(tmp_path / "it.mp4").stat().st_size > 0
+
+
+def test_demonstrations_without_a_seal_are_said_to_have_none(tmp_path: Path, demos: str):
+    older = shutil.copytree(demos, tmp_path / "older")
+    metadata = json.loads((older / "metadata.json").read_text())
+    metadata["duetto"]["format"] = 1
+    (older / "metadata.json").write_text(json.dumps(metadata))
+    (older / "manifest.json").unlink()
+    said: list[str] = []
+    for folder in (demos, str(older)):
+        algorithm = small("bc", demonstrations=folder, recurrent="none", **SEQUENCES | CHOICES)
+        train(tmp_path, algorithm, **OPTIONS, steps=1, callbacks=[lambda session: said.extend(session.notices)])
+    assert len(said) == 1
+    assert "older have no seal" in said[0]

@@ -203,6 +203,31 @@ def test_many_curves_differ_in_colour_or_line_and_their_legend_hides_none():
     assert axes.get_legend().get_window_extent().x0 >= axes.get_window_extent().x1
 
 
+def test_lines_that_cannot_be_read_are_counted_and_the_others_drawn(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder, other = make("a", [1, 2, 3]), make("b", [4, 5, 6], seed=1)
+    table = folder / "evaluations.csv"
+    table.write_bytes(b"step,mean_return\n0,1\n10,x\n15\n\xff,2\n20,3\n25,4")
+    (curve,) = curves([folder, other])
+    assert (curve.steps.tolist(), curve.values.tolist()) == ([0, 20], [[1, 3], [4, 6]])
+    assert curve.notices == (f"4 of the lines of {table} cannot be read and are left out.",)
+    plot([folder, other], tmp_path / "a.png")
+    assert capsys.readouterr() == ("", f"{curve.notices[0]}\n")
+    plot([other], tmp_path / "a.png")
+    assert capsys.readouterr() == ("", "")
+    (folder / "metrics.jsonl").write_text('{"step": 1, "x": 1}\n{"st\n{"step": 3, "x": 5}\n')
+    (curve,) = curves([folder], "x")
+    assert curve.values.tolist() == [[1, 5]]
+    assert curve.notices == (f"1 of the lines of {folder}/metrics.jsonl cannot be read and are left out.",)
+    with pytest.raises(UsageError, match=r"has no 'y'. It has: mean_return, x\. 3 of the lines of .*csv .* 1 of the"):
+        curves([folder], "y")
+    table.write_bytes(b"\xffstep,mean_return\n0,1\n")
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(UsageError, match=r"no evaluations and no metrics yet\. Leave it out\. 2 of the lines of"):
+        curves([folder])
+
+
 def test_what_cannot_be_plotted(make: Make, tmp_path: Path):
     folder = make("a", [1, 2, 3])
     with pytest.raises(UsageError, match="No run is named"):

@@ -65,21 +65,21 @@ def test_every_line_is_there_without_closing(tmp_path: Path):
     log.close()
 
 
-def test_truncate_drops_what_came_after_the_checkpoint(tmp_path: Path):
+def test_a_return_drops_what_came_after_the_checkpoint(tmp_path: Path):
     with JsonLines(tmp_path / "m") as log:
         log.append({"step": 1})
         position = log.position
         log.append({"step": 2})
     with JsonLines(tmp_path / "m") as log:
-        assert log.truncate(position) == 0
+        assert log.return_to(position)
         log.append({"step": 3})
     assert JsonLines.read(tmp_path / "m") == [{"step": 1}, {"step": 3}]
 
 
-def test_truncate_tells_how_much_is_missing(tmp_path: Path):
+def test_a_mark_beyond_the_end_changes_nothing(tmp_path: Path):
     with JsonLines(tmp_path / "m") as log:
         log.append({"step": 1})
-        assert log.truncate(1000) == 1000 - log.position
+        assert not log.return_to(1000)
         log.append({"step": 2})
     assert JsonLines.read(tmp_path / "m") == [{"step": 1}, {"step": 2}]
 
@@ -156,11 +156,11 @@ def test_a_table_is_cut_back_but_keeps_its_header(tmp_path: Path):
         table.append({"step": 1})
         one = table.position
         table.append({"step": 2})
-        table.truncate(one)
+        assert table.return_to(one)
         assert Csv.read(path) == [{"step": "1"}]
-        table.truncate(start)
+        assert table.return_to(start)
         assert Csv.read(path) == []
-        table.truncate(0)
+        assert table.return_to(0)
         table.append({"step": 3})
     path.write_bytes(path.read_bytes() + b"4")
     assert Csv.read(path) == [{"step": "3"}]

@@ -21,6 +21,7 @@ from small_runs import OPTIONS, SMALL, CrashAt, CrashError, StopAt, assert_same,
 from duetto.errors import CheckpointError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
+from duetto.training import session as session_module
 from duetto.training.session import Session
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
@@ -89,6 +90,26 @@ def test_with_everything_that_has_a_state(tmp_path: Path, backend: str, scaling:
     options = {"num_envs": 2, "steps": 480, "evaluate_every": 160, "checkpoint_every": 90, "log_every": 70}
     options["environment_options"] = {"max_episode_steps": 37}  # so that many end
     check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, backend=backend, **options)
+
+
+def test_another_number_of_threads_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Their last bits may be others: 2 threads, then 1; and 2 where there is one core, as before but slow."""
+
+    def notices(threads: int) -> str:
+        run = train(tmp_path, name="few", threads=2, steps=80)
+        text = (run.path / "config.yaml").read_text()
+        assert "  threads: 2\n" in text
+        (run.path / "config.yaml").write_text(text.replace("  threads: 2\n", f"  threads: {threads}\n"))
+        found: list[str] = []
+        Run(run.path).resume(90, on_start=lambda session: found.extend(session.notices))
+        return " ".join(found)
+
+    monkeypatch.setattr(session_module, "cores", lambda: 2)
+    assert notices(2) == ""
+    assert "made with 2 threads, and the run goes on with 1: from here" in notices(0)
+    assert "`threads: 2` in its config.yaml they are the same" in notices(1)
+    monkeypatch.setattr(session_module, "cores", lambda: 1)
+    assert "goes on with its 2 threads, so that its numbers stay the same, but there are 1 cores" in notices(2)
 
 
 def test_with_the_number_of_threads_that_pytorch_finds_fastest(tmp_path: Path):
@@ -211,7 +232,9 @@ def test_when_all_are_damaged_nothing_is_changed(interrupted: tuple[Run, Run]):
 
 
 # ---------------------------------------------------------------------------------------------------- stopping
-def check_stopped_by(number: signal.Signals, folder: Path, to_all: bool = False, **options: Any) -> None:
+def check_stopped_by(
+    number: signal.Signals, folder: Path, to_all: bool = False, times: int = 1, **options: Any
+) -> None:
     """Send a signal to `duetto train` while it learns, to its environments' processes too if `to_all`; then go on."""
     settings = small_as_arguments() | {f"--{name.replace('_', '-')}": str(value) for name, value in options.items()}
     words = [word for option, value in settings.items() for word in (option, *value.split())]
@@ -220,7 +243,9 @@ def check_stopped_by(number: signal.Signals, folder: Path, to_all: bool = False,
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
         wait_for_checkpoint(folder / "stopped", process)
-        os.killpg(process.pid, number) if to_all else process.send_signal(number)
+        for _ in range(times):
+            os.killpg(process.pid, number) if to_all else process.send_signal(number)
+            time.sleep(0.02)
         output, errors = process.communicate(timeout=60)
     run = Run(folder / "stopped")
     step = checkpoints(run).load_latest().step
@@ -237,9 +262,23 @@ def small_as_arguments() -> dict[str, str]:
     return {f"--{name.replace('_', '-')}": value for name, value in (hyperparameters | options).items()}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_sigterm_and_sighup_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
     check_stopped_by(number, tmp_path)
+
+
+def test_a_terminal_that_closes_says_so_twice_and_to_all(tmp_path: Path):
+    check_stopped_by(signal.SIGHUP, tmp_path, to_all=True, times=2, vectorization="subprocess", num_envs=2)
+
+
+def test_after_nohup_a_terminal_may_close(tmp_path: Path):
+    """SIGHUP is ignored before the run begins; it stays so."""
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = train(tmp_path, callbacks=[lambda session: signal.raise_signal(signal.SIGHUP)], steps=60)
+    finally:
+        signal.signal(signal.SIGHUP, earlier)
+    assert checkpoints(run).steps()[-1] == 60
 
 
 def test_ctrl_c_reaches_the_environments_processes_too_and_they_do_not_mind(tmp_path: Path):

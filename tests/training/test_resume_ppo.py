@@ -138,7 +138,7 @@ def test_another_number_of_steps_is_refused(tmp_path: Path):
     path = run.path / "config.yaml"
     path.write_text(path.read_text("utf-8").replace("rollout_steps: 16", "rollout_steps: 32"), "utf-8")
     with pytest.raises(DuettoError, match="rollout has 16 steps of 1 environments, this run's 32 of 1"):
-        Run(run.path).resume()
+        Run(run.path).resume(accept_changes=True)
 
 
 def test_numbers_in_a_checkpoint_are_finite_or_never_read(tmp_path: Path):

@@ -250,6 +250,43 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path):
     assert checkpoints(Run(tmp_path / "poisoned")).steps() == [40, 80]
 
 
+@pytest.mark.parametrize("log_every", [25, 1000])
+def test_an_evaluation_of_parameters_that_diverged_is_not_made_and_never_the_best(tmp_path: Path, log_every: int):
+    """DQN chooses by argmax: among NaN it still finds an action, and the return may be better than before."""
+    algorithm = small("dqn", learning_rate=1e30, learning_starts=85)
+    options: dict[str, Any] = {"steps": 400, "evaluate_every": 20, "log_every": log_every, "checkpoint_every": 80}
+    with pytest.raises(NonFiniteError) as failure:
+        train(tmp_path, algorithm, "CartPole-v1", name="diverged", **options)
+    assert "learning has diverged" in str(failure.value)
+    assert "its checkpoint of step 80 is kept" in str(failure.value)
+    run = Run(tmp_path / "diverged")
+    best = checkpoints(run).load_best()
+    assert best.step <= 100
+    assert all(
+        np.isfinite(part).all() for each in best.state["learner"]["parameters"].values() for part in each.values()
+    )
+    assert max(row["step"] for row in run.evaluations()) <= 100
+
+
+def test_parameters_that_are_not_finite_are_never_evaluated(tmp_path: Path):
+    """Also where no loss tells: the network that diverged is one that the losses since then did not look at."""
+
+    def poison(session: Session) -> None:
+        if session.step == 110:
+            parameters = session.learner.parameters()
+            parameters["actor"]["layers.0.weight"][0, 0] = np.inf
+            session.learner.load_parameters(parameters)
+            with pytest.raises(NonFiniteError, match=r"actor's layers\.0\.weight is not finite"):
+                session.evaluate()
+            session.stop()
+
+    with pytest.raises(NonFiniteError, match="checkpoint of step 80 is kept"):
+        train(tmp_path, name="poisoned", callbacks=[poison])
+    run = Run(tmp_path / "poisoned")
+    assert [row["step"] for row in run.evaluations()] == [0, 60]
+    assert checkpoints(run).load_best().step <= 60
+
+
 def test_a_last_line_that_a_killed_process_left_half_written_is_dropped(tmp_path: Path):
     with pytest.raises(CrashError):
         train(tmp_path, name="crashed", callbacks=[CrashAt(79)])

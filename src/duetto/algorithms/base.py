@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, get_args, get_type_hints
 
@@ -157,6 +158,11 @@ class StoredSpec:
     one_step: bool = False  # batches hold the single steps beside the n-step sums
     demonstrations: DemonstrationSpec | None = None
 
+    def first_update(self, num_envs: int) -> tuple[int, str]:
+        """The step at which there can be an update at the earliest, and which setting it waits for."""
+        phase = 1 if self.train_at_episode_end else self.train_every
+        return self.learning_starts + phase, f"learning_starts is {self.learning_starts:,}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySpec(StoredSpec):
@@ -182,6 +188,10 @@ class SequenceSpec(StoredSpec):
     learn_from_start: bool  # an episode's first sequence needs no burn-in: learn from its first step on
     priority_mix: float  # η: a sequence's priority is η max |δ| + (1 - η) mean |δ|
 
+    def first_update(self, num_envs: int) -> tuple[int, str]:
+        """As `ReplaySpec.first_update`; a sequence that is not complete by then may delay it further."""
+        return self.learning_starts + self.train_every, f"learning_starts is {self.learning_starts:,}"
+
 
 @dataclass(frozen=True)
 class RolloutSpec:
@@ -195,6 +205,10 @@ class RolloutSpec:
     recompute_advantages: bool  # before each epoch but the first
     recurrent: bool  # rows of a batch are whole environments (N, T), for networks that carry a state
     target_kl: float  # no further epoch after one whose mean KL divergence exceeds this; 0 for no limit
+
+    def first_update(self, num_envs: int) -> tuple[int, str]:
+        """As `ReplaySpec.first_update`: once a rollout is whole."""
+        return self.steps * num_envs, f"rollout_steps is {self.steps:,} in {num_envs:,} environment(s)"
 
 
 MemorySpec = ReplaySpec | SequenceSpec | RolloutSpec
@@ -357,6 +371,10 @@ class Algorithm:
     def observation_scaling(self) -> ObservationScaling:
         """How observations are scaled; by default not at all."""
         return ObservationScaling()
+
+    def symptom(self, means: Mapping[str, float], action: Space) -> str:
+        """What must have gone wrong, a sentence, where the means of what updates report leave no doubt; else ""."""
+        return ""
 
     def first_random_steps(self) -> int:
         """Steps of uniformly random actions at the start of a run."""

@@ -14,6 +14,7 @@ step is seen once in each epoch; policy and value are updated together, by one o
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -41,7 +42,7 @@ from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
-from duetto.networks.spaces import Dict, Space
+from duetto.networks.spaces import Box, Dict, Space
 from duetto.networks.specs import (
     Activation,
     Blocks,
@@ -54,6 +55,11 @@ from duetto.networks.specs import (
     StateValue,
     Torso,
 )
+
+# CartPole, Acrobot and Pendulum, learning rates 3e-4 to 1e6: where it learned, a line's mean divergence was at most 0.4
+# and the entropy at least 0.05; where it learned nothing, the divergence was 20 and more, and the entropy fell to 0.
+MOST_DIVERGENCE = 5.0
+LEAST_ENTROPY = 1e-6
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,18 @@ class PPO(Algorithm):
     def scheduled(self, progress: float) -> dict[str, float]:
         """The clip range ε of an update."""
         return {"clip_range": self.clip_range * decayed(self.clip_range_decay, progress, 0.0)}
+
+    def symptom(self, means: Mapping[str, float], action: Space) -> str:
+        """A policy that was thrown far off, or that has no choice left to learn from."""
+        remedy = "Start again with a lower learning_rate, or with a target_kl (0.05)."
+        if (divergence := means.get("approx_kl", 0.0)) > MOST_DIVERGENCE:
+            return (
+                f"The policy is {divergence:.3g} nats from the one that collected the rollout (usual: 0.001 to 0.1): "
+                f"its updates are far too large, and it will hardly learn. {remedy}"
+            )
+        if not isinstance(action, Box) and means.get("entropy", 1.0) < LEAST_ENTROPY:
+            return f"The policy's entropy is 0: it always does the same, and so it can learn nothing more. {remedy}"
+        return ""
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 from importlib import import_module
 
+from duetto.cli import output
 from duetto.errors import DuettoError, UsageError
 
 COMMANDS = {
@@ -24,14 +24,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        if not arguments or arguments[0] in ("-h", "--help"):
-            print(_overview())
-        elif arguments[0] == "--version":
-            import duetto
-
-            print(f"duetto {duetto.__version__}")
-        else:
-            _run(arguments[0], arguments[1:])
+        with output.watched():
+            _run(arguments)
     except DuettoError as error:
         print(f"duetto: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -39,12 +33,22 @@ def main(arguments: list[str] | None = None) -> None:
         print("duetto: interrupted.", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(0)
 
 
-def _run(command: str, arguments: list[str]) -> None:
+def _run(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_overview())
+    elif arguments[0] == "--version":
+        import duetto
+
+        print(f"duetto {duetto.__version__}")
+    else:
+        _run_command(arguments[0], arguments[1:])
+
+
+def _run_command(command: str, arguments: list[str]) -> None:
     if command not in COMMANDS:
         near = difflib.get_close_matches(command, COMMANDS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""

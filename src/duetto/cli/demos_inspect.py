@@ -12,10 +12,12 @@ from tyro.conf import Positional, arg
 
 from duetto import demonstrations, environments
 from duetto.cli.demos_showing import spread
+from duetto.cli.options import Trust
 from duetto.demonstrations import Demonstrations, Replay, spell
 from duetto.display.progress import say
 from duetto.display.video import record
 from duetto.errors import UsageError
+from duetto.storage.trust import check as check_trust
 from duetto.training.evaluation import SEED_OFFSET
 
 FIRST = 10  # episodes that are listed
@@ -32,17 +34,22 @@ def inspect(
     video: Annotated[str | None, arg(help="Play an episode again, and record it.", metavar="FILE.mp4")] = None,
     episode: Annotated[int | None, arg(help="Which one, from 0; by default 0.", metavar="K")] = None,
     all: Annotated[bool, arg(help=f"List all episodes, not only the first {FIRST}.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Show what demonstrations are of, and what their episodes are like."""
     if episode is not None and video is None:
         raise UsageError(f"--episode {episode} says which one to record: give --video FILE.mp4 too.")
     found = demonstrations.load(demos)
     console = Console()
+    for notice in found.notices:
+        say(Console(stderr=True), notice, "yellow")
     _say_what_it_is(console, found)
     console.print(_table(found, len(found) if all else FIRST))
     if len(found) > FIRST and not all:
         say(console, f"and {len(found) - FIRST} more: --all lists them.")
     if video is not None:
+        about = found.description
+        check_trust(about.environment, about.options, found.signature, demos, trust)
         _film(found, episode or 0, Path(video))
         say(console, video)
 

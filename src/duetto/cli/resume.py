@@ -1,4 +1,4 @@
-"""`duetto resume RUN [--steps N]`."""
+"""`duetto resume RUN [--steps N] [--accept-changes] [--without-memory]`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from duetto.cli.options import Trust
+from duetto.cli.output import expendable
 from duetto.runs.run import Run
 
 
@@ -19,12 +21,30 @@ def main(arguments: list[str]) -> None:
 def resume(
     run: Annotated[Positional[str], arg(help="The run's folder.")],
     steps: Annotated[int | None, arg(help="Steps in all; by default as the run was started.")] = None,
+    without_memory: Annotated[
+        FlagCreatePairsOff[bool], arg(help="Go on with an empty replay memory, where the checkpoint's is damaged.")
+    ] = False,
+    accept_changes: Annotated[
+        FlagCreatePairsOff[bool], arg(help="Go on with what was changed in config.yaml since, such as a learning rate.")
+    ] = False,
+    trust: Trust = False,
 ) -> None:
-    """Go on with a run exactly where its last checkpoint was made, also after kill -9."""
+    """Go on with a run exactly where its last checkpoint was made, also after kill -9.
+
+    In config.yaml, steps, threads, vectorization and the intervals of evaluations, checkpoints and metrics may change
+    freely. All else decides the numbers: a change is refused, or with --accept-changes said, and made.
+    """
     from duetto.cli.showing import finish, shown
 
-    console = Console()
-    resumed = Run(run)
-    with shown(console) as display:
-        resumed.resume(steps, callbacks=[display], on_start=display.announce)
-    finish(console, resumed, display)
+    resumed = Run(run, trust=trust)
+    with expendable() as stream:
+        console = Console(file=stream)
+        with shown(console) as display:
+            resumed.resume(
+                steps,
+                callbacks=[display],
+                on_start=display.announce,
+                without_memory=without_memory,
+                accept_changes=accept_changes,
+            )
+        finish(console, resumed, display)

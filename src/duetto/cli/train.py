@@ -12,6 +12,7 @@ from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFix
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.cli.options import EnvironmentOptions, environment_options
+from duetto.cli.output import expendable
 from duetto.errors import UsageError
 from duetto.presets import Preset, choose
 from duetto.storage.config import RunOptions
@@ -56,20 +57,21 @@ def train(call: Any, name: str, preset: Preset) -> None:
     from duetto.cli.showing import finish, shown
     from duetto.runs.run import start
 
-    console = Console()
-    with shown(console) as display:
-        run = start(
-            call.hyperparameters,
-            call.environment,
-            call.run,
-            runs_dir=call.runs_dir,
-            name=call.name,
-            preset=name,
-            environment_options=preset.environment | environment_options(call.environment_options),
-            callbacks=[display],
-            on_start=display.announce,
-        )
-    finish(console, run, display)
+    with expendable() as stream:
+        console = Console(file=stream)
+        with shown(console) as display:
+            run = start(
+                call.hyperparameters,
+                call.environment,
+                call.run,
+                runs_dir=call.runs_dir,
+                name=call.name,
+                preset=name,
+                environment_options=preset.environment | environment_options(call.environment_options),
+                callbacks=[display],
+                on_start=display.announce,
+            )
+        finish(console, run, display)
 
 
 def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions) -> Any:

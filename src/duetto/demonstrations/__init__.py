@@ -1,7 +1,8 @@
 """Recorded demonstrations: made by an expert, kept as Minari datasets, handed to whoever learns from them.
 
 A dataset is a folder that Minari itself reads (`minari.MinariDataset(path)`); what Duetto needs to know stands in
-Minari's own metadata. Observations, actions and rewards are those that a training run's `Stepper` gives and takes.
+Minari's own metadata, and `manifest.json` has the checksums of both files. Observations, actions and rewards are those
+that a training run's `Stepper` gives and takes.
 """
 
 from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description
@@ -10,7 +11,7 @@ from duetto.demonstrations.importing import open_source
 from duetto.demonstrations.reading import load
 from duetto.demonstrations.recording import Expert, Game, record
 from duetto.demonstrations.replaying import Replay
-from duetto.demonstrations.writing import Writer, save, writer
+from duetto.demonstrations.writing import Writer, save, seal, writer
 
 __all__ = [
     "Demonstration",
@@ -25,6 +26,7 @@ __all__ = [
     "open_source",
     "record",
     "save",
+    "seal",
     "spell",
     "writer",
 ]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from duetto.demonstrations.form import FORMAT
 from duetto.environments import Tree
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
@@ -56,6 +57,9 @@ class Demonstrations:
     terminated: np.ndarray  # (N,) bool; the others were truncated
     seeds: list[int | None]  # what the environment was reset with; None: not known
     parts: list[int]
+    signature: object = None  # as the folder says; see `storage.trust`
+    format: int = FORMAT
+    notices: list[str] = field(default_factory=list)  # sentences for the user
 
     def __len__(self) -> int:
         return len(self.episodes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import lzma
+import struct
 import zipfile
 import zlib
 from typing import Any, cast
@@ -11,13 +13,20 @@ from urllib.parse import quote
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
-FORMAT = 1
+FORMAT = 2
+SEALED = 2  # the first format whose folders have a seal
 KEY = "duetto"  # of our description in Minari's metadata
+METADATA, DATA = "metadata.json", "main_data.hdf5"  # Minari's names
+
+# What a packed file (npz, JPEGs) may claim to hold: any of them this much, and more only in proportion to its size.
+# Frames of games shrink up to a hundred times, what is made to fill the memory a thousand times.
+ROOM = 2**26  # bytes
+EXPANSION = 256
 
 # What Minari, HDF5 and NumPy raise for files that are not as they should be.
 DAMAGE = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error),
+    *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError),
+    *(ArithmeticError, MemoryError, SyntaxError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
 )
 
 
@@ -40,11 +49,16 @@ def key(name: str) -> str:
     return quote(name, safe=" ")  # in HDF5 "camera/left" would be a group
 
 
+def h5py() -> Any:
+    """The package; `minari` says it where it is missing."""
+    return importlib.import_module("h5py")
+
+
 def minari() -> Any:
     """The package, with its storage; UsageError where it is missing."""
     try:
-        importlib.import_module("h5py")
-        for part in ("dataset.minari_storage", "storage.local"):
+        h5py()
+        for part in ("dataset.minari_storage", "serialization", "storage.local"):
             importlib.import_module(f"minari.{part}")
         return importlib.import_module("minari")
     except ImportError as error:

@@ -19,9 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.demonstrations import form
+from duetto.demonstrations.describing import minari_spaces, read_metadata
 from duetto.demonstrations.episodes import Demonstration
 from duetto.demonstrations.fitting import spell
+from duetto.demonstrations.hdf5 import EpisodeFile
+from duetto.demonstrations.npz import read_npz
+from duetto.demonstrations.sealing import check_own_file
 from duetto.environments import ActionMap, Tree, flatten_observation, from_gymnasium, to_gymnasium, trees
+from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 from duetto.networks.spaces import Dict, Space
 
@@ -47,9 +52,11 @@ def open_source(source: str, observation_space: Space, action_space: Space) -> S
     if path.suffix == ".npz" and path.is_file():
         return _open_npz([path], observation_space, action_space)
     if path.is_dir() and (found := sorted(path.glob("*.npz"))):
+        for one in found:
+            check_own_file(one)
         return _open_npz(found, observation_space, action_space)
     for folder in (path, path / "data", form.minari().storage.local.get_dataset_path(source) / "data"):
-        if (folder / "metadata.json").is_file():
+        if (folder / form.METADATA).is_file():
             return _open_minari(folder, observation_space, action_space)
     raise UsageError(f"{source} is no Minari dataset, and no folder with npz files. Give the folder of one of them.")
 
@@ -57,22 +64,24 @@ def open_source(source: str, observation_space: Space, action_space: Space) -> S
 # ---------------------------------------------------------------------------------------------------- Minari
 def _open_minari(folder: Path, observation_space: Space, action_space: Space) -> Source:
     try:
-        storage = form.minari().dataset.minari_storage.MinariStorage.read(folder)
-        metadata, count = storage.metadata, int(storage.total_episodes)
+        metadata = read_metadata(folder)
+        if form.KEY in metadata:
+            raise UsageError(
+                f"{folder} holds demonstrations of Duetto already. Use it as it is: --demonstrations {folder}."
+            )
+        found = minari_spaces(metadata)
+        _check_spaces(folder, found, observation_space, action_space)
+        file = EpisodeFile(folder, jpeg=bool(metadata.get("jpeg_encoding", True)))
+        count = file.count()
     except form.DAMAGE as error:
         raise _unreadable(folder, error) from error
-    if form.KEY in metadata:
-        raise UsageError(
-            f"{folder} holds demonstrations of Duetto already. Use it as it is: --demonstrations {folder}."
-        )
-    _check_spaces(folder, storage, observation_space, action_space)
     expert = f"{metadata.get('algorithm_name') or 'unknown'} in {metadata.get('dataset_id', folder)}"
-    return Source(expert, count, _read_minari(folder, storage, count))
+    return Source(expert, count, _read_minari(folder, file, count, *found))
 
 
-def _check_spaces(folder: Path, storage: Any, observation_space: Space, action_space: Space) -> None:
+def _check_spaces(folder: Path, ours: tuple[Any, Any], observation_space: Space, action_space: Space) -> None:
     wanted = spell(observation_space, bounds=False), spell(action_space)
-    found = tuple(_spell(s, bounds) for s, bounds in [(storage.observation_space, False), (storage.action_space, True)])
+    found = tuple(_spell(space, bounds) for space, bounds in zip(ours, (False, True), strict=True))
     if wanted != found:
         raise UsageError(
             f"{folder} is of another environment:\n"
@@ -89,16 +98,17 @@ def _spell(space: Any, bounds: bool) -> str:
         return str(space)  # texts, for example
 
 
-def _read_minari(folder: Path, storage: Any, count: int) -> Iterator[tuple[Demonstration, int | None]]:
+def _read_minari(
+    folder: Path, file: EpisodeFile, count: int, observation_space: Any, action_space: Any
+) -> Iterator[tuple[Demonstration, int | None]]:
+    layouts, actions = (Layout(observation_space), Layout(action_space)), ActionMap(action_space)
     for number in range(count):
         try:
-            found = next(iter(storage.get_episodes([number])))
-            seed = next(iter(storage.get_episode_metadata([number]))).get("seed")
-            obs = flatten_observation(storage.observation_space, found["observations"])
-            episode = _episode(obs, found, ActionMap(storage.action_space))
+            found = file.read(number, *layouts)
+            episode = _episode(layouts[0].batch(found["observations"]), found, actions)
         except (*form.DAMAGE, UsageError) as error:
             raise _unreadable(folder, error, f"episode {number}: ") from error
-        yield episode, seed
+        yield episode, found["seed"]
 
 
 # ---------------------------------------------------------------------------------------------------- npz
@@ -109,13 +119,10 @@ def _open_npz(paths: list[Path], observation_space: Space, action_space: Space) 
 
 def _read_npz(path: Path, observation_space: Space, action_space: Space) -> Demonstration:
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            found: dict[str, Any] = {name: file[name] for name in file.files}
         parts = [name for name, _ in observation_space.parts] if isinstance(observation_space, Dict) else []
         wanted = [*NAMES, *([f"observations/{part}" for part in parts] or ["observations"])]
-        if missing := [name for name in wanted if name not in found]:
-            raise UsageError(f"The arrays {missing} are missing. It has {sorted(found)}.")
-        obs = {part: found[f"observations/{part}"] for part in parts} if parts else found["observations"]
+        found = read_npz(path, wanted)
+        obs: Any = {part: found[f"observations/{part}"] for part in parts} if parts else found["observations"]
         flat = flatten_observation(to_gymnasium(observation_space), obs)
         _check_kept(obs, flat)
         return _episode(flat, found, ActionMap(to_gymnasium(action_space)))

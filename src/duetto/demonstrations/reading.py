@@ -8,69 +8,84 @@ from typing import Any, overload
 
 import numpy as np
 
+from duetto.demonstrations.describing import read_counted, read_description, read_metadata
 from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, check
-from duetto.demonstrations.form import DAMAGE, FORMAT, KEY, key, minari
+from duetto.demonstrations.form import DAMAGE, FORMAT, KEY, METADATA, SEALED, key, minari, stored
+from duetto.demonstrations.hdf5 import EpisodeFile
+from duetto.demonstrations.sealing import check_seal, is_sealed
+from duetto.environments import to_gymnasium
+from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
-from duetto.networks import spaces
 from duetto.networks.spaces import Dict, Space
+from duetto.storage.manifest import MANIFEST
+
+_UNSEALED = (
+    "The demonstrations in {path} have no seal, so that damage in them goes unnoticed: an earlier Duetto made them. "
+    "Seal them as they are now: duetto demos seal {path}"
+)
 
 
 def load(path: str | Path) -> Demonstrations:
     """The demonstrations in a folder; each is read when it is asked for. Loading runs no code that the folder brings.
 
     Raises:
-        UsageError: The folder holds no dataset, one that does not describe itself, or a damaged one.
+        UsageError: The folder holds no dataset, one that does not describe itself, or one that is damaged, has other
+            contents than were sealed, or has links to what lies elsewhere.
     """
     path = Path(path)
-    minari_storage = minari().dataset.minari_storage.MinariStorage
-    if not (path / "metadata.json").is_file():
+    minari()
+    if not (path / METADATA).is_file() and not is_sealed(path):
         seen_from = "" if path.is_absolute() else f", seen from {Path.cwd()}"
         raise UsageError(f"{path} holds no demonstrations{seen_from}. Make some: duetto demos record --help.")
+    if is_sealed(path):
+        try:
+            check_seal(path)
+        except (ValueError, OSError) as error:
+            raise _wrong_seal(path, error) from error
+    found = read(path)
+    if not is_sealed(path):
+        if found.format >= SEALED:
+            raise _wrong_seal(path, f"{MANIFEST} is missing")
+        found.notices.append(_UNSEALED.format(path=path))
+    return found
+
+
+def read(path: Path) -> Demonstrations:
+    """`load`, without looking at the seal."""
     try:
-        storage = minari_storage.read(path)
-        about = storage.metadata.get(KEY)
+        metadata = read_metadata(path)
+        about = metadata.get(KEY)
         if about is None:
             raise UsageError(
                 f"{path} is a Minari dataset that does not say what it is of. Take it over: "
                 f"duetto demos import {path} --environment ID --output FOLDER."
             )
-        return _described(path, storage, about)
-    except UsageError:
-        raise
+        return _described(path, metadata, about)
     except DAMAGE as error:
         raise _damaged(path, error) from error
 
 
-def _described(path: Path, storage: Any, about: dict[str, Any]) -> Demonstrations:
-    if about["format"] != FORMAT:
+def _described(path: Path, metadata: dict[str, Any], about: dict[str, Any]) -> Demonstrations:
+    if about["format"] > FORMAT:
         raise UsageError(f"{path} has format {about['format']}, this Duetto reads {FORMAT}. Update Duetto.")
-    observation, action = (spaces.from_json(about[f"{kind}_space"]) for kind in ("observation", "action"))
-    description = Description(
-        about["environment"], about["options"], about["expert"], observation, action, about["versions"]
-    )
-    lengths = np.array(about["lengths"], np.int64)
-    found = next(iter(storage.get_episode_metadata([len(lengths) - 1])))  # opens the file, so that damage shows now
-    if storage.total_episodes != len(lengths) or storage.total_steps != lengths.sum():
-        raise ValueError(f"it has {storage.total_episodes} episodes, and {len(lengths)} are described")
-    if found["total_steps"] != lengths[-1]:
+    description, file = read_description(about), EpisodeFile(path)
+    counted = read_counted(about, description, file.size)
+    described = len(counted.lengths), int(counted.lengths.sum())
+    if (metadata.get("total_episodes"), metadata.get("total_steps")) != described or file.count() != described[0]:
+        raise ValueError(f"it has {file.count()} episodes, and {described[0]} of {described[1]} steps are described")
+    if file.steps(described[0] - 1) != counted.lengths[-1]:
         raise ValueError("its last episode has another length than is described")
-    return Demonstrations(
-        str(path),
-        description,
-        _Episodes(path, storage, description, lengths),
-        np.array(about["returns"], np.float64),
-        lengths,
-        np.array(about["terminated"], bool),
-        about["seeds"],
-        about["parts"],
-    )
+    episodes = _Episodes(path, file, description, counted.lengths)
+    return Demonstrations(str(path), description, episodes, *counted, about.get("signature"), about["format"])
 
 
 class _Episodes(Sequence[Demonstration]):
     """Reads, and checks, an episode when it is asked for."""
 
-    def __init__(self, path: Path, storage: Any, description: Description, lengths: np.ndarray) -> None:
-        self._path, self._storage, self._description, self._lengths = path, storage, description, lengths
+    def __init__(self, path: Path, file: EpisodeFile, description: Description, lengths: np.ndarray) -> None:
+        self._path, self._file, self._description, self._lengths = path, file, description, lengths
+        self._layouts = [Layout(to_gymnasium(stored(description.observation_space)))]
+        self._layouts.append(Layout(to_gymnasium(stored(description.action_space, is_action=True))))
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -84,7 +99,7 @@ class _Episodes(Sequence[Demonstration]):
             return [self[i] for i in range(len(self))[index]]
         number = range(len(self))[index]
         try:
-            episode = _read(next(iter(self._storage.get_episodes([number]))), self._description.observation_space)
+            episode = _read(self._file.read(number, *self._layouts), self._description.observation_space)
             check(episode, self._description)
             if episode.length != self._lengths[number]:
                 raise ValueError(f"it has {episode.length} steps instead of {self._lengths[number]}")
@@ -99,6 +114,13 @@ def _read(found: dict[str, Any], space: Space) -> Demonstration:
         obs = {name: obs[key(name)] for name, _ in space.parts}
     terminated, truncated = (bool(found[name][-1]) for name in ("terminations", "truncations"))
     return Demonstration(obs, found["actions"], found["rewards"], terminated, truncated)
+
+
+def _wrong_seal(path: Path, error: object) -> UsageError:
+    return UsageError(
+        f"The demonstrations in {path} are damaged ({error}). Record them anew, or copy them again; what you changed "
+        f"yourself is sealed as it is now by: duetto demos seal {path}"
+    )
 
 
 def _damaged(path: Path, error: Exception, where: str = "") -> UsageError:

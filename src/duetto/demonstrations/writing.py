@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,11 +14,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from duetto.demonstrations.episodes import Demonstration, Description, check
-from duetto.demonstrations.form import FORMAT, KEY, key, minari, stored
+from duetto.demonstrations.describing import read_metadata, write_description
+from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, check
+from duetto.demonstrations.form import FORMAT, KEY, METADATA, SEALED, key, minari, stored
+from duetto.demonstrations.reading import load, read
+from duetto.demonstrations.sealing import check_own_file, write_seal
 from duetto.environments import Tree, to_gymnasium
 from duetto.errors import DuettoError, UsageError
-from duetto.networks import spaces
+from duetto.storage import disk
 
 BUFFERED = 2**26  # bytes, and
 MANY = 100  # episodes, after which they are written
@@ -40,6 +44,31 @@ def save(
         for episode in episodes:
             opened.add(episode, next(numbered) if numbered else None)
     return Path(path)
+
+
+def seal(path: str | Path) -> Demonstrations:
+    """Seal a folder as it is now, after every episode of it was read and checked; an older seal is replaced.
+
+    Raises:
+        UsageError: It cannot be read, or has links to what lies elsewhere.
+    """
+    path = Path(path)
+    minari()
+    found = read(path)
+    for entry in path.iterdir():
+        if entry.is_symlink() or not entry.is_dir():
+            check_own_file(entry)
+    for number in range(len(found)):
+        found.episodes[number]
+    try:
+        if found.format < SEALED:
+            metadata = read_metadata(path)
+            metadata[KEY]["format"] = FORMAT
+            disk.publish_file(path / METADATA, json.dumps(metadata).encode())
+        write_seal(path)
+    except OSError as error:
+        raise DuettoError(f"{path} cannot be sealed: {error}.") from error
+    return load(path)
 
 
 @contextmanager
@@ -74,7 +103,7 @@ def _check_free(path: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UsageError(f"{path} exists already. Choose another --output, or replace it with --overwrite.")
-    if not (path / "metadata.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+    if not (path / METADATA).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} is no dataset, so it is not overwritten. Choose another --output.")
 
 
@@ -117,24 +146,16 @@ class Writer:
             raise UsageError("No episode was recorded, so there is nothing to write.")
         self._flush()
         about = self._description
-        described = {
-            "format": FORMAT,
-            "environment": about.environment,
-            "options": about.options,
-            "expert": about.expert,
-            "observation_space": spaces.to_json(about.observation_space),
-            "action_space": spaces.to_json(about.action_space),
-            "versions": about.versions,
-        }
         self._storage.update_metadata(
             {
                 "dataset_id": re.sub(r"[^-\w]+", "-", self._name).strip("-") + "-v0",
                 "minari_version": minari().__version__,
                 "algorithm_name": about.expert,
                 "description": f"Demonstrations of {about.environment}, recorded by Duetto.",
-                KEY: described | self._about,
+                KEY: {"format": FORMAT} | write_description(about) | self._about,
             }
         )
+        write_seal(self._folder)
 
     def _flush(self) -> None:
         self._storage.update_episodes(self._buffer)
@@ -161,12 +182,15 @@ def _publish(temporary: Path, path: Path) -> None:
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
     temporary.chmod(0o777 & ~_umask())  # mkdtemp's folders are for their owner only
+    parent = path.absolute().parent
     if not path.exists():
         temporary.rename(path)
+        disk.sync_folder(parent)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=path.absolute().parent))
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=parent))
     path.rename(old / path.name)
     temporary.rename(path)
+    disk.sync_folder(parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -18,7 +18,7 @@ import yaml
 
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, UsageError
-from duetto.storage.records import Csv, JsonLines
+from duetto.storage.records import Csv, JsonLines, Scan
 
 Option = tuple[str, str]  # of the algorithm, the run or the environment; its name
 
@@ -36,6 +36,7 @@ class Curve:
     steps: np.ndarray  # (T,), to where the shortest seed ends
     values: np.ndarray  # (seeds, T), interpolated where the seeds were looked at in different steps
     remark: str  # what ends it early
+    notices: tuple[str, ...]  # a sentence for each file of which lines cannot be read
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def curves(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Curv
 
     Raises:
         UsageError: A folder is no run, or has not that number.
-        DuettoError: A file is damaged.
+        DuettoError: A file is damaged, and nothing of it can be read.
     """
     folders: dict[Path, Path] = {}
     for run in runs:
@@ -68,7 +69,7 @@ def curves(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Curv
     groups = _groups([_recorded(folder) for folder in folders.values()])
     series = [[_series(run.folder, metric) for run in group] for group in groups]
     return [
-        Curve(label, group[0].environment, *_joined(group, own))
+        Curve(label, group[0].environment, *_joined(group, own), tuple(each.notice for each in own if each.notice))
         for label, group, own in zip(_labels(groups), groups, series, strict=True)
     ]
 
@@ -138,31 +139,57 @@ def _folder_name(group: list[Recorded]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- its numbers
-def _series(folder: Path, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values (T,) of one run, without what is not finite."""
+@dataclass(frozen=True)
+class Series:
+    """One number of one run, without what is not finite."""
+
+    steps: np.ndarray  # (T,)
+    values: np.ndarray  # (T,)
+    notice: str  # how many lines cannot be read, if any
+
+
+def _series(folder: Path, metric: str) -> Series:
     names: set[str] = set()
-    for file, read in (("evaluations.csv", Csv.read), ("metrics.jsonl", JsonLines.read)):
+    notices: list[str] = []
+    for file, scan in (("evaluations.csv", Csv.scan), ("metrics.jsonl", JsonLines.scan)):
         path = folder / file
         if not path.exists():
             continue
         try:
-            rows = read(path)
-            given = [(row["step"], row[metric]) for row in rows if row.get(metric) not in (None, "")]
-            points = np.array([(float(step), float(value)) for step, value in given]).reshape(-1, 2)
-        except (KeyError, TypeError, ValueError, OSError) as error:
-            raise DuettoError(f"{path} has no numbers by step in {metric!r} ({error!r}).") from error
+            found = scan(path)
+        except OSError as error:
+            raise DuettoError(f"{path} cannot be read: {error.strerror}.") from error
+        points, unreadable = _points(found, metric, path)
+        notices += [f"{unreadable} of the lines of {path} cannot be read and are left out."] * (unreadable > 0)
         points = points[np.isfinite(points).all(1)]
         if len(points):
-            return points[:, 0], points[:, 1]
-        names |= {name for row in rows for name in row if isinstance(name, str)} - {"step"}
+            return Series(points[:, 0], points[:, 1], notices[-1] if unreadable else "")
+        names |= {name for row in found.rows for name in row} - {"step"}
     if not names:
-        raise UsageError(f"{folder} has no evaluations and no metrics yet. Leave it out.")
+        raise UsageError(" ".join([f"{folder} has no evaluations and no metrics yet. Leave it out.", *notices]))
     what = f"finite number in {metric!r}" if metric in names else f"{metric!r}"
-    raise UsageError(f"{folder} has no {what}. It has: {', '.join(sorted(names))}.")
+    raise UsageError(" ".join([f"{folder} has no {what}. It has: {', '.join(sorted(names))}.", *notices]))
 
 
-def _joined(group: list[Recorded], series: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, str]:
+def _points(found: Scan, metric: str, path: Path) -> tuple[np.ndarray, int]:
+    """Steps and values (T, 2), and how many lines cannot be read."""
+    points: list[tuple[float, float]] = []
+    errors: list[Exception] = []
+    for row in found.rows:
+        if row.get(metric) in (None, ""):
+            continue
+        try:
+            points.append((float(row["step"]), float(row[metric])))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            errors.append(error)
+    if errors and not points:
+        raise DuettoError(f"{path} has no numbers by step in {metric!r} ({errors[0]!r}).") from errors[0]
+    return np.array(points).reshape(-1, 2), len(found.damaged) + found.half + len(errors)
+
+
+def _joined(group: list[Recorded], found: list[Series]) -> tuple[np.ndarray, np.ndarray, str]:
     """Steps (T,), values (seeds, T), and what ends them early."""
+    series = [(one.steps, one.values) for one in found]
     begin, end = max(steps[0] for steps, _ in series), min(steps[-1] for steps, _ in series)
     within = [(steps >= begin) & (steps <= end) for steps, _ in series]
     steps = series[0][0][within[0]]

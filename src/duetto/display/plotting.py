@@ -6,6 +6,7 @@ et al., 2021, arXiv:2108.13264; by rliable). Of fewer every seed is drawn, and t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ _LINES = ("-", "--", ":", "-.")
 def plot(runs: Sequence[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
     """Draw the learning curves of `runs`, folders of runs, and return the picture's path.
 
+    How many lines of a file cannot be read goes to stderr.
+
     Args:
         runs: One curve for all seeds of the same algorithm and options, one panel for each environment.
         output: A .png, .svg or .pdf.
@@ -31,12 +34,14 @@ def plot(runs: Sequence[str | Path], output: str | Path = "curves.png", metric: 
 
     Raises:
         UsageError: A folder is no run, has not that number, or an extra is not installed.
-        DuettoError: A file is damaged, or the picture cannot be written.
+        DuettoError: Nothing of a file can be read, or the picture cannot be written.
     """
     path = Path(output)
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise UsageError(f"{output} is no name for a picture: end it in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     found = curves(runs, metric)
+    for notice in (notice for curve in found for notice in curve.notices):
+        print(notice, file=sys.stderr)
     labels = list(dict.fromkeys(curve.label for curve in found))
     panels = list(dict.fromkeys(curve.environment for curve in found))
     columns = min(len(panels), 3)

@@ -12,6 +12,7 @@ from duetto.environments.keyboard import PlayEndedError, make_player
 from duetto.environments.making import make, separate
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.options import complete_options
+from duetto.environments.rehearsal import Rehearsal
 from duetto.environments.spaces import flatten_observation, from_gymnasium, to_gymnasium
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
@@ -24,6 +25,7 @@ __all__ = [
     "Family",
     "MiniGridOptions",
     "PlayEndedError",
+    "Rehearsal",
     "Stepper",
     "Transition",
     "Tree",

@@ -20,7 +20,7 @@ from duetto.environments import quiet, values
 # Handles of this process's physics client and its snapshots.
 _HANDLES = {"physicsClientId", "ownsPhysicsClient", "stateId"}
 # Continued differently when measured over 1200 steps: they move bodies that no snapshot covers.
-_INEXACT = {"ThrowerBulletEnv", "HumanoidFlagrunHarderBulletEnv"}
+_INEXACT = {"PusherBulletEnv", "ThrowerBulletEnv", "HumanoidFlagrunHarderBulletEnv"}
 
 
 def is_bullet(env: gymnasium.Env) -> bool:

@@ -13,11 +13,13 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from duetto.environments import calls, trees
 from duetto.environments import state as states
-from duetto.environments import trees
+from duetto.environments.faults import Fault, raised
 from duetto.environments.spaces import Layout
 from duetto.environments.trees import Tree
-from duetto.errors import UsageError
+from duetto.environments.workers import Workers
+from duetto.errors import DuettoError, UsageError
 
 
 class Outcome(NamedTuple):
@@ -43,6 +45,7 @@ class Engine(ABC):
     single_action_space: gymnasium.Space
     metadata: dict[str, Any]  # the environment's own
     label: str
+    pending: np.ndarray | None = None  # (N,) True where the next step only resets; None: nowhere, ever
     stacked: int = 1  # frames that an image observation is a stack of, each step's with all but one of the last step's
 
     @abstractmethod
@@ -80,9 +83,12 @@ class Loop(Engine):
     def __init__(self, envs: list[gymnasium.Env]) -> None:
         self.envs, self.num_envs = envs, len(envs)
         first = envs[0]
+        self.label = label_of(first)
+        calls.check_spaces(first, self.label)
         self.layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
-        self.label = label_of(first)
+        for env in envs:
+            states.remember(env)
         for env in envs[1:]:
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
                 raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
@@ -91,7 +97,7 @@ class Loop(Engine):
         """See Engine."""
         obs = self.layout.empty(self.num_envs)
         for i, env in enumerate(self.envs):
-            self.layout.write(obs, i, env.reset(seed=None if seed is None else seed + i)[0])
+            self.layout.write(obs, i, calls.reset(env, i, seed=None if seed is None else seed + i))
         return obs
 
     def step(self, actions: np.ndarray) -> Outcome:
@@ -100,21 +106,23 @@ class Loop(Engine):
         next_obs = self.layout.empty(n)
         reward, terminated, truncated, infos = np.empty(n), np.empty(n, bool), np.empty(n, bool), []
         for i, env in enumerate(self.envs):
-            one_obs, reward[i], terminated[i], truncated[i], info = env.step(actions[i])
+            one_obs, reward[i], terminated[i], truncated[i], info = calls.step(env, i, actions[i])
             write(next_obs, i, one_obs)
             infos.append(info)
         done = terminated | truncated
         obs = trees.copy(next_obs)
         if np.count_nonzero(done):
             for i in np.flatnonzero(done).tolist():
-                write(obs, i, self.envs[i].reset()[0])
-        lives = np.array([info["lives"] for info in infos]) if "lives" in infos[0] else None
+                write(obs, i, calls.reset(self.envs[i], i))
+        lives = None
+        if "lives" in infos[0] and all("lives" in info for info in infos):
+            lives = np.array([info["lives"] for info in infos])
         return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
 
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
         obs = self.layout.empty(self.num_envs)
-        self.layout.write(obs, env, self.envs[env].reset(seed=seed)[0])
+        self.layout.write(obs, env, calls.reset(self.envs[env], env, seed=seed))
         return obs
 
     def render(self) -> np.ndarray | None:
@@ -132,7 +140,7 @@ class Loop(Engine):
     def close(self) -> None:
         """See Engine."""
         for env in self.envs:
-            env.close()
+            calls.close(env)
 
 
 class Vector(Engine):
@@ -145,11 +153,13 @@ class Vector(Engine):
         self.vector, self.num_envs, self.label = vector, vector.num_envs, label
         self.mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
+        calls.check_spaces(vector, label, "single_")
         self.layout = Layout(vector.single_observation_space)
-        self.pending = np.zeros(
-            self.num_envs, bool
-        )  # ended at the last step, will reset itself at the next (NEXT_STEP)
+        self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
+        if type(vector) is SyncVectorEnv:
+            for env in vector.envs:
+                states.remember(env)
 
     def reset(self, seed: int | None) -> Tree:
         """See Engine."""
@@ -157,14 +167,32 @@ class Vector(Engine):
         if self._remake and seed is not None:
             self.vector.close()
             self.vector, seed = self._remake(seed), None
-        return self.layout.batch(self.vector.reset(seed=seed)[0])
+        return self._first(seed=seed)
+
+    def _first(self, **arguments: Any) -> Tree:
+        """Observations of a reset; where it is one of some environments only, the others' are those of before."""
+        try:
+            given = self.vector.reset(**arguments)
+        except (DuettoError, Fault):
+            raise
+        except (Exception, SystemExit) as error:  # of which environment, nobody knows
+            raise raised("reset", error, None) from error
+        return self._batch(calls.reset_vector(given))
+
+    def _batch(self, obs: Any) -> Tree:
+        self.layout.check(obs, (self.num_envs,))
+        return self.layout.batch(obs)
 
     def step(self, actions: np.ndarray) -> Outcome:
         """See Engine."""
-        raw_obs, reward, terminated, truncated, infos = self.vector.step(actions)
-        next_obs = self.layout.batch(raw_obs)
-        reward = np.array(reward, np.float64)
-        terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+        try:
+            given = self.vector.step(actions)
+        except (DuettoError, Fault):
+            raise
+        except (Exception, SystemExit) as error:
+            raise raised("step", error, None) from error
+        raw_obs, reward, terminated, truncated, infos = calls.step_vector(given, self.num_envs)
+        next_obs = self._batch(raw_obs)
         done, lives = terminated | truncated, infos.get("lives")
         obs = trees.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
@@ -175,8 +203,7 @@ class Vector(Engine):
             if self.mode is AutoresetMode.SAME_STEP:
                 self._write_final(next_obs, infos, done)
             else:
-                first = self.vector.reset(options={"reset_mask": done.copy()})[0]
-                trees.assign(obs, self.layout.batch(first), done)
+                trees.assign(obs, self._first(options={"reset_mask": done.copy()}), done)
         return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
 
     def _write_final(self, next_obs: Tree, infos: dict[str, Any], done: np.ndarray) -> None:
@@ -201,7 +228,7 @@ class Vector(Engine):
         # Gymnasium's vector environments take a list; the base class is annotated for one number only.
         seeds: Any = [seed if i == env else None for i in range(self.num_envs)]
         mask = np.arange(self.num_envs) == env
-        return self.layout.batch(self.vector.reset(seed=seeds, options={"reset_mask": mask})[0])
+        return self._first(seed=seeds, options={"reset_mask": mask})
 
     def render(self) -> np.ndarray | None:
         """See Engine."""
@@ -212,7 +239,7 @@ class Vector(Engine):
         """See Engine."""
         if type(self.vector) is SyncVectorEnv:
             saved = _numbered([states.save(env) for env in self.vector.envs])
-        elif isinstance(self.vector, states.SavingVectorEnv):
+        elif isinstance(self.vector, Workers):
             saved = _numbered(list(self.vector.call("saved_state")))
         else:
             return None
@@ -223,7 +250,7 @@ class Vector(Engine):
         per_env = [saved[str(i)] for i in range(self.num_envs)]
         if type(self.vector) is SyncVectorEnv:
             exact = all(states.load(env, one) for env, one in zip(self.vector.envs, per_env, strict=True))
-        elif isinstance(self.vector, states.SavingVectorEnv):
+        elif isinstance(self.vector, Workers):
             self.vector.set_attr("saved_state", per_env)
             exact = all(self.vector.call("restored"))
         else:

@@ -23,6 +23,7 @@ from duetto.environments import (
     naming,
     quiet,
     subprocesses,
+    workers,
 )
 from duetto.environments.atari import AtariOptions
 from duetto.environments.atari_native import NativeAtari
@@ -30,7 +31,7 @@ from duetto.environments.engines import Engine, Loop, Vector, label_of
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.practice import Practice
 from duetto.environments.stepping import Stepper
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 
 Environment = str | gymnasium.Env | VectorEnv | Callable[..., gymnasium.Env]
 Vectorization = Literal["sync", "subprocess"]
@@ -42,6 +43,7 @@ def make(
     *,
     num_envs: int = 1,
     vectorization: Vectorization = "sync",
+    worker_timeout: float = workers.TIMEOUT,
     engine: EngineName = "auto",
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -55,6 +57,7 @@ def make(
         num_envs: How many environments.
         vectorization: "sync", one after the other in this process, or "subprocess", a process for each environment.
             Processes are not forked (PyTorch and JAX have threads), so a script needs `if __name__ == "__main__":`.
+        worker_timeout: Seconds after which such a process that does not answer is an error; 0 waits for ever.
         engine: "auto" takes "native" for Atari without rendering, and otherwise "gymnasium". "native" steps Atari games
             in ale-py's C++ threads, "envpool" in EnvPool's; that one only for ids that EnvPool has.
         render_mode: Gymnasium's, "rgb_array" for videos.
@@ -65,7 +68,8 @@ def make(
     Raises:
         UsageError: The environment is unknown, its package is missing, or the arguments do not fit.
     """
-    return _make(environment, num_envs, vectorization, engine, render_mode, dict(kwargs or {}), to_learn=True)
+    options = dict(kwargs or {})
+    return _make(environment, num_envs, vectorization, worker_timeout, engine, render_mode, options, to_learn=True)
 
 
 def separate(
@@ -73,6 +77,7 @@ def separate(
     *,
     num_envs: int = 1,
     vectorization: Vectorization = "sync",
+    worker_timeout: float = workers.TIMEOUT,
     engine: EngineName = "auto",
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -88,13 +93,15 @@ def separate(
     """
     if isinstance(environment, VectorEnv | gymnasium.Env):
         environment, kwargs = partial(_another, environment), None
-    return _make(environment, num_envs, vectorization, engine, render_mode, dict(kwargs or {}), to_learn=False)
+    options = dict(kwargs or {})
+    return _make(environment, num_envs, vectorization, worker_timeout, engine, render_mode, options, to_learn=False)
 
 
 def _make(
     environment: Environment,
     num_envs: int,
     vectorization: Vectorization,
+    worker_timeout: float,
     engine: EngineName,
     render_mode: str | None,
     options: dict[str, Any],
@@ -107,8 +114,10 @@ def _make(
     if engine == "envpool":
         return _make_envpool(environment, num_envs, options)
     game = atari.find(environment) if isinstance(environment, str) else None
+    several = partial(_several, num_envs=num_envs, vectorization=vectorization, worker_timeout=worker_timeout)
     if game:
-        played = _make_atari(game, AtariOptions.of(options), num_envs, vectorization, engine, render_mode, to_learn)
+        chosen = AtariOptions.of(options)
+        played = _make_atari(game, chosen, num_envs, several, vectorization, engine, render_mode, to_learn)
         return Stepper(played, game.id)
     if engine == "native":
         raise UsageError(
@@ -123,19 +132,22 @@ def _make(
         name, single = _name(environment), partial(_make_by_factory, environment, render_mode, options)
     else:
         raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
-    return Stepper(_several(single, num_envs, vectorization, name))
+    return Stepper(several(single, name))
 
 
-def _several(single: Callable[[], gymnasium.Env], num_envs: int, vectorization: str, name: str) -> Engine:
+def _several(
+    single: Callable[[], gymnasium.Env], name: str, num_envs: int, vectorization: str, worker_timeout: float
+) -> Engine:
     if vectorization == "sync":
         return Loop([single() for _ in range(num_envs)])
-    return subprocesses.start([single] * num_envs, name)
+    return subprocesses.start([single] * num_envs, name, worker_timeout)
 
 
 def _make_atari(
     game: atari.Game,
     options: AtariOptions,
     num_envs: int,
+    several: Callable[..., Engine],
     vectorization: str,
     engine: str,
     render_mode: str | None,
@@ -152,9 +164,9 @@ def _make_atari(
             played: Engine = NativeAtari(game, options, num_envs)
         else:
             single = partial(atari_reference.make, game, options, render_mode)
-            played = _several(single, num_envs, vectorization, game.id)
+            played = several(single, game.id)
         fires = atari.fires_at_lives(game, options)
-    except UsageError:
+    except DuettoError:
         raise
     except OSError as error:
         raise UsageError(

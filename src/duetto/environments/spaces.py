@@ -13,9 +13,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from duetto.environments.faults import Fault, shown
 from duetto.environments.trees import Tree
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+CORRECT = "Correct the environment's observation_space, or what it gives."
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Leaf:
     shape: tuple[int, ...]  # Gymnasium's, of one environment
     dtype: np.dtype
     start: Any  # subtracted, so that choices begin at 0
+    count: Any = None  # how many choices there are, an array for several; None for a Box
+    kinds: str = "biuf"  # NumPy's letters for what becomes `dtype` and stays the same number
 
     def find(self, obs: Any) -> Any:
         """This part of one environment's, or of a batched, observation."""
@@ -43,6 +48,30 @@ class Leaf:
     def describe(self) -> str:
         """The part in a message: "observation" or "observation camera/left"."""
         return f"observation {self.name}" if self.name else "observation"
+
+    def read(self, obs: Any, env: int | None, rows: tuple[int, ...] = ()) -> np.ndarray:
+        """This part of an observation, `rows` in front of its shape; Fault where it is no value of its space.
+
+        Boxes may be left, as many environments do; an image's bytes and choices may not.
+        """
+        try:
+            found = self.find(obs)
+            value = np.asarray(found)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise Fault(f"it gave no {self.describe()} ({type(error).__name__}). {CORRECT}", env) from error
+        shape = (*rows, *self.shape) if rows else self.shape
+        if value.shape != shape:
+            what = f"of shape {value.shape}" if value.dtype.kind in "biuf" else f"that is {shown(found)}"
+            raise Fault(f"it gave an {self.describe()} {what}, its space says {shape}. {CORRECT}", env)
+        if value.dtype.kind not in self.kinds:
+            raise Fault(
+                f"it gave an {self.describe()} that is {shown(found)}, its space wants {self.dtype}. {CORRECT}", env
+            )
+        if self.count is not None or ("f" not in self.kinds and value.dtype != self.dtype):
+            first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count
+            if not ((value >= first) & (value < first + count)).all():
+                raise Fault(f"it gave an {self.describe()} that is not in its space: {value}. {CORRECT}", env)
+        return value
 
 
 class Layout:
@@ -74,24 +103,19 @@ class Layout:
         return {leaf.name: np.empty((n, *leaf.row_shape), leaf.dtype) for leaf in self.leaves}
 
     def write(self, tree: Tree, row: int, obs: Any) -> None:
-        """Copy one environment's observation into a row; UsageError where it has another shape than its space."""
+        """Copy one environment's observation into a row; Fault where it is not in its space."""
         for leaf in self.leaves:
-            try:
-                value = np.asarray(leaf.find(obs))
-            except (KeyError, IndexError, TypeError) as error:
-                raise UsageError(
-                    f"Environment {row} gave no {leaf.describe()}. Correct its observation_space."
-                ) from error
-            if value.shape != leaf.shape:
-                raise UsageError(
-                    f"Environment {row} gave an {leaf.describe()} of shape {value.shape}, its space says {leaf.shape}. "
-                    "Correct the environment's observation_space."
-                )
+            value = leaf.read(obs, row)
             target = tree if isinstance(tree, np.ndarray) else tree[leaf.name]
             if leaf.start is None:
                 target[row] = value
             else:
                 target[row] = (value - leaf.start).reshape(leaf.row_shape)
+
+    def check(self, obs: Any, rows: tuple[int, ...] = ()) -> None:
+        """Fault where an observation, or one of several rows, is not in its space."""
+        for leaf in self.leaves:
+            leaf.read(obs, None, rows)
 
     def batch(self, obs: Any) -> Tree:
         """A batched Gymnasium observation, (N, ...) in every part, copied into our arrays."""
@@ -121,6 +145,9 @@ def flatten_observation(space: gymnasium.Space, obs: Any) -> Tree:
 
 def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
     name = "/".join(str(key) for key in path)
+    where = f' (part "{name}")' if name else ""
+    if _holds_nothing(space):
+        raise UsageError(f"The space {space}{where} holds nothing. Give it a size of at least 1.")
     match space:
         case gymnasium.spaces.Dict():
             for key, part in space.spaces.items():
@@ -131,24 +158,30 @@ def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
         case gymnasium.spaces.Box():
             dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
             low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (space.low, space.high))
-            yield Leaf(name, path, Box(space.shape, dtype.name, low, high), space.shape, dtype, None)
+            plain = Box(space.shape, dtype.name, low, high)
+            yield Leaf(name, path, plain, space.shape, dtype, None, kinds="biu" if dtype == np.uint8 else "biuf")
         case gymnasium.spaces.Discrete():
-            start = int(space.start)
-            yield Leaf(name, path, Discrete(int(space.n), start), (), np.dtype(np.int64), start or None)
+            start, n = int(space.start), int(space.n)
+            yield Leaf(name, path, Discrete(n, start), (), np.dtype(np.int64), start or None, n, "biu")
         case gymnasium.spaces.MultiDiscrete():
             nvec, start = (tuple(int(n) for n in array.ravel()) for array in (space.nvec, space.start))
             plain = MultiDiscrete(nvec, space.nvec.shape, start)
-            yield Leaf(name, path, plain, space.nvec.shape, np.dtype(np.int64), space.start)
+            yield Leaf(name, path, plain, space.nvec.shape, np.dtype(np.int64), space.start, space.nvec, "biu")
         case gymnasium.spaces.MultiBinary():
             shape = tuple(int(n) for n in space.shape)
             nvec = (2,) * int(np.prod(shape))
-            yield Leaf(name, path, MultiDiscrete(nvec, shape), shape, np.dtype(np.int64), 0)
+            yield Leaf(name, path, MultiDiscrete(nvec, shape), shape, np.dtype(np.int64), 0, 2, "biu")
         case _:
-            where = f' (part "{name}")' if name else ""
             raise UsageError(
                 f"The space {space}{where} is not supported. Supported are Box, Discrete, MultiDiscrete, MultiBinary, "
                 "Dict and Tuple; convert it with a wrapper from gymnasium.wrappers."
             )
+
+
+def _holds_nothing(space: gymnasium.Space) -> bool:
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(space.n) < 1
+    return 0 in (space.shape or ()) or (isinstance(space, gymnasium.spaces.MultiDiscrete) and int(space.nvec.min()) < 1)
 
 
 def to_gymnasium(space: Space) -> gymnasium.Space:

@@ -1,16 +1,20 @@
 """Saving an environment's own state in the middle of an episode, so that a resumed run goes on bit for bit.
 
-Every layer (each wrapper, and the environment inside) is saved as its attributes. An attribute is
+Every layer (each wrapper, and the environment inside) is saved as its attributes, those in `__slots__` too. One is
 - simple (numbers, strings, None, arrays, random generators; lists, tuples, deques and dicts of these): saved,
-- MuJoCo's MjData: saved as all arrays that the model sizes (PyBullet's worlds: see `bullet.py`),
-- without state that matters (spaces, functions, what only draws): left as the new environment has it,
+- a space: its generator is saved, if it has been used,
+- MuJoCo's MjData or MjModel: saved as its arrays, see `mujoco_state.py` (PyBullet's worlds: see `bullet.py`),
+- without state that matters (functions, what only draws): left as the new environment has it,
 - anything else: the environment is not savable, and `save` returns None rather than guess.
+
+With them go simple `metadata`, and the process's two global generators, `random` and `np.random`, if they were used
+since the environment was made: loading sets these.
+State anywhere else (closures, class attributes, a module's globals) cannot be seen here; `rehearsal.py` finds it.
 
 An environment with other state defines `state_dict()` and `load_state_dict(state)` itself, with nested dicts of arrays
 and JSON values; they are used instead of its attributes (its `np_random` is saved in any case). `load_state_dict` may
-return False where it could not restore the state exactly; the run then begins new episodes. Do the same when
-attributes are not all: a MuJoCo environment that edits its MjModel, or one that draws from global generators. A wrapper
-with the class attribute `saves_what_is_inside = True` answers for the environment in it, too.
+return False where it could not restore the state exactly; the run then begins new episodes. A wrapper with the class
+attribute `saves_what_is_inside = True` answers for the environment in it, too.
 """
 
 from __future__ import annotations
@@ -22,17 +26,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv
 from gymnasium.wrappers import PassiveEnvChecker
 
-from duetto.environments import bullet, values
+from duetto.environments import bullet, generators, mujoco_state, values
 from duetto.errors import CheckpointError
 
 # Constant, or set anew by whoever makes the environment.
 _IGNORED_NAMES = {"env", "spec", "metadata", "render_mode", "_saved_kwargs", "_cached_spec", "_metadata"}
 _IGNORED_NAMES |= {"_ezpickle_args", "_ezpickle_kwargs", "mujoco_renderer"}
 _IGNORED_TYPES = (
-    gymnasium.Space,
     EnvSpec,
     np.dtype,
     type,
@@ -41,14 +43,16 @@ _IGNORED_TYPES = (
     types.BuiltinFunctionType,
     types.ModuleType,
 )
-_IGNORED_PACKAGES = {"pygame", "mujoco"}  # windows, clocks; the model, which environments leave as it is
+_IGNORED_PACKAGES = {"pygame", "mujoco"}  # windows, clocks, what renders
+_GENERATORS = "generators"  # a key beside the layers' numbers
 
 
 def save(env: gymnasium.Env) -> dict[str, Any] | None:
     """The state as nested dicts of arrays and JSON values; None if something in it cannot be saved."""
     seen = values.Seen()
     try:
-        return {str(depth): _save_layer(layer, seen) for depth, layer in enumerate(_layers(env))}
+        saved = {str(depth): _save_layer(layer, seen) for depth, layer in enumerate(_layers(env))}
+        return saved | {_GENERATORS: generators.save(list(_layers(env)), seen)}
     except values.NotSimpleError:
         return None
 
@@ -56,17 +60,29 @@ def save(env: gymnasium.Env) -> dict[str, Any] | None:
 def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
     """Put a state from `save` into an environment made in the same way, which must have been reset once.
 
-    False where the environment's own `load_state_dict` says, by returning False, that it could not come back exactly.
+    False where it did not come back exactly: the environment's own `load_state_dict` says so by returning False, or its
+    MuJoCo model is another one.
 
     Raises:
         CheckpointError: The state is of another environment, or of other wrappers.
     """
     layers = list(_layers(env))
     kinds = [type(layer).__name__ for layer in layers]
-    saved_kinds = [saved[str(depth)]["class"] for depth in range(len(saved))]
+    saved_kinds = [saved[str(depth)]["class"] for depth in range(len(saved.keys() - {_GENERATORS}))]
     if kinds != saved_kinds:
         raise CheckpointError(f"The saved environment is {saved_kinds}, this one is {kinds}. Make it in the same way.")
-    return all(_load_layer(layer, saved[str(depth)]) for depth, layer in enumerate(layers))
+    exact = all(_load_layer(layer, saved[str(depth)]) for depth, layer in enumerate(layers))
+    if _GENERATORS in saved:
+        generators.load(layers, saved[_GENERATORS])
+    return exact
+
+
+def remember(env: gymnasium.Env) -> None:
+    """Look at an environment that was just made: what does not change from here on need not be saved."""
+    layers = list(_layers(env))
+    generators.remember(layers[0])
+    for layer in layers:
+        mujoco_state.remember(layer)
 
 
 class Saving(gymnasium.Wrapper):
@@ -78,6 +94,10 @@ class Saving(gymnasium.Wrapper):
 
     restored = True
 
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        remember(env)
+
     @property
     def saved_state(self) -> dict[str, Any] | None:
         """The state of the environment inside; setting it restores it."""
@@ -86,10 +106,6 @@ class Saving(gymnasium.Wrapper):
     @saved_state.setter
     def saved_state(self, saved: dict[str, Any]) -> None:
         self.restored = load(self.env, saved)
-
-
-class SavingVectorEnv(AsyncVectorEnv):
-    """Subprocesses whose environments are each wrapped in `Saving`."""
 
 
 def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
@@ -103,59 +119,73 @@ def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
 
 def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
     state: dict[str, Any] = {"class": type(layer).__name__, "attributes": {}}
+    if metadata := _save_metadata(layer):
+        state["metadata"] = metadata
     if bullet.is_bullet(layer):
         return state | {"bullet": bullet.save(layer)}
     own = hasattr(type(layer), "state_dict") and hasattr(type(layer), "load_state_dict")
     if own:
         state["own"] = layer.state_dict()  # type: ignore[attr-defined]
-    for name, value in vars(layer).items():
+    for name, value in _attributes(layer):
         if (own and name != "_np_random") or _ignored(name, value):
             continue
-        if _is_mjdata(value):
-            state.setdefault("mjdata", {})[name] = _save_mjdata(value)
+        if mujoco_state.is_data(value):
+            state.setdefault("mjdata", {})[name] = mujoco_state.save_data(value)
+        elif mujoco_state.is_model(value):
+            state.setdefault("mjmodel", {})[name] = mujoco_state.save_model(layer, name)
         else:
             state["attributes"][name] = values.encode(value, seen)
     return state
 
 
 def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> bool:
+    slots = set(_slots(layer))
     for name, value in state["attributes"].items():
-        vars(layer)[name] = values.decode(value)
+        if name in slots:
+            object.__setattr__(layer, name, values.decode(value))
+        else:
+            vars(layer)[name] = values.decode(value)
+    models = [mujoco_state.load_model(getattr(layer, name), one) for name, one in state.get("mjmodel", {}).items()]
     for name, arrays in state.get("mjdata", {}).items():
-        _load_mjdata(getattr(layer, name), arrays)
+        mujoco_state.load_data(getattr(layer, name), arrays)
     if "bullet" in state:
         bullet.load(layer, state["bullet"])
-    return "own" not in state or layer.load_state_dict(state["own"]) is not False  # type: ignore[attr-defined]
+    if "metadata" in state:
+        _load_metadata(layer, state["metadata"])
+    own = "own" not in state or layer.load_state_dict(state["own"]) is not False  # type: ignore[attr-defined]
+    return own and all(models)
+
+
+def _attributes(layer: gymnasium.Env) -> Iterator[tuple[str, Any]]:
+    yield from vars(layer).items()
+    yield from ((name, getattr(layer, name)) for name in _slots(layer) if hasattr(layer, name))
+
+
+def _slots(layer: gymnasium.Env) -> Iterator[str]:
+    for kind in type(layer).__mro__:
+        named = vars(kind).get("__slots__", ())
+        for name in (named,) if isinstance(named, str) else named:
+            private = name.startswith("__") and not name.endswith("__")
+            yield f"_{kind.__name__.lstrip('_')}{name}" if private else name
 
 
 def _ignored(name: str, value: Any) -> bool:
-    if name in _IGNORED_NAMES or isinstance(value, _IGNORED_TYPES):
+    if name in _IGNORED_NAMES or isinstance(value, (gymnasium.Space, *_IGNORED_TYPES)):
         return True
-    return type(value).__module__.partition(".")[0] in _IGNORED_PACKAGES and not _is_mjdata(value)
+    if mujoco_state.is_data(value) or mujoco_state.is_model(value):
+        return False
+    return type(value).__module__.partition(".")[0] in _IGNORED_PACKAGES
 
 
-def _is_mjdata(value: Any) -> bool:
-    return type(value).__name__ == "MjData" and type(value).__module__.startswith("mujoco")
+def _save_metadata(layer: gymnasium.Env) -> Any:
+    if isinstance(layer, gymnasium.Wrapper):  # has its environment's
+        return None
+    try:
+        return values.encode(layer.metadata, values.Seen())
+    except values.NotSimpleError:  # constant as a rule: not worth refusing the environment
+        return None
 
 
-def _save_mjdata(data: Any) -> dict[str, Any]:
-    """All arrays that the model sizes, not positions and velocities alone.
-
-    Ant's reward reads xpos and cfrc_ext of the step before, and the solver starts from qacc_warmstart. What the
-    contacts size is computed anew by each step; an array is one of these if a fresh MjData has it in another size.
-    """
-    fresh = type(data)(data.model)
-    saved: dict[str, Any] = {"time": float(data.time)}
-    for name in dir(data):
-        value = None if name.startswith("_") else getattr(data, name)
-        if isinstance(value, np.ndarray) and value.size and value.shape == getattr(fresh, name).shape:
-            saved[name] = value.copy()
-    return saved
-
-
-def _load_mjdata(data: Any, saved: dict[str, Any]) -> None:
-    for name, value in saved.items():
-        if name == "time":
-            data.time = value
-        else:
-            getattr(data, name)[...] = value  # in place: the memory is MuJoCo's
+def _load_metadata(layer: gymnasium.Env, saved: Any) -> None:
+    layer.metadata.clear()  # in place: it may be the class's
+    layer.metadata.update(values.decode(saved))

@@ -7,6 +7,8 @@ always what the action really produced, reset rows do not exist, and no array is
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from duetto.environments import trees
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
+from duetto.environments.faults import Fault
 from duetto.environments.trees import Tree
 from duetto.errors import CheckpointError, NonFiniteError, UsageError
 
@@ -53,6 +56,7 @@ class Stepper:
             life's: forget recurrent state there.
         steps: Vector steps since the Stepper was made or, if later, since the run that it resumes began.
         resumed_exactly: False after `load_state_dict` had to begin new episodes.
+        watcher: Called after each step with its actions and what it returns, unless it is None.
     """
 
     def __init__(self, engine: Engine, name: str | None = None) -> None:
@@ -63,6 +67,7 @@ class Stepper:
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
         self.steps = 0
         self.resumed_exactly = True
+        self.watcher: Callable[[np.ndarray, Transition, list[Episode]], None] | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
         self._has_obs = False
@@ -75,7 +80,8 @@ class Stepper:
     def reset(self, seed: int | None) -> None:
         """Begin new episodes, environment i with seed + i; later episodes go on with the environments' generators."""
         self._seed = seed
-        self._begin(self._engine.reset(seed))
+        with self._telling():
+            self._begin(self._engine.reset(seed))
 
     def reset_env(self, env: int, seed: int) -> None:
         """Begin a new episode in one environment with this seed; its unfinished episode is forgotten.
@@ -83,7 +89,8 @@ class Stepper:
         Raises:
             UsageError: A vector environment of another autoreset mode than DISABLED, with several environments.
         """
-        obs, row = self._engine.reset_env(env, seed), np.array([env])
+        with self._telling():
+            obs, row = self._engine.reset_env(env, seed), np.array([env])
         self._check_obs(trees.take(obs, row), row)
         trees.assign(self._obs, obs, row)
         self.obs = trees.copy(self._obs)
@@ -96,7 +103,9 @@ class Stepper:
             The real transitions, and the episodes that ended with them.
 
         Raises:
-            UsageError: The action has the wrong shape, or an observation does not fit the observation space.
+            UsageError: The action has the wrong shape, or the environment gives what none may: an observation that is
+                not in its space, a reward that is no number, something else than five values.
+            EnvironmentFailedError: The environment raises, or its process dies or hangs.
             NonFiniteError: An action, observation or reward is NaN or infinite.
         """
         if not self._has_obs:
@@ -104,7 +113,10 @@ class Stepper:
         action = self._actions.check(action, self.num_envs)
         self.steps += 1
         self._check("action", action, self._rows)
-        outcome = self._engine.step(self._actions.to_environment(action))
+        try:
+            outcome = self._engine.step(self._actions.to_environment(action))
+        except Fault as fault:
+            raise fault.told(self.name, self.steps) from fault.__cause__
         rows = self._rows if outcome.bogus is None else np.flatnonzero(~outcome.bogus)
         self._check("reward", outcome.reward if outcome.score is None else outcome.score, self._rows)
         self._check_obs(outcome.next_obs, self._rows)
@@ -113,7 +125,16 @@ class Stepper:
         transition = self._transition(action, outcome, rows)
         self._obs, self.starts = outcome.obs, outcome.starts
         self.obs = trees.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
-        return transition, self._count(outcome, rows)
+        episodes = self._count(outcome, rows)
+        if self.watcher is not None:
+            self.watcher(action, transition, episodes)
+        return transition, episodes
+
+    @property
+    def waiting(self) -> np.ndarray:
+        """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
+        pending = self._engine.pending
+        return np.zeros(self.num_envs, bool) if pending is None else pending.copy()
 
     @property
     def environments(self) -> list[Any]:
@@ -156,8 +177,10 @@ class Stepper:
         """
         if not self._has_obs:
             raise UsageError(f"{self.name}: nothing to save before the first reset.")
+        with self._telling():
+            saved = self._engine.save()
         return {
-            "environments": self._engine.save(),
+            "environments": saved,
             "num_envs": self.num_envs,
             "seed": self._seed,
             "steps": self.steps,
@@ -182,15 +205,24 @@ class Stepper:
             )
         self._seed, self.steps = state["seed"], state["steps"]
         resume_seed = _resume_seed(self._seed, self.steps)
-        self._begin(self._engine.reset(resume_seed))
         saved = state["environments"]
-        self.resumed_exactly = saved is not None and self._engine.load(saved)
-        if saved is not None and not self.resumed_exactly:
-            self._begin(self._engine.reset(resume_seed))  # loading has left the environments somewhere
+        with self._telling():
+            self._begin(self._engine.reset(resume_seed))
+            self.resumed_exactly = saved is not None and self._engine.load(saved)
+            if saved is not None and not self.resumed_exactly:
+                self._begin(self._engine.reset(resume_seed))  # loading has left the environments somewhere
         if self.resumed_exactly:
             self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
             self.starts, self._lengths = np.array(state["starts"]), np.array(state["lengths"])
             self._returns = np.array(state["returns"])
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """What an environment does wrong, told with its name and the step."""
+        try:
+            yield
+        except Fault as fault:
+            raise fault.told(self.name, self.steps) from fault.__cause__
 
     def _begin(self, obs: Tree) -> None:
         self._obs, self.obs = obs, trees.copy(obs)

@@ -2,39 +2,62 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pickle import PicklingError
 
 import gymnasium
-from gymnasium.vector import AutoresetMode
 
 from duetto.environments.engines import Vector
-from duetto.environments.state import Saving, SavingVectorEnv
+from duetto.environments.faults import Fault, summary
+from duetto.environments.workers import Checked, Workers
 from duetto.errors import UsageError
 
 
-def start(singles: list[Callable[[], gymnasium.Env]], name: str) -> Vector:
-    """A process for each environment; UsageError for a script that would start itself again in each of them."""
-    # AsyncVectorEnv makes one environment in this process first, so mistakes surface here and not as a dead pipe.
+def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float) -> Vector:
+    """A process for each environment, that has `timeout` seconds for each answer.
+
+    Raises:
+        UsageError: The environments cannot be made there, or differ; or a script would start itself in each of them.
+    """
+    # AsyncVectorEnv makes one environment in this process first, so most mistakes surface here.
     try:
-        vector = SavingVectorEnv(
-            [partial(_saving, single, os.getpid()) for single in singles],
-            context="forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn",
-            autoreset_mode=AutoresetMode.DISABLED,
-        )
-    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        with _deaf_to_hangups():
+            vector = Workers([partial(_checked, single, name) for single in singles], timeout)
+    except (Fault, BrokenPipeError, ConnectionResetError) as error:
+        if isinstance(error, Fault) and not isinstance(error.__cause__, EOFError | OSError):  # it did start
+            raise error.told(name, 0) from error
         raise UsageError(
-            "The environments' processes could not start. Put the script's calls under `if __name__ == \"__main__\":`, "
-            'or use vectorization="sync".'
+            f"The environments' processes could not start ({error}). Put the script's calls under "
+            '`if __name__ == "__main__":`, or use vectorization="sync".'
+        ) from error
+    except (TypeError, AttributeError, RuntimeError, PicklingError) as error:
+        if "space" in str(error):  # Gymnasium has compared them
+            raise UsageError(f"{name}: the environments have different spaces. Make them all alike.") from error
+        raise UsageError(
+            f'{name} cannot be sent to a process of its own ({summary(error)}). Use vectorization="sync", or a factory '
+            "that makes what it needs when it is called."
         ) from error
     return Vector(vector, name)
 
 
-def _saving(single: Callable[[], gymnasium.Env], trainer: int) -> gymnasium.Env:
-    if os.getpid() != trainer:
-        # Ctrl-C reaches every process of a terminal. The trainer ends then, after a checkpoint that needs this one.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return Saving(single())
+def _checked(single: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
+    return Checked(single(), name)
+
+
+@contextmanager
+def _deaf_to_hangups() -> Iterator[None]:
+    """A terminal that closes reaches every process, too: those that start in here, Python's own helpers among them,
+    inherit that they ignore it.
+    """
+    if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, earlier)

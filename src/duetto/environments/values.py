@@ -44,10 +44,14 @@ def encode(value: Any, seen: Seen) -> Any:
         return {"kind": "float", "value": repr(value)}
     if issubclass(kind, np.generic) and value.dtype.kind in "biuf":
         return {"kind": "scalar", "value": np.asarray(value)}
+    if issubclass(kind, np.str_ | np.bytes_):
+        return {"kind": "scalar", "value": _encode_text(np.asarray(value))}
     if kind is not tuple:
         seen.add(value)
     if kind is np.ndarray and value.dtype.kind in "biuf":
         return value.copy()
+    if kind is np.ndarray and value.dtype.kind in "SU":
+        return _encode_text(value)
     if kind is np.random.Generator:
         return {"kind": "generator", "value": randomness.state_of(value)}
     if kind is dict:
@@ -68,7 +72,9 @@ def decode(value: Any) -> Any:
         case "float":
             return float(value["value"])
         case "scalar":
-            return value["value"][()]
+            return decode(value["value"])[()]
+        case "text":
+            return np.frombuffer(value["bytes"].tobytes(), value["dtype"]).reshape(value["shape"]).copy()
         case "generator":
             random = np.random.Generator(getattr(np.random, value["value"]["bit_generator"])())
             randomness.restore(random, value["value"])
@@ -77,6 +83,12 @@ def decode(value: Any) -> Any:
             return dict(zip(decode(value["keys"]), decode(value["items"]), strict=True))
         case kind:
             return _decode_sequence(_SEQUENCES[kind], value)
+
+
+def _encode_text(value: np.ndarray) -> dict[str, Any]:
+    # An array of text, such as FrozenLake's map, is no JSON value and nothing that safetensors has.
+    raw = np.frombuffer(value.tobytes(), np.uint8).copy()
+    return {"kind": "text", "dtype": value.dtype.str, "shape": list(value.shape), "bytes": raw}
 
 
 def _is_json(value: Any) -> bool:

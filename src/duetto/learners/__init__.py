@@ -22,7 +22,7 @@ def build(
     precision: Precision = "float32",
     threads: int = 0,
 ) -> Learner:
-    """A learner with fresh parameters. `threads` 0 finds the fastest number (PyTorch on a CPU only)."""
+    """A learner with fresh parameters. `threads` is PyTorch's on a CPU; 0: see `learners.threads`."""
     try:
         if backend == "torch":
             from duetto.learners.torch import TorchLearner

@@ -53,6 +53,7 @@ class Learner(ABC):
     """Parameters, targets, optimisers, counters and random state, and the update that changes them."""
 
     backend: Literal["torch", "jax"]
+    threads = 0  # whose results these are, where they may depend on it (PyTorch on a CPU)
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         self.algorithm = algorithm
@@ -171,7 +172,8 @@ class Learner(ABC):
         self.load_optimizer_state(state["optimizers"])
         restore(self.random, state["random"])
         self.updates = state["updates"]
-        self._adapted = dict(state["adapted_rates"])
+        # of those that adapt now, which `learning_rate_kl` may have changed
+        self._adapted = {name: state["adapted_rates"].get(name, rate) for name, rate in self._adapted.items()}
 
     def learning_rates(self, progress: float) -> dict[str, float]:
         """Each optimiser's current step size."""

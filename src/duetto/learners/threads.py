@@ -1,15 +1,68 @@
-"""How many threads are fastest now, found by trial again and again while learning goes on.
+"""With how many threads PyTorch computes on a CPU, where nobody said how many.
 
-PyTorch's threads meet at the end of every operation. Two are 1.4 times as fast as one on two idle cores; but where
-another program takes a core, they wait for each other so long that one alone is three times as fast as both (AMD EPYC,
-Zen 5; TD3's update: 245, 175 and 45 to 55 per second). Neither is known beforehand, and both change during a run.
+The numbers are those of one thread, so they are the same on any number of cores. More threads are used for work that
+comes to the same bits with them, and only while they are faster.
+
+Whether it does is no property of a processor, but of each product. A library that divides a product by rows or columns
+of what comes out adds the same numbers in the same order; one that divides what is summed over does not, and neither
+does one that takes another kernel for the smaller part. On an Intel Xeon (Sapphire Rapids) PyTorch's MKL does so for
+the gradient of a layer with few units (300 to 1, batch 256), 64 x 64 with 2,048 rows, 128 x 1024 x 1024 and one row by
+400 x 300, and not for 256 x 400 x 300; oneDNN in none of these; and PyTorch's own sums do from 32,768 numbers on. So
+the work itself is done with both, once for each kind of it.
+
+Which number is faster is found by trial again and again. PyTorch's threads meet at the end of every operation. Two are
+1.4 times as fast as one on two idle cores; but where another program takes a core, they wait for each other so long
+that one alone is three times as fast as both (AMD EPYC, Zen 5; TD3's update: 245, 175 and 45 to 55 per second). Neither
+is known beforehand, and both change during a run.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Hashable
+
 TRIAL = 16  # updates for each candidate; even, so that a delayed actor takes part equally
 PERIOD = 1_000  # updates between two trials
 SPARED = 4  # the slowest of each trial, which do not count
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class FloatingThreads:
+    """One thread's results, from as many as are fastest now.
+
+    A kind of work is what decides how it is divided: the operations and their shapes.
+    """
+
+    def __init__(self, most: int, use: Callable[[int], None]) -> None:
+        """`use` sets the number of threads from here on."""
+        self._most, self._use = most, use
+        self._trial = ThreadTrial(most)
+        self._same: dict[Hashable, bool] = {}
+
+    def before_update(self, kind: Hashable, outcome: Callable[[], bytes]) -> None:
+        """Set the number for an update. `outcome` makes it, gives every bit that it came to, and takes it back."""
+        self._use(self._trial.threads() if self._comes_to_the_same(kind, outcome) else 1)
+
+    def after_update(self, seconds: float) -> None:
+        """How long it took."""
+        self._trial.note(seconds)
+
+    def before_acting(self, kind: Hashable, outcome: Callable[[], bytes]) -> None:
+        """Set the number for acting: whatever it is, or 1."""
+        if not self._comes_to_the_same(kind, outcome):
+            self._use(1)
+
+    def _comes_to_the_same(self, kind: Hashable, outcome: Callable[[], bytes]) -> bool:
+        if kind not in self._same:
+            self._use(1)
+            alone = outcome()
+            self._use(self._most)
+            self._same[kind] = outcome() == alone
+        return self._same[kind]
 
 
 class ThreadTrial:

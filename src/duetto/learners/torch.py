@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,11 +24,12 @@ from duetto.errors import UsageError
 from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Precision, Rates, matched, summarize
 from duetto.learners.base import Parameters as Values
-from duetto.learners.threads import ThreadTrial
+from duetto.learners.threads import FloatingThreads, cores
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
 from duetto.networks.torch import Parameters, build
-from duetto.networks.torch_layers import USE_ONEDNN
+
+MOST_THREADS = 4  # where nobody asks for more
 
 
 def has_cuda() -> bool:
@@ -83,14 +84,39 @@ class TorchLearner(Learner):
         )
 
     def _learn(self, batch: Any) -> Tensor:
-        began = self._begin_trial()
+        tensors = type(batch)(*(_tensors(field, self.device) for field in batch))
+        if self._floating is None:
+            self._use_threads(self.threads)
+            return self._step(tensors)
+        kind = (self.algorithm.phase(self.updates), *_shapes(batch))
+        self._floating.before_update(kind, lambda: self._step_outcome(tensors))
+        began = time.perf_counter()
+        values = self._step(tensors)
+        self._floating.after_update(time.perf_counter() - began)
+        return values
+
+    def _step(self, batch: Any) -> Tensor:
         self._names: list[str] = []
         self._values: list[Tensor] = []
         self._priority = None
-        self.algorithm.update(self, _tensors(batch, self.device), self._noise, self.algorithm.phase(self.updates))
-        if self._trial is not None:
-            self._trial.note(time.perf_counter() - began)
+        self.algorithm.update(self, batch, self._noise, self.algorithm.phase(self.updates))
         return torch.stack(self._values)
+
+    def _step_outcome(self, batch: Any) -> bytes:
+        """All that an update reports and changes, which is put back."""
+        before = [tensor.clone() for tensor in self._changing()]
+        reported = [self._step(batch), *(() if self._priority is None else (self._priority,))]
+        bits = _bits([*reported, *self._changing()])
+        with torch.no_grad():
+            for tensor, value in zip(self._changing(), before, strict=True):
+                tensor.copy_(value)
+        return bits
+
+    def _changing(self) -> Iterator[Tensor]:
+        for net in self._nets.values():
+            yield from net.values.values()
+        for optimizer in self._optimizers.values():
+            yield from optimizer.tensors()
 
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
         """See `Updater.minimize`."""
@@ -124,22 +150,27 @@ class TorchLearner(Learner):
                 to.values[name].copy_(origin.values[name])
 
     def _set_threads(self, threads: int) -> None:
-        """As many as asked for; without a wish one for each core, up to 4, or what `ThreadTrial` finds fastest.
+        """As many as asked for; without a wish the results are those of one, whatever else is used.
 
-        oneDNN's products do not depend on the number of threads (tested by the bit). MKL's may, and PyTorch's recurrent
-        layers do: then the number stays as it is.
+        What a user's own networks draw or keep cannot be taken back, and how recurrent layers divide their work changes
+        with the episodes in a batch: there it cannot be tested beforehand, and one it is.
         """
-        most = threads or min(4, os.cpu_count() or 1)
-        torch.set_num_threads(most)
-        self._trial = None
-        by_onednn = USE_ONEDNN or self.precision == "bf16"
-        if threads == 0 and most > 1 and self.device.type == "cpu" and by_onednn and not self.recurrent:
-            self._trial = ThreadTrial(most)
+        self.threads, self._floating = threads or 1, None
+        if self.device.type != "cpu":  # the processor only hands out work
+            self.threads = 0
+            torch.set_num_threads(threads or min(MOST_THREADS, cores()))
+            return
+        torch.set_num_threads(self.threads)
+        self.threads = torch.get_num_threads()  # a build without OpenMP has one
+        most = min(MOST_THREADS, cores())
+        own = any(spec.custom is not None for spec in self.specs.values())
+        if threads == 0 and most > 1 and not own and not self.recurrent:
+            self._floating = FloatingThreads(most, self._use_threads)
 
-    def _begin_trial(self) -> float:
-        if self._trial is not None and self._trial.threads() != torch.get_num_threads():
-            torch.set_num_threads(self._trial.threads())
-        return time.perf_counter()
+    def _use_threads(self, number: int) -> None:
+        """From here on; the number belongs to the process, and another learner may have set it."""
+        if number and torch.get_num_threads() != number:
+            torch.set_num_threads(number)
 
     def _record(self, name: str, value: Tensor, info: dict[str, Tensor]) -> None:
         self._priority = info.get("priority", self._priority)
@@ -150,6 +181,14 @@ class TorchLearner(Learner):
     # ------------------------------------------------------------------------------------------------ acting
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
+        if self._floating is None:
+            self._use_threads(self.threads)
+        else:
+            kind = (method, *_shapes((obs, *noise)))
+            self._floating.before_acting(kind, lambda: _bytes(self._call(method, obs, *noise)))
+        return self._call(method, obs, *noise)
+
+    def _call(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         rollouts = isinstance(
             self.algorithm.memory(), RolloutSpec
         )  # then what was collected is compared while learning
@@ -223,6 +262,10 @@ class Adam:
         )
         return norm
 
+    def tensors(self) -> list[Tensor]:
+        """All that a step changes but the weights."""
+        return [*self._first, *self._second, *self._steps]
+
     def state(self) -> dict[str, Any]:
         """Steps and moments as NumPy arrays by the parameters' names."""
         first, second = ([x.cpu().numpy().copy() for x in moments] for moments in (self._first, self._second))
@@ -257,6 +300,29 @@ def _rows(tree: Any, rows: np.ndarray) -> Any:
     if tree is None:
         return None
     return tree.take(rows, axis=0)
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, dict):
+        tree = tuple(tree.values())
+    if isinstance(tree, tuple):
+        for part in tree:
+            yield from _leaves(part)
+    elif tree is not None:
+        yield tree
+
+
+def _shapes(tree: Any) -> tuple[Hashable, ...]:
+    return tuple(leaf.shape for leaf in _leaves(tree))
+
+
+def _bytes(tree: Any) -> bytes:
+    """Every bit of NumPy's arrays."""
+    return b"".join(leaf.tobytes() for leaf in _leaves(tree))
+
+
+def _bits(tensors: list[Tensor]) -> bytes:
+    return _bytes(tuple(tensor.detach().cpu().numpy() for tensor in tensors))
 
 
 def _arrays(tree: Any) -> Any:

@@ -57,5 +57,12 @@ class Memory:
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         """Give what was sampled new priorities, where the memory has any."""
 
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A saved state without what segments hold, to go on from without them; `learning_starts` counts anew.
+
+        Random numbers, and how far priorities' exponents have come, stay. A memory without segments stays as it is.
+        """
+        return state
+
     def note_divergence(self, divergence: float) -> None:
         """The mean KL divergence of what was just learned from, where the memory needs it."""

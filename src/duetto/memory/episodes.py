@@ -154,6 +154,11 @@ class EpisodeRings:
         for name, part in self._newest.items():
             part[:] = state["newest"][name]
 
+    @staticmethod
+    def emptied(state: dict[str, Any]) -> dict[str, Any]:
+        """A saved state in which no row was written, and no episode runs."""
+        return state | {name: np.zeros_like(state[name]) for name in ("written", "running", "steps")}
+
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """See `Rings.segment`."""
         return self._rings.segment(since)

@@ -167,6 +167,10 @@ class Mixed(Memory):
         self._pretrained = state["pretrained"]
         randomness.restore(self._random, state["random"])
 
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """See `Memory.emptied`: the agent's part is empty. The demonstrations stay, with their priorities."""
+        return state | {"agent": self._agent.emptied(state["agent"])}
+
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """The agent's rows written after the counts `since` (num_envs,)."""
         return self._agent.segment(since)

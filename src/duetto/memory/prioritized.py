@@ -55,6 +55,10 @@ class PrioritizedReplay(Replay):
         super().load_state_dict(state)
         self.draws.load_state_dict(self._every_index(), state)
 
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """See `Memory.emptied`; no index has any mass."""
+        return super().emptied(state) | {"mass": np.zeros_like(state["mass"])}
+
     def _every_index(self) -> np.ndarray:
         return np.arange(len(self._rings.written) * self.rows)
 

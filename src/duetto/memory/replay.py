@@ -111,6 +111,10 @@ class Replay(Memory):
         self._schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
 
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """See `Memory.emptied`."""
+        return state | {"written": np.zeros_like(state["written"]), "cuts": [], "schedule": dict(Schedule.BEGINNING)}
+
     def interrupt(self) -> None:
         """Every environment begins a new episode though the last one did not end: no n-step window runs across."""
         self._rings.cut()

@@ -224,6 +224,17 @@ class SequenceReplay(Memory):
         self._schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
 
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """See `Memory.emptied`. Its episodes cannot be gone on with in their middle: new ones have to begin."""
+        return state | {
+            "episodes": self._episodes.emptied(state["episodes"]),
+            "made": np.zeros_like(state["made"]),
+            "gone": np.zeros_like(state["gone"]),
+            "sequences": {name: part[:0] for name, part in state["sequences"].items()},
+            "draws": {name: part[:0] if name == "mass" else part for name, part in state["draws"].items()},
+            "schedule": dict(Schedule.BEGINNING),
+        }
+
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """The rows written after the counts `since` (num_envs,) and still stored, as flat arrays; None for no rows.
 

@@ -16,6 +16,7 @@ from duetto.networks import spaces
 from duetto.networks.specs import CustomNetwork
 from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
 from duetto.storage.config import Config
+from duetto.storage.deciding import changes, listed
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import Policy
 
@@ -27,7 +28,8 @@ class Agent:
         step: The training step of its parameters.
         observation_space, action_space: What it was trained with.
         config: The run that it came from.
-        notices: Sentences about newer checkpoints that are damaged, if this is not the newest.
+        notices: Sentences about newer checkpoints that are damaged, if this is not the newest, and about what has
+            changed in `config.yaml`.
     """
 
     def __init__(
@@ -58,9 +60,9 @@ class Agent:
             case "best":
                 loaded = store.load_best()
             case "last":
-                loaded = store.load_latest()
+                loaded = store.load_latest(memory=False)  # acting needs no experience, which may be large, or damaged
             case _:
-                loaded = store.load(_step(checkpoint))
+                loaded = store.load(_step(checkpoint), memory=False)
         state = loaded.state
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
         chosen = _backend(config, backend)
@@ -69,7 +71,10 @@ class Agent:
         learner.load_parameters(state["learner"]["parameters"])
         normalizer = Normalizer(observation, *config.algorithm.observation_scaling())
         normalizer.load_state_dict(state["normalizer"])
-        return cls(config, learner, normalizer, loaded, loaded.problems if isinstance(loaded, Loaded) else [])
+        notices = list(loaded.problems) if isinstance(loaded, Loaded) else []
+        if changed := changes(config, state.get("config", {})):
+            notices.append(f"config.yaml has changed since step {loaded.step:,} was trained: {listed(changed)}.")
+        return cls(config, learner, normalizer, loaded, notices)
 
     @property
     def fingerprint(self) -> str:

@@ -17,9 +17,11 @@ from typing import Any
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.display.video import record
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
+from duetto.storage import trust
+from duetto.storage.aside import BEFORE, free_folder
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.folder_lock import FolderLock
@@ -38,47 +40,65 @@ class Run:
     """
 
     def __init__(
-        self, path: str | Path, environment: Any = None, networks: dict[str, CustomNetwork] | None = None
+        self,
+        path: str | Path,
+        environment: Any = None,
+        networks: dict[str, CustomNetwork] | None = None,
+        trust: bool = False,
     ) -> None:
-        """`environment` and `networks` are what was handed to `train` as objects and cannot be made from the config."""
+        """`environment` and `networks` are what was handed to `train` as objects and cannot be made from the config.
+
+        `trust` lets an environment "package:id" import its package though another user, or nobody known, began the run.
+        """
         self.path = Path(path)
         self.config = Config.load(self.path / "config.yaml", networks)
         self.notices: list[str] = []
-        self._given, self._networks = environment, networks
+        self._given, self._networks, self._trust = environment, networks, trust
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
     def resume(
-        self, steps: int | None = None, callbacks: Sequence[Callback] = (), on_start: Callback | None = None
+        self,
+        steps: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        on_start: Callback | None = None,
+        without_memory: bool = False,
+        accept_changes: bool = False,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
         More steps stretch every schedule that is measured in the run's length. `on_start` gets the session before
-        anything happens in it.
+        anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the one in
+        the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
+        With `accept_changes` what decides the numbers may have changed in `config.yaml` since
+        that checkpoint (to fine-tune, for example); without, UsageError says what has.
         """
-        with FolderLock(self.path):
+        with FolderLock(self.path) as lock:
             config = self.config
             if steps is not None:
                 config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
-            with closing(self._session(config)) as session:
-                self._take_up(session)
+            with closing(self._session(config, lock)) as session:
+                self._take_up(session, without_memory, accept_changes)
+                if self._trust:  # from here on it is this user's
+                    signed = trust.signature(config.environment, config.environment_options)
+                    config = dataclasses.replace(config, signature=signed)
                 if config != self.config:
                     config.save(self.path / "config.yaml")
                     self.config = config
                 _work(session, callbacks, on_start)
         return self
 
-    def _session(self, config: Config) -> Session:
+    def _session(self, config: Config, lock: FolderLock) -> Session:
         """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
         logged = [path for path in (self.path / "metrics.jsonl", self.path / "evaluations.csv") if path.exists()]
         if CheckpointStore(self.path / "checkpoints").steps() or not logged:
-            return Session(config, self.path, self._environment())
-        aside = _free_folder(self.path, "before")
+            return Session(config, self.path, self._environment(), lock)
+        aside = free_folder(self.path, BEFORE)
         for path in logged:
             path.rename(aside / path.name)
         try:
-            session = Session(config, self.path, self._environment())
+            session = Session(config, self.path, self._environment(), lock)
         except BaseException:
             for path in logged:
                 (aside / path.name).replace(path)
@@ -89,14 +109,14 @@ class Run:
         )
         return session
 
-    def _take_up(self, session: Session) -> None:
+    def _take_up(self, session: Session, without_memory: bool, accept_changes: bool) -> None:
         """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
         if not session.store.steps():
             return
-        loaded, steps = session.store.load_latest(), session.config.run.steps
+        loaded, steps = session.store.load_latest(memory=not without_memory), session.config.run.steps
         if steps < loaded.step:
             raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
-        session.load(loaded)
+        session.load(loaded, without_memory, accept_changes)
 
     def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
         """The trained agent of the "last" or "best" checkpoint or that of a step."""
@@ -145,8 +165,11 @@ class Run:
 
     def evaluations(self) -> list[dict[str, float]]:
         """The rows of `evaluations.csv` as numbers."""
-        rows = Csv.read(self.path / "evaluations.csv")
-        return [{name: float(value) for name, value in row.items()} for row in rows]
+        path = self.path / "evaluations.csv"
+        try:
+            return [{name: float(value) for name, value in row.items()} for row in Csv.read(path)]
+        except ValueError as error:
+            raise DuettoError(f"{path} is damaged: {error}. Remove that line to read the others.") from error
 
     def _environment(self) -> Any:
         if self._given is not None:
@@ -156,7 +179,9 @@ class Run:
                 f"{self.path} was trained on {self.config.environment}, an object that its config cannot make again: "
                 "in Python, hand it over with duetto.Run(path, environment=...)."
             )
-        return self.config.environment
+        config = self.config
+        trust.check(config.environment, config.environment_options, config.signature, self.path, self._trust)
+        return config.environment
 
     def _stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
         options = self.config.environment_options
@@ -186,22 +211,29 @@ def start(
         preset=preset,
         command=command_line(),
         versions=circumstances(),
+        signature=trust.signature(label, environment_options or {}) if isinstance(environment, str) else None,
     )
     config.to_yaml()  # what it cannot hold shows now
-    path = _new_folder(Path(runs_dir), name or f"{algorithm.name()}-{_slug(label)}-s{options.seed}")
-    with FolderLock(path):
+    path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
+    with FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            session = Session(config, path, environment)
+            session = Session(config, path, environment, lock)
         except BaseException:
             shutil.rmtree(path)
             raise
+        if config.remakeable and not config.signature and trust.needs_trust(label, config.environment_options):
+            session.notices.append(
+                f"No key can be made or read in {trust.key_path()}, so this run is not signed: resume, evaluate and "
+                f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
+            )
         with closing(session):
             _work(session, callbacks, on_start)
     return Run(path, None if config.remakeable else environment, algorithm.custom_networks())
 
 
 def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:
+    session.look_ahead()
     if on_start is not None:
         on_start(session)
     session.run(callbacks)
@@ -246,29 +278,12 @@ def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> 
 
 
 def _new_folder(parent: Path, name: str) -> Path:
-    """A new run's folder; see `_free_folder`."""
+    """A new run's folder; see `free_folder`."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(
             f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
         )
-    return _free_folder(parent, name)
-
-
-def _free_folder(parent: Path, name: str) -> Path:
-    """Make `parent/name`, or the first of `name-2`, `name-3` ... that is not taken."""
-    number = 1
-    while True:
-        path = parent / (name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise UsageError(
-                f"{path} cannot be made: {error.strerror}. Put that right, or choose another --runs-dir."
-            ) from error
-        else:
-            return path
+    return free_folder(parent, name)
 
 
 def _check_seed(seed: int | None) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from duetto.errors import CheckpointError, UsageError
 from duetto.storage import disk, segments, snapshot
-from duetto.storage.manifest import DamagedError, Manifest, MemoryRecord
+from duetto.storage.manifest import DamagedError, Manifest, MemoryDamagedError, MemoryRecord
 from duetto.storage.segments import Segment
 from duetto.storage.states import State, decode_tree, encode_tree
 
@@ -61,6 +61,7 @@ class CheckpointStore:
         self._memory = folder / "memory"
         self._best = folder / "best"
         self._history: dict[int, Manifest] = {}  # by step, ascending: what this store continues
+        self._memory_begins_anew = False  # the last one was loaded without its memory
 
     @property
     def covered(self) -> np.ndarray:
@@ -104,7 +105,7 @@ class CheckpointStore:
             temporary = snapshot.write(target, files, manifest)
             self._make_way(step)
             disk.move(temporary, target)
-            self._history[step] = manifest
+            self._history[step], self._memory_begins_anew = manifest, False
             disk.sync_folder(self.folder)
         with suppress(OSError):  # nothing is lost, and the next save tries again
             self._tidy()
@@ -128,29 +129,40 @@ class CheckpointStore:
             disk.sweep(self._best)
         return target
 
-    def load_latest(self) -> Loaded:
-        """Load the newest undamaged checkpoint and continue from it. Raises CheckpointError if there is none."""
+    def load_latest(self, memory: bool = True) -> Loaded:
+        """Load the newest undamaged checkpoint and continue from it. Raises CheckpointError if there is none.
+
+        Without `memory` no experience is read, damaged or not, and the next save begins with an empty memory.
+        """
         problems: list[str] = []
+        without_memory = ""
         tried: set[int] = set()
         # Look again each time: the run may be alive, and remove a checkpoint while it is read here.
         while untried := [step for step in self.steps() if step not in tried]:
             step = untried[-1]
             tried.add(step)
             try:
-                return self._load(step, problems)
+                return self._load(step, problems, memory)
             except DamagedError as error:
                 if snapshot.find(self.folder, step).exists():
                     problems.append(str(error))
+                    if isinstance(error, MemoryDamagedError):
+                        without_memory = without_memory or _way_out(step, self.folder)
         if problems:
-            raise CheckpointError(f"No checkpoint in {self.folder} can be used:\n" + "\n".join(problems))
+            raise CheckpointError(
+                f"No checkpoint in {self.folder} can be used:\n" + "\n".join(problems) + without_memory
+            )
         raise CheckpointError(f"There is no checkpoint in {self.folder}. Is it the folder of a Duetto run?")
 
-    def load(self, step: int) -> Loaded:
-        """Load one checkpoint and continue from it. Raises CheckpointError if it is damaged or not there."""
+    def load(self, step: int, memory: bool = True) -> Loaded:
+        """Load one checkpoint and continue from it. Raises CheckpointError if it is damaged or not there.
+
+        `memory` as in `load_latest`.
+        """
         if step not in (steps := self.steps()):
             known = "It has those at " + ", ".join(map(str, steps)) if steps else "It has none"
             raise CheckpointError(f"{self.folder} has no checkpoint at step {step}. {known}.")
-        return self._load(step, [])
+        return self._load(step, [], memory)
 
     def load_best(self) -> Best:
         """Load the parameters of the best evaluation. Raises CheckpointError if they are damaged or not there."""
@@ -166,16 +178,20 @@ class CheckpointStore:
                 damage = damage or str(error)
         raise CheckpointError(f"{damage or f'{self.folder} holds no best parameters yet.'} Use the latest checkpoint.")
 
-    def _load(self, step: int, problems: list[str]) -> Loaded:
+    def _load(self, step: int, problems: list[str], memory: bool) -> Loaded:
         path = snapshot.find(self.folder, step)
         manifest, files = snapshot.read(path)
         if manifest.step != step:
             raise DamagedError(f"{path} is damaged: it holds the checkpoint at step {manifest.step}.")
-        needed = segments.needed(manifest)
-        for record in needed:  # now, because halfway through the experience it is too late for an older checkpoint
-            record.file.read(self._memory)
         state = decode_tree("state", files)
+        needed = segments.needed(manifest) if memory else []
+        for record in needed:  # now, because halfway through the experience it is too late for an older checkpoint
+            try:
+                record.file.read(self._memory)
+            except DamagedError as error:
+                raise MemoryDamagedError(str(error)) from error
         self._history = snapshot.readable_before(self.folder, step) | {step: manifest}
+        self._memory_begins_anew = not memory
         return Loaded(step, state, (segments.read(self._memory, record) for record in needed), path, problems)
 
     def _check_continues(self, step: int) -> None:
@@ -199,7 +215,9 @@ class CheckpointStore:
         return segments.extend(last.segments if last else [], self.covered, segment, window, name)
 
     def _last_memory(self) -> MemoryRecord | None:
-        return self._history[max(self._history)].memory if self._history else None
+        if not self._history or self._memory_begins_anew:
+            return None
+        return self._history[max(self._history)].memory
 
     @contextmanager
     def _writing(self, what: str, files: Mapping[str, bytes]) -> Iterator[None]:
@@ -217,6 +235,7 @@ class CheckpointStore:
             self._sweep()
 
     def _prepare(self, folder: Path) -> None:
+        disk.make_folder(self.folder)
         disk.make_folder(folder)
         self._sweep()
 
@@ -248,3 +267,10 @@ class CheckpointStore:
 
     def _best_numbers(self) -> list[int]:
         return sorted(int(path.name) for path in self._best.glob("[0-9]*") if path.name.isdecimal())
+
+
+def _way_out(step: int, folder: Path) -> str:
+    return (
+        f"\nBut for its experience the checkpoint at step {step} is whole. To go on from it with an empty memory: "
+        f"duetto resume {folder.parent} --without-memory"
+    )

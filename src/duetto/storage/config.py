@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.base import Count, CountOrZero, Within, check_fields
+from duetto.algorithms.base import Count, CountOrZero, NonNegative, Within, check_fields
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.storage import disk
@@ -54,11 +54,13 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """PyTorch's threads on a CPU; 0 finds out, again and again, how many are fastest."""
+    """PyTorch's threads on a CPU, part of the results; 0: one's results, by more where they are the same."""
     num_envs: Count = 1
     """Environments stepped side by side."""
     vectorization: Literal["sync", "subprocess"] = "sync"
     """Step them one after another, or each in a process of its own."""
+    worker_timeout: NonNegative = 300.0
+    """Seconds after which such a process that does not answer ends the run; 0 waits for ever."""
     engine: Literal["auto", "native", "gymnasium", "envpool"] = "auto"
     """Who makes the environments; auto takes ale-py's own vector environment for Atari, Gymnasium for all others."""
     evaluate_every: CountOrZero = 5_000
@@ -86,6 +88,7 @@ class Config:
     preset: str = "default"
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
 
     def save(self, path: Path) -> None:
         """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
@@ -112,7 +115,8 @@ class Config:
                 "id": self.environment,
                 "options": self.environment_options,
                 "remakeable": self.remakeable,
-            },
+            }
+            | ({"signature": self.signature} if self.signature else {}),
             "run": _plain(self.run),
             "preset": self.preset,
             "command": self.command,
@@ -142,7 +146,7 @@ class Config:
         fixed = kind.__dataclass_fields__.keys() - kind.options()  # an older version may have written them
         fields = {key: value for key, value in fields.items() if key not in fixed}
         _check_keys("algorithm.", fields, kind.options())
-        _check_keys("environment.", environment, ("id", "options", "remakeable"))
+        _check_keys("environment.", environment, ("id", "options", "remakeable", "signature"))
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
@@ -152,6 +156,7 @@ class Config:
             environment=environment["id"],
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
+            signature=environment.get("signature"),
             run=run,
             preset=values["preset"],
             command=values["command"],
@@ -175,18 +180,24 @@ def _nearest(name: Any, known: Iterable[str]) -> str:
 
 def circumstances() -> dict[str, str]:
     """Versions of what matters, and the commit if Duetto runs from a git checkout."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for package in RECORDED:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    found = {"python": platform.python_version(), "platform": platform.platform()} | versions(RECORDED)
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         commit = subprocess.run(git, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return found
     return found | ({"git": commit.stdout.strip()} if commit.returncode == 0 else {})
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of those that are installed."""
+    found: dict[str, str] = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def command_line() -> str:

@@ -45,10 +45,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and the folders above it, durably; nothing happens if it is there."""
+    """Create a folder durably; nothing happens if it is there. The one above it must be: it may have been moved."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
     os.mkdir(folder)
     sync_folder(folder.parent)
 

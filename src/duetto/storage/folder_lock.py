@@ -26,6 +26,17 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _path_of(descriptor: int) -> Path | None:
+    """What an open file is called now, where the system tells: Linux and macOS do."""
+    try:
+        if sys.platform == "darwin":
+            return Path(os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")))
+        return Path(f"/proc/self/fd/{descriptor}").readlink()
+    except OSError:
+        return None
+
+
+_NAME = ".lock"
 _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
 
@@ -35,19 +46,21 @@ class FolderLock:
     The operating system releases it when the process ends, however it ends. Processes forked from the holder do not
     hold it, so that environment workers which outlive a killed trainer do not keep the run from being resumed.
 
+    Its file is also the witness of where the folder is: it stays open, whatever happens to its name.
+
     Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._descriptor: int | None = None
 
     def __enter__(self) -> Self:
-        path = self._folder / ".lock"
+        path = self.folder / _NAME
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            raise DuettoError(f"{self._folder} cannot be used as a run folder: {error.strerror}.") from error
+            raise DuettoError(f"{self.folder} cannot be used as a run folder: {error.strerror}.") from error
         try:
             _try_lock(descriptor)
             os.ftruncate(descriptor, 0)
@@ -66,6 +79,20 @@ class FolderLock:
             os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
         self._close()
 
+    def place(self) -> Path | None:
+        """Where the folder is now: as it was given, or where it was moved to; None if that cannot be known."""
+        if self._descriptor is None or self._is_at(self.folder / _NAME):
+            return self.folder
+        found = _path_of(self._descriptor)
+        return found.parent if found is not None and self._is_at(found) else None
+
+    def _is_at(self, path: Path) -> bool:
+        assert self._descriptor is not None
+        try:
+            return os.path.samestat(os.lstat(path), os.fstat(self._descriptor))
+        except OSError:
+            return False
+
     def _close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -73,11 +100,11 @@ class FolderLock:
 
     def _refusal(self, error: OSError, holder: list[str]) -> DuettoError:
         if error.errno not in _HELD_ELSEWHERE:
-            return DuettoError(f"{self._folder} cannot be locked: {error.strerror}. Put runs on a local disk.")
+            return DuettoError(f"{self.folder} cannot be locked: {error.strerror}. Put runs on a local disk.")
         if len(holder) != 2:  # it locked a moment ago and has not written yet
-            return RunInUseError(f"{self._folder} is in use by another process. Wait until it ends, then try again.")
+            return RunInUseError(f"{self.folder} is in use by another process. Wait until it ends, then try again.")
         pid, host = holder
         return RunInUseError(
-            f"{self._folder} is in use by process {pid} on {host}. "
+            f"{self.folder} is in use by process {pid} on {host}. "
             f"Wait until it ends, or stop it there with `kill {pid}`, then try again."
         )

@@ -25,6 +25,10 @@ class DamagedError(CheckpointError):
     """Part of a checkpoint is missing, cut off or changed; an older one may be whole."""
 
 
+class MemoryDamagedError(DamagedError):
+    """A checkpoint's experience is damaged; its state, parameters among it, is whole."""
+
+
 @dataclass(frozen=True)
 class FileRecord:
     """One file and the proof of its content."""
@@ -87,7 +91,7 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the content of `manifest.json`."""
-        return _seal({"format": FORMAT, "version": VERSION, **asdict(self)})
+        return seal({"format": FORMAT, "version": VERSION, **asdict(self)})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -97,7 +101,7 @@ class Manifest:
         """
         path = folder / MANIFEST
         try:
-            content = _unseal(path.read_bytes())
+            content = unseal(path.read_bytes())
         except FileNotFoundError:
             raise DamagedError(f"{path} is missing.") from None
         except OSError as error:
@@ -134,15 +138,17 @@ def _file(record: dict[str, Any]) -> FileRecord:
     return FileRecord(record["name"], record["size"], record["sha256"])
 
 
-def _seal(content: dict[str, Any]) -> bytes:
+def seal(content: dict[str, Any]) -> bytes:
+    """The bytes of a manifest of this content."""
     document = {"content": content, "sha256": _sha256(_canonical(content))}
     return _canonical(document)
 
 
-def _unseal(data: bytes) -> dict[str, Any]:
+def unseal(data: bytes) -> dict[str, Any]:
+    """Undo `seal`. Raises ValueError, KeyError, TypeError or RecursionError unless every byte is what was written."""
     document = json.loads(data)
     content = document["content"]
-    if not isinstance(content, dict) or _seal(content) != data:
+    if not isinstance(content, dict) or seal(content) != data:
         raise ValueError("the checksum is wrong")
     return content
 

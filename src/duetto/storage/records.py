@@ -2,16 +2,21 @@
 
 A line counts when its newline is there. What a killed process left of its last line is dropped by the next writer,
 and passed over by readers.
+
+Where a checkpoint was made is written down as a `Mark`, with a checksum of all that comes before it: a log that was
+cut, replaced or changed since then is noticed.
 """
 
 import csv
+import hashlib
 import io
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 
@@ -20,8 +25,29 @@ from duetto.errors import DuettoError, UsageError
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-class _Log:
-    """Whole lines, appended to a file one by one. Each is with the operating system when `_append` returns."""
+class Mark(TypedDict):
+    """Where a log stood, and the proof of what it held: its length in bytes, and their SHA-256."""
+
+    length: int
+    sha256: str
+
+
+class Scan(NamedTuple):
+    """The rows of a log that can be read, and the others."""
+
+    rows: list[dict[str, Any]]
+    damaged: list[int]  # the numbers of whole lines that cannot be read, from 1
+    half: bool  # whether a line without an end follows
+
+
+class _Log(ABC):
+    """Whole lines, appended to a file one by one. Each is with the operating system when `_append` returns.
+
+    Attributes:
+        found: Length in bytes of the file when it was opened; 0 where there was none.
+    """
+
+    _header = b""  # the first line of every log of its kind
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +55,9 @@ class _Log:
             self._file = path.open("ab+", buffering=0)
         except OSError as error:
             raise DuettoError(f"{path} cannot be opened for writing: {error.strerror}.") from error
-        self._cut_to_whole_lines(self._size())
+        self.found = self._size()
+        self._tail = self._cut_to_whole_lines(self.found)  # dropped when it was opened; see `as_found`
+        self._digest = self._digest_to(self._size())
 
     @property
     def position(self) -> int:
@@ -37,14 +65,40 @@ class _Log:
         os.fsync(self._file.fileno())
         return self._size()
 
-    def truncate(self, position: int) -> int:
-        """Drop everything after `position`, and return how many bytes before it are missing.
+    @property
+    def mark(self) -> Mark:
+        """Where the log stands, for a checkpoint to refer to; see `position`."""
+        return {"length": self.position, "sha256": self._digest.hexdigest()}
 
-        That is 0 unless someone shortened the file. The log goes on from what is there.
+    def return_to(self, mark: Mark | int) -> bool:
+        """Drop everything after a mark. False, and nothing is changed, if what is before it is not what was there.
+
+        Checkpoints of earlier versions have a length alone, with which only missing bytes are noticed.
         """
-        size = self._size()
-        self._cut_to_whole_lines(min(position, size))
-        return max(position - size, 0)
+        length, proof = (mark, None) if isinstance(mark, int) else (mark["length"], mark["sha256"])
+        digest = self._digest_to(length)
+        if length > self._size() or proof not in (None, digest.hexdigest()):
+            return False
+        self._cut_to_whole_lines(length)
+        self._digest = digest
+        self._begin()
+        return True
+
+    def as_found(self) -> bytes:
+        """What was in the file when it was opened. Nothing may have been appended since."""
+        self._file.seek(0)
+        return self._file.read(self.found - len(self._tail)) + self._tail
+
+    def keep_readable(self, last: int) -> int:
+        """Drop every line that cannot be read or is of a step beyond `last`; returns how many are left."""
+        self._file.seek(0)
+        lines = [line for line in self._file.read().split(b"\n")[:-1] if self._is_until(line, last)]
+        self._file.truncate(0)
+        self._digest = hashlib.sha256()
+        self._begin()
+        for line in lines:
+            self._append(line + b"\n")
+        return len(lines)
 
     def close(self) -> None:
         """Close the file."""
@@ -70,8 +124,30 @@ class _Log:
                 f"{self.path} cannot be written: {error.strerror}. "
                 f"Put that right, then go on with: duetto resume {self.path.parent}"
             ) from error
+        self._digest.update(line)
 
-    def _cut_to_whole_lines(self, end: int) -> None:
+    @staticmethod
+    @abstractmethod
+    def scan(path: Path) -> Scan:
+        """Read a log, passing over what is damaged."""
+
+    @abstractmethod
+    def _is_until(self, line: bytes, last: int) -> bool:
+        """Whether a line can be read and is of a step up to `last`."""
+
+    def _begin(self) -> None:
+        if self._header and self._size() == 0:
+            self._append(self._header)
+
+    def _digest_to(self, end: int) -> Any:
+        self._file.seek(0)
+        digest = hashlib.sha256()
+        while (rest := end - self._file.tell()) > 0 and (data := self._file.read(min(rest, 1 << 20))):
+            digest.update(data)
+        return digest
+
+    def _cut_to_whole_lines(self, end: int) -> bytes:
+        """Drop the half line that `end` is in, and what follows it; returns what was dropped."""
         while end > 0:
             start = max(end - 4096, 0)
             self._file.seek(start)
@@ -79,8 +155,11 @@ class _Log:
             end = start + newline + 1
             if newline >= 0:
                 break
-        if end != self._size():
+        self._file.seek(end)
+        dropped = self._file.read()
+        if dropped:
             self._file.truncate(end)
+        return dropped
 
 
 class JsonLines(_Log):
@@ -101,13 +180,19 @@ class JsonLines(_Log):
     @staticmethod
     def read(path: Path) -> list[dict[str, Any]]:
         """Return the records. Raises DuettoError with the line's number if one is damaged."""
-        records = []
-        for number, line in enumerate(_whole_lines(path), 1):
-            try:
-                records.append({key: _restored(value) for key, value in json.loads(line).items()})
-            except (ValueError, AttributeError):
-                raise DuettoError(f"Line {number} of {path} is damaged. Remove that line to read the others.") from None
-        return records
+        return _all_rows(JsonLines.scan(path), path)
+
+    @staticmethod
+    def scan(path: Path) -> Scan:
+        """Return the records that can be read, and which lines cannot."""
+        lines, half = _lines(path)
+        return _scanned(lines, _record, half)
+
+    def _is_until(self, line: bytes, last: int) -> bool:
+        try:
+            return _record(line)["step"] <= last
+        except (*_UNREADABLE, KeyError):
+            return False
 
 
 class Csv(_Log):
@@ -115,16 +200,16 @@ class Csv(_Log):
 
     def __init__(self, path: Path, fields: Sequence[str]) -> None:
         super().__init__(path)
-        self.fields = tuple(fields)
+        self.fields, self._header = tuple(fields), _csv_line(fields)
         self._file.seek(0)
         header = self._file.readline()
-        if header and header != _csv_line(self.fields):
+        if header and header != self._header:
             self.close()
             raise UsageError(
                 f"{path} has the columns {header.decode(errors='replace').strip()}, not {','.join(self.fields)}. "
                 "Move it away to start a new table."
             )
-        self._write_header()
+        self._begin()
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one row. Raises ValueError unless it has exactly the table's fields, without line breaks."""
@@ -132,25 +217,65 @@ class Csv(_Log):
             raise ValueError(f"the row has {sorted(row)}, the table {sorted(self.fields)}")
         self._append(_csv_line([row[field] for field in self.fields]))
 
-    def truncate(self, position: int) -> int:
-        """Drop the rows after `position`; see JsonLines. The header stays."""
-        missing = super().truncate(position)
-        self._write_header()
-        return missing
-
     @staticmethod
     def read(path: Path) -> list[dict[str, str]]:
-        """Return the rows."""
-        lines = [line.decode() for line in _whole_lines(path)]
-        return list(csv.DictReader(lines))
+        """Return the rows. Raises DuettoError with the line's number if one is damaged."""
+        return _all_rows(Csv.scan(path), path)
 
-    def _write_header(self) -> None:
-        if self._size() == 0:
-            self._append(_csv_line(self.fields))
+    @staticmethod
+    def scan(path: Path) -> Scan:
+        """Return the rows that can be read, and which lines cannot; without a header none can."""
+        lines, half = _lines(path)
+        try:
+            fields = _cells(lines[0]) if lines else []
+        except _UNREADABLE:
+            return Scan([], list(range(1, len(lines) + 1)), half)
+        return _scanned(lines[1:], lambda line: _row(fields, line), half, first=2)
+
+    def _is_until(self, line: bytes, last: int) -> bool:
+        try:
+            return float(_row(self.fields, line)["step"]) <= last
+        except (*_UNREADABLE, KeyError):  # the header, too
+            return False
 
 
-def _whole_lines(path: Path) -> list[bytes]:
-    return path.read_bytes().split(b"\n")[:-1]
+_UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError, csv.Error)
+
+
+def _lines(path: Path) -> tuple[list[bytes], bool]:
+    """The whole lines of a file, and whether a half one follows."""
+    *lines, rest = path.read_bytes().split(b"\n")
+    return lines, bool(rest)
+
+
+def _scanned(lines: list[bytes], read: Callable[[bytes], dict[str, Any]], half: bool, first: int = 1) -> Scan:
+    rows: list[dict[str, Any]] = []
+    damaged: list[int] = []
+    for number, line in enumerate(lines, first):
+        try:
+            rows.append(read(line))
+        except _UNREADABLE:
+            damaged.append(number)
+    return Scan(rows, damaged, half)
+
+
+def _all_rows(scan: Scan, path: Path) -> list[dict[str, Any]]:
+    if scan.damaged:
+        raise DuettoError(f"Line {scan.damaged[0]} of {path} is damaged. Remove that line to read the others.")
+    return scan.rows
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    return {key: _restored(value) for key, value in json.loads(line).items()}
+
+
+def _row(fields: Sequence[str], line: bytes) -> dict[str, str]:
+    return dict(zip(fields, _cells(line), strict=True))
+
+
+def _cells(line: bytes) -> list[str]:
+    (cells,) = csv.reader([line.decode()], strict=True)
+    return cells
 
 
 def _csv_line(values: Sequence[Any]) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, Tree
-from duetto.environments import Episode, Stepper
+from duetto.environments import Episode, Stepper, trees
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.learners import Learner
 from duetto.memory import Experience
@@ -36,7 +36,8 @@ class Collector:
         """One step of every environment: the real transitions, and the episodes that ended. `step` were made before."""
         obs = self._stepper.obs
         if self._normalizer.mode in ("collected", "steps"):
-            self._normalizer.observe(obs)
+            waiting = self._stepper.waiting
+            self._normalizer.observe(trees.take(obs, np.flatnonzero(~waiting)) if waiting.any() else obs)
         action, extras = self._act(obs, step, total_steps)
         transition, episodes = self._stepper.step(action)
         if self._normalizer.stored:

@@ -92,16 +92,18 @@ class MetricLog:
         if self._board is None:
             # The suffix: a run that is resumed within the second would otherwise write over its own events.
             suffix = f".{step:012}"
-            self._board = _summary_writer()(str(self._folder / "tensorboard"), purge_step=step, filename_suffix=suffix)
+            folder = self._folder / "tensorboard"
+            folder.mkdir(exist_ok=True)  # not the folders above it, which the writer would make again, too
+            self._board = _summary_writer()(str(folder), purge_step=step, filename_suffix=suffix)
         for name, value in values.items():
             if name != "step" and value is not None:
                 self._board.add_scalar(name, value, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """The window and the recent episodes; `position` is where the file stood."""
+        """The window and the recent episodes; `position` is where the file stands."""
         self.look()
         return {
-            "position": self.lines.position,
+            "position": self.lines.mark,
             "sums": dict(self._sums),
             "counts": dict(self._counts),
             "returns": list(self._returns),
@@ -110,8 +112,7 @@ class MetricLog:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; lines written after it are dropped."""
-        self.lines.truncate(state["position"])
+        """Undo `state_dict`; the lines are the caller's to cut back, see `storage.aside`."""
         self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])

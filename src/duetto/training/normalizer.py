@@ -150,7 +150,15 @@ class RewardScaler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Undo `state_dict`.
+
+        Raises:
+            CheckpointError: The state is that of a run that leaves its rewards alone.
+        """
+        if not state:
+            raise CheckpointError(
+                "The checkpoint has no statistics of rewards. Put normalize_rewards back to false in config.yaml."
+            )
         self._sums = np.array(state["sums"])
         mean, variance, count = (np.asarray(state["moments"][name]) for name in Moments._fields)
         self._moments = Moments(mean, variance, float(count))

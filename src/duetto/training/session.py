@@ -23,13 +23,24 @@ from typing import Any
 import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
-from duetto.algorithms.base import SequenceBatch
-from duetto.errors import CheckpointError, NonFiniteError
+from duetto.algorithms.base import RolloutSpec, SequenceBatch
+from duetto.errors import (
+    CheckpointError,
+    DuettoError,
+    EnvironmentFailedError,
+    FolderLostError,
+    NonFiniteError,
+    UsageError,
+)
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
+from duetto.learners.threads import cores
 from duetto.networks import spaces
+from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
+from duetto.storage.deciding import ENVIRONMENT, Change, changes, deciding, listed, other_versions, packages
+from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training.collector import Collector
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
@@ -48,6 +59,9 @@ EVALUATION_FIELDS = (
     "seconds",
 )
 
+# Seconds that the last checkpoint waits for what the environments' rehearsal finds.
+AT_THE_END, WHEN_STOPPED = 60.0, 5.0
+
 Callback = Callable[["Session"], None]
 
 
@@ -61,32 +75,39 @@ class Session:
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
-    def __init__(self, config: Config, folder: Path, environment: Any) -> None:
+    def __init__(self, config: Config, folder: Path, environment: Any, lock: FolderLock | None = None) -> None:
+        """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile."""
         self.config, self.folder, self._environment = config, folder, environment
+        self._lock = lock or FolderLock(folder)
+        self.notices: list[str] = []
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
         self.step = 0
         self.last_evaluation: tuple[int, Evaluation] | None = None
-        self.notices: list[str] = []
         self._best: float | None = None
         self._evaluator: environments.Stepper | None = None
         self._seconds = 0.0  # of earlier processes
         self._began = time.perf_counter()
         self._stop = False
         self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
+        self._versions = packages(config.run.backend)
+        self._diagnosed = False
 
     def _make_parts(self, opened: ExitStack) -> None:
         options, algorithm = self.config.run, self.config.algorithm
-        self.stepper = environments.make(
-            self._environment,
-            num_envs=options.num_envs,
-            vectorization=options.vectorization,
-            engine=options.engine,
-            kwargs=self.config.environment_options,
-        )
+        how: dict[str, Any] = {
+            "num_envs": options.num_envs,
+            "vectorization": options.vectorization,
+            "worker_timeout": options.worker_timeout,
+            "engine": options.engine,
+            "kwargs": self.config.environment_options,
+        }
+        self.stepper = environments.make(self._environment, **how)
         if not is_instance(self._environment):  # that one is the user's to close
             opened.callback(self.stepper.close)
+        self._rehearsal = environments.Rehearsal(self.stepper, self.notices, self._environment, **how)
+        opened.callback(self._rehearsal.close)
         observation, action = self.stepper.observation_space, self.stepper.action_space
         algorithm.check_spaces(observation, action, self.config.environment)
         assert options.backend != "auto"
@@ -123,12 +144,28 @@ class Session:
         if not folder:
             return None
         found, stepper = demonstrations.load(folder), self.stepper
+        self.notices += found.notices
         spaces_here = (stepper.observation_space, stepper.action_space)
         demonstrations.check_fits(found, *spaces_here, self.config.environment, self.config.environment_options)
         randoms = (generator(seed, "demonstrations"), generator(seed, "which demonstrations"))
         return memory.Episodes(found.episodes, *randoms, found.lengths.tolist())
 
     # ------------------------------------------------------------------------------------------------ the loop
+    def look_ahead(self) -> None:
+        """Note where the run will end before it has begun to learn, or to act otherwise than at random."""
+        options, algorithm = self.config.run, self.config.algorithm
+        num_envs, reasons = self.stepper.num_envs, []
+        first, because = algorithm.memory().first_update(num_envs)
+        last = options.steps + num_envs - 1  # at most: the last vector step may go beyond
+        if not (self.learner.updates or self.memory.pretraining_left) and last < first:
+            reasons.append(f"there will be no update, because {because}")
+        if options.steps <= (random := algorithm.first_random_steps()):
+            reasons.append(f"all actions will be random, because random_steps is {random:,}")
+        if reasons and self.step < options.steps:
+            self.notices.append(
+                f"{options.steps:,} steps are too few: {', and '.join(reasons)}. Give more --steps, or set these lower."
+            )
+
     def run(self, callbacks: Sequence[Callback] = ()) -> None:
         """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is the last thing made."""
         with self._interruptible():
@@ -138,14 +175,20 @@ class Session:
                         callback(self)
                 if self._saved != (self.step, self.learner.updates):
                     self.checkpoint()
+                self._check_folder()
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
+            except EnvironmentFailedError as error:
+                # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
+                sentence = f"{error.sentence} {self._where_it_stopped()}"
+                raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
 
     def _where_it_stopped(self) -> str:
         where = f"The run on {self.config.environment} stopped at step {self.step}"
         if self._saved is None:
             return f"{where}, before its first checkpoint."
-        return f"{where}; its checkpoint of step {self._saved[0]} is kept for evaluate and resume in {self.folder}."
+        place = self._lock.place() or f"its folder, which is no longer {self.folder}"
+        return f"{where}; its checkpoint of step {self._saved[0]} is kept for evaluate and resume in {place}."
 
     def stop(self) -> None:
         """End the loop after this step, with a checkpoint."""
@@ -233,38 +276,62 @@ class Session:
         extra["learn/updates"] = self.learner.updates
         self.log.look()  # wait for the device before the clock is read
         extra |= {"time/seconds": self.seconds}
-        self.log.write(self.step, extra)
+        with self._in_its_folder():
+            line = self.log.write(self.step, extra)
+        self._diagnose(line)
+
+    def _diagnose(self, line: dict[str, Any]) -> None:
+        means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
+        symptom = self.config.algorithm.symptom(means, self.stepper.action_space)
+        if symptom and not self._diagnosed:
+            self.notices.append(f"Step {self.step:,}: {symptom}")
+            self._diagnosed = True
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the loop after the current step; a second one ends the process at once."""
+        """Ctrl-C and SIGTERM end the loop after the current step; a second one ends the process at once.
+
+        So does SIGHUP, unless it is ignored already (nohup); but a terminal that closes may send it several times: from
+        the first on it is ignored.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def on_signal(number: int, _: Any) -> None:
             self.stop()
-            signal.signal(number, earlier[number])
+            signal.signal(number, earlier[number] if number != hangup else signal.SIG_IGN)
 
+        hangup = getattr(signal, "SIGHUP", None)  # Windows has none
         earlier: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+            earlier[hangup] = signal.getsignal(hangup)
         for number in earlier:
             signal.signal(number, on_signal)
         try:
             yield
         finally:
             for number, handler in earlier.items():
-                signal.signal(number, handler)
+                if signal.getsignal(number) == on_signal:
+                    signal.signal(number, handler)
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
-        """Evaluate the policy now, write it down, and keep the parameters if they are the best so far."""
+        """Evaluate the policy now, write it down, and keep the parameters if they are the best so far.
+
+        Raises NonFiniteError, and writes nothing, if learning has diverged.
+        """
         options = self.config.run
+        self.log.look()
+        _check_finite(self.learner.parameters())
+        self._rehearsal.end()
         if self._evaluator is None:
             self._evaluator = environments.separate(
                 self._environment,
                 num_envs=min(options.evaluation_episodes, PARALLEL),
                 kwargs=self.config.environment_options,
             )
+            self._evaluator.name += " (evaluation)"
             self._opened.callback(self._evaluator.close)
         result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed)
         self.last_evaluation = (self.step, result)
@@ -278,11 +345,12 @@ class Session:
             "episodes": len(result.returns),
             "seconds": round(self.seconds, 1),
         }
-        self.evaluations.append(row)
-        self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
-        if self._best is None or result.mean_return > self._best:
-            self._best = result.mean_return
-            self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
+        with self._in_its_folder():
+            self.evaluations.append(row)
+            self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
+            if self._best is None or result.mean_return > self._best:
+                self._best = result.mean_return
+                self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
         return result
 
     @property
@@ -290,19 +358,60 @@ class Session:
         """The policy as it is evaluated, from here on: on raw observations (N, ...)."""
         return Policy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
 
+    # ------------------------------------------------------------------------------------------------ its folder
+    @contextmanager
+    def _in_its_folder(self) -> Iterator[None]:
+        """Around all writing: a folder that was moved or deleted is never made again.
+
+        Raises FolderLostError if it is gone, also where that shows in an error of the disk only.
+        """
+        self._check_folder()
+        try:
+            yield
+        except (DuettoError, OSError):
+            self._check_folder()
+            raise
+
+    def _check_folder(self) -> None:
+        place = self._lock.place()
+        if place == self.folder:
+            return
+        at, saved = f"The run stopped at step {self.step}", self._saved
+        if place is not None:
+            kept = f"; its checkpoint of step {saved[0]} is there" if saved else ", before its first checkpoint"
+            raise FolderLostError(
+                f"{self.folder} was moved to {place} while the run worked in it. {at}{kept}. "
+                f"Go on with: duetto resume {place}"
+            )
+        kept = f"; its last checkpoint was that of step {saved[0]}" if saved else ", before its first checkpoint"
+        if self.folder.exists():
+            raise FolderLostError(
+                f"{self.folder} is no longer the folder that the run began in, or its .lock was replaced, and another "
+                f"process may be at work in it. {at}{kept}. Look at what is there before you go on with it."
+            )
+        raise FolderLostError(
+            f"{self.folder} is gone: it was deleted, or moved to where that cannot be seen. {at}{kept}. "
+            "If it was moved, go on with: duetto resume and its new place. Otherwise start a new run."
+        )
+
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write everything down. Raises NonFiniteError, and writes nothing, if learning has diverged."""
+        ended = self.step >= self.config.run.steps
+        self._rehearsal.look(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
         state = self.state_dict()
         _check_finite(state["learner"]["parameters"])
         window = (self.memory.written, self.memory.rows)
-        path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
+        with self._in_its_folder():
+            path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
         self._saved = (self.step, self.learner.updates)
+        self._rehearsal.begin(state["stepper"])
         return path
 
     def acting_state(self) -> dict[str, Any]:
-        """What acting needs: parameters, observation scaling and spaces."""
+        """What acting needs: parameters, observation scaling and spaces; and the config that they came about with."""
         return {
+            "config": deciding(self.config),
             "learner": {"parameters": self.learner.parameters()},
             "normalizer": self.normalizer.state_dict(),
             "spaces": {
@@ -318,36 +427,131 @@ class Session:
             "learner": self.learner.state_dict(),
             "memory": self.memory.state_dict(),
             "collector": self.collector.state_dict(),
-            "stepper": self.stepper.state_dict(),
-            "evaluations": self.evaluations.position,
-            "session": {"step": self.step, "best": self._best, "seconds": self.seconds},
-            "run": {"algorithm": self.config.algorithm.name(), "environment": self.config.environment},
+            "stepper": self._stepper_state(),
+            "evaluations": self.evaluations.mark,
+            "session": {
+                "step": self.step,
+                "best": self._best,
+                "seconds": self.seconds,
+                "exact": self._rehearsal.exact,
+            },
+            "run": {
+                "algorithm": self.config.algorithm.name(),
+                "environment": self.config.environment,
+                "threads": self.learner.threads,
+            },
+            "versions": self._versions,
         }
 
-    def load(self, loaded: Loaded) -> None:
-        """Go on from a checkpoint. What logs and tables hold from after it is dropped."""
+    def _stepper_state(self) -> dict[str, Any]:
+        state = self.stepper.state_dict()
+        # Environments that would go on elsewhere are not saved: better new episodes, and a word about it.
+        return state | {"environments": None} if self._rehearsal.exact is False else state
+
+    def load(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
+        """Go on from a checkpoint. What logs and tables hold from after it is dropped.
+
+        `without_memory` is for one that was loaded without its experience.
+
+        Raises:
+            UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
+            CheckpointError: It changes what cannot change in a run that has begun.
+        """
         state = loaded.state
         self._check_same_run(state["run"])
+        changed = changes(self.config, state.get("config", {}))
+        self._note_changes(loaded, changed, accept_changes)
+        try:
+            self._restore(loaded, changed, without_memory)
+        except CheckpointError as error:
+            if changed:
+                raise CheckpointError(f"{error} What has changed in config.yaml: {listed(changed)}.") from error
+            raise
+
+    def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
+        state = loaded.state
         self._check_spaces(state["spaces"])
+        if without_memory:
+            state = self._with_empty_memory(state)
         self.learner.load_state_dict(state["learner"])
         self.memory.load_state_dict(state["memory"])
         for segment in loaded.segments:
             self.memory.load_segment(segment)
         self.collector.load_state_dict(state["collector"])
         self.normalizer.load_state_dict(state["normalizer"])
-        self.stepper.load_state_dict(state["stepper"])
+        another = any(change.key in ENVIRONMENT for change in changed)
+        self.stepper.load_state_dict(state["stepper"] | ({"environments": None} if another else {}))
         self.log.load_state_dict(state["log"])
-        self.evaluations.truncate(state["evaluations"])
         self.step, self._best = state["session"]["step"], state["session"]["best"]
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
         self._saved = (self.step, self.learner.updates)
         self.notices += loaded.problems
-        if not self.stepper.resumed_exactly:
-            self.memory.interrupt()
-            self.collector.interrupt()
+        logs = ((self.log.lines, state["log"]["position"]), (self.evaluations, state["evaluations"]))
+        self.notices += return_to(logs, self.step)
+        self._note_threads(state["run"].get("threads", 0))
+        self._rehearsal.recall(state["session"].get("exact"))
+        if self.stepper.resumed_exactly:
+            return
+        self.memory.interrupt()
+        self.collector.interrupt()
+        if not (another or without_memory):
             self.notices.append(
                 f"The state of {self.stepper.name} could not be restored: the run goes on with new episodes, so from "
                 "here it is not the same, number by number, as one that was never interrupted."
+            )
+
+    def _with_empty_memory(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A state whose memory is empty. Its environments begin new episodes: a memory may need them whole."""
+        spec, left = self.config.algorithm.memory(), self.config.run.steps - state["session"]["step"]
+        if isinstance(spec, RolloutSpec):
+            self.notices.append(
+                f"{self.config.algorithm.name()} has no replay memory: nothing was left out, and the run goes on "
+                "exactly."
+            )
+            return state
+        waits = f"Learning waits for {spec.learning_starts:,} steps, as at the run's start"
+        if left <= spec.learning_starts:
+            waits += f", and only {left:,} are left: give more --steps to learn on"
+        self.notices.append(
+            "The run goes on with an empty memory and new episodes: what it remembered is left out. "
+            f"{waits}. From here the run is not the same, number by number, as one that was never interrupted."
+        )
+        environments_anew = state["stepper"] | {"environments": None}
+        return state | {"memory": self.memory.emptied(state["memory"]), "stepper": environments_anew}
+
+    def _note_threads(self, saved: int) -> None:
+        now, here = self.learner.threads, cores()
+        if saved and now and saved != now:
+            self.notices.append(
+                f"The checkpoint was made with {saved} thread{'s' * (saved > 1)}, and the run goes on with {now}: from "
+                "here its numbers may differ in their last bits from those of a run that was never interrupted. "
+                f"With `threads: {saved}` in its config.yaml they are the same."
+            )
+        elif now > here:
+            self.notices.append(
+                f"The run goes on with its {now} threads, so that its numbers stay the same, but there are {here} "
+                f"cores here: it is slow. With `threads: {here}` in its config.yaml it is faster, and its last bits "
+                "may differ."
+            )
+
+    def _note_changes(self, loaded: Loaded, changed: list[Change], accepted: bool) -> None:
+        since = f"since the checkpoint at step {loaded.step:,}"
+        if changed and not accepted:
+            raise UsageError(
+                f"{self.folder / 'config.yaml'} has changed {since}, in what decides the numbers: {listed(changed)}. "
+                "To go on with what it says now, give --accept-changes (in Python accept_changes=True); else put the "
+                "old values back."
+            )
+        if changed:
+            afresh = any(change.key in ENVIRONMENT for change in changed)
+            self.notices.append(
+                f"Changed {since}: {listed(changed)}. The run goes on with the new values"
+                + (", and with new episodes." if afresh else ".")
+            )
+        if others := other_versions(loaded.state.get("versions", {}), self._versions):
+            self.notices.append(
+                f"Installed in another version {since}: {others}. From here the numbers may differ from those of a run "
+                "that was never interrupted."
             )
 
     def _check_same_run(self, saved: dict[str, str]) -> None:

@@ -1,0 +1,90 @@
+"""Generators that environments draw from beside their own: their spaces', and the process's two global ones."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from duetto.environments import values
+
+_when_made: WeakKeyDictionary[gymnasium.Env, int] = WeakKeyDictionary()
+
+
+def remember(env: gymnasium.Env) -> None:
+    """Note where the global generators are when this environment was just made.
+
+    As long as nobody has drawn from them, they are not part of its state: two runs of one seed have equal checkpoints.
+    """
+    _when_made[env] = _checksum()
+
+
+def save(layers: list[gymnasium.Env], seen: values.Seen) -> dict[str, Any]:
+    """The state of each space that has been sampled from or seeded, and of `random` and `np.random` if they were used.
+
+    Raises:
+        NotSimpleError: Two spaces, or a space and its environment, share one generator.
+    """
+    used = {path: space._np_random for path, space in _spaces(layers) if space._np_random is not None}
+    saved: dict[str, Any] = {"spaces": {path: values.encode(generator, seen) for path, generator in used.items()}}
+    if _when_made.get(layers[0]) == _checksum():
+        return saved
+    version, words, gauss = random.getstate()
+    saved["python"] = {"version": version, "words": np.array(words, np.uint32), "gauss": gauss}
+    saved["numpy"] = values.encode(np.random.get_state(legacy=False), values.Seen())
+    return saved
+
+
+def load(layers: list[gymnasium.Env], saved: dict[str, Any]) -> None:
+    """Undo `save`."""
+    for path, space in _spaces(layers):
+        if path in saved["spaces"]:
+            space._np_random = values.decode(saved["spaces"][path])
+    if "python" in saved:
+        python = saved["python"]
+        random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
+        np.random.set_state(values.decode(saved["numpy"]))
+        _when_made.pop(layers[0], None)  # they are used: saved from here on
+
+
+def _checksum() -> int:
+    python, numpy = random.getstate(), np.random.get_state(legacy=True)
+    return zlib.crc32(np.asarray(numpy[1]).tobytes(), zlib.crc32(repr((python, numpy[2:])).encode()))
+
+
+def _spaces(layers: Iterable[gymnasium.Env]) -> Iterator[tuple[str, gymnasium.Space]]:
+    """Every space once, with a path to it."""
+    known: set[int] = set()
+    for depth, layer in enumerate(layers):
+        own = {name: value for name, value in vars(layer).items() if isinstance(value, gymnasium.Space)}
+        if not isinstance(layer, gymnasium.Wrapper):  # they may be the class's; a wrapper's are the environment's
+            own |= {"action_space": layer.action_space, "observation_space": layer.observation_space}
+        for name, space in own.items():
+            for path, part in _parts(space, f"{depth}/{name}"):
+                if id(part) not in known:
+                    known.add(id(part))
+                    yield path, part
+
+
+def _parts(space: gymnasium.Space, path: str) -> Iterator[tuple[str, gymnasium.Space]]:
+    yield path, space
+    match space:
+        case spaces.Dict():
+            inside = dict(space.spaces)
+        case spaces.Tuple() | spaces.OneOf():
+            inside = dict(enumerate(space.spaces))
+        case spaces.Sequence():
+            inside = {"feature": space.feature_space}
+        case spaces.Graph():
+            inside = {"node": space.node_space, "edge": space.edge_space}
+        case _:
+            return
+    for name, part in inside.items():
+        if part is not None:
+            yield from _parts(part, f"{path}/{name}")

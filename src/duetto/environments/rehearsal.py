@@ -1,0 +1,224 @@
+"""Whether a run can be resumed exactly, found out by resuming its environments in a process of their own.
+
+`state.py` saves what it can see of an environment. A closure, a module's global, a class attribute or a C library's
+memory it cannot see, and a run resumed without them would go on, but elsewhere. So:
+
+    at the first checkpoint   keep the environments' saved state
+    the run's next steps      note the actions, and a checksum of what they led to
+    after these               a new process makes the environments, loads the state, takes the same actions, compares
+
+That process is what resuming is, so nothing of the run can leak into it; and the run is only watched. Nothing is
+stepped, drawn or shared for the rehearsal, so the run's numbers are those without it. The process gets the environment
+by cloudpickle, as Gymnasium's vector environments do; nothing that lies on the disk is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import zlib
+from typing import IO, Any
+
+import cloudpickle
+import numpy as np
+from gymnasium.envs.registration import registry
+
+from duetto.environments import families, making, naming, trees
+from duetto.environments.stepping import Episode, Stepper, Transition
+from duetto.environments.trees import Tree
+
+LEAST, MOST = 200, 1000  # vector steps that are compared; between these, until an episode has ended
+
+# The tests compare these for every id that installs; the others are the user's own, or cannot be saved anyway.
+_TESTED = {families.MUJOCO.name, families.ATARI.name, families.MINIGRID.name, "classic control", "PyBullet"}
+
+# What a process runs. The path may be the script's, so it is set before anything is imported.
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from duetto.environments import rehearsal; rehearsal.main()"
+
+_Trace = list[tuple[np.ndarray, dict[str, int]]]  # of each step: the actions, and a checksum of each thing they led to
+
+
+class Rehearsal:
+    """Watches one run. What it finds is said in `notices`, once.
+
+    Attributes:
+        exact: Whether the environments come back exactly from their saved state; None while that is not known.
+    """
+
+    def __init__(self, stepper: Stepper, notices: list[str], environment: Any, **options: Any) -> None:
+        """`environment` and `options` are what `make` made `stepper` from."""
+        self.exact: bool | None = True if _is_tested(environment) else None
+        self._stepper, self._notices = stepper, notices
+        self._saved: dict[str, Any] = {}
+        self._trace: _Trace = []
+        self._episodes = 0  # that ended while it watched
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answer: IO[bytes] | None = None
+        self._over = self._said_unsaved = False
+        self._recipe = b"" if self.exact else self._pickle(environment, options)
+
+    def begin(self, saved: dict[str, Any]) -> None:
+        """At a checkpoint, with the stepper's state in it: watch from here on, unless all is known already."""
+        if self.exact is False:
+            return
+        if saved["environments"] is None:
+            if not self._said_unsaved:
+                self._notices.append(f"The state of {self._stepper.name} cannot be saved: {_CONSEQUENCE}")
+            self._said_unsaved = True
+        elif self.exact is None and not self._over and self._stepper.steps:  # before the first step all are alike
+            self._over, self._saved, self._trace, self._episodes = True, saved, [], 0
+            self._stepper.watcher = self._watch
+
+    def end(self) -> None:
+        """Something else comes that the process will not do, such as an evaluation: compare what was seen until now."""
+        if self._stepper.watcher is None:
+            return
+        self._stepper.watcher = None
+        if not self._trace:
+            self._over = False  # at another checkpoint, then
+            return
+        job = {"recipe": self._recipe, "saved": self._saved, "trace": self._trace}
+        self._saved, self._trace = {}, []
+        self._answer = tempfile.TemporaryFile()  # noqa: SIM115 - open until the answer is read
+        with tempfile.TemporaryFile() as question:
+            pickle.dump(job, question)
+            question.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
+                stdin=question,
+                stdout=self._answer,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the run
+            )
+
+    def look(self, patience: float = 0.0) -> None:
+        """Take the answer if it is there; with patience, in seconds, end the watch and wait for it."""
+        if patience:
+            self.end()
+        if self._process is None or self._answer is None:
+            return
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            if patience:
+                self.close()
+                self._say(None, f"finding out took longer than {patience:.0f} seconds")
+            return
+        self._answer.seek(0)
+        text = self._answer.read()
+        exact, finding = json.loads(text) if text else (None, f"its process ended with {self._process.returncode}")
+        self.close()
+        self._say(exact, finding)
+
+    def recall(self, exact: bool | None) -> None:
+        """What a checkpoint knows that the run was resumed from. That it was not exact may have been mended since."""
+        self._said_unsaved = not self._stepper.resumed_exactly
+        self.exact = self.exact or exact or None
+        if self.exact is None and self._stepper.resumed_exactly:
+            self._notices.append(
+                f"The state of {self._stepper.name} was restored, but the run had stopped before it was found out "
+                "whether that is all of it. It is not if it keeps state outside its attributes."
+            )
+
+    def close(self) -> None:
+        """Stop watching, and the process."""
+        self._stepper.watcher = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        if self._answer is not None:
+            self._answer.close()
+            self._answer = None
+
+    def _pickle(self, environment: Any, options: dict[str, Any]) -> bytes:
+        spec = registry.get(environment) if isinstance(environment, str) else None  # may be registered by a script
+        try:
+            return cloudpickle.dumps((environment, options, spec))
+        except Exception as error:  # whatever a user's objects raise
+            self._over = True
+            self._say(None, f"it cannot be handed to another process ({type(error).__name__}: {error})")
+            return b""
+
+    def _watch(self, actions: np.ndarray, transition: Transition, episodes: list[Episode]) -> None:
+        self._trace.append((actions.copy(), _checksums(self._stepper, transition, episodes)))
+        self._episodes += len(episodes)
+        if len(self._trace) >= (LEAST if self._episodes else MOST):
+            self.end()
+
+    def _say(self, exact: bool | None, finding: str) -> None:
+        self.exact, name = exact, self._stepper.name
+        if exact is None:
+            self._notices.append(f"Whether {name} comes back exactly when this run is resumed is not known: {finding}.")
+        elif not exact:
+            self._notices.append(
+                f"{name} does not come back exactly from its saved state ({finding}): {_CONSEQUENCE} What is outside "
+                "its attributes (globals, class attributes, closures) is not saved. With state_dict() and "
+                "load_state_dict() it can save that itself."
+            )
+
+
+_CONSEQUENCE = "resuming this run begins new episodes."
+
+
+def main() -> None:
+    """In the process: read the job, write the answer."""
+    answer = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # environments print
+    if hasattr(os, "nice"):
+        os.nice(10)  # the run comes first
+    job = pickle.load(sys.stdin.buffer)
+    os.write(answer, json.dumps(_rehearse(**job)).encode())
+
+
+def _rehearse(recipe: bytes, saved: dict[str, Any], trace: _Trace) -> tuple[bool | None, str]:
+    """Whether it comes back exactly, and what did not."""
+    try:
+        environment, options, spec = pickle.loads(recipe)
+        if spec is not None:
+            registry.setdefault(spec.id, spec)
+        stepper = making.make(environment, **options)
+    except Exception as error:  # whatever a user's objects raise
+        return None, f"it cannot be made in another process ({type(error).__name__}: {error})"
+    number = 0
+    try:
+        stepper.load_state_dict(saved)
+        if not stepper.resumed_exactly:
+            return False, "as loading it says"
+        for number, (actions, expected) in enumerate(trace, 1):
+            seen = _checksums(stepper, *stepper.step(actions))
+            different = [name for name, checksum in seen.items() if checksum != expected[name]]
+            if different:
+                return False, f"{' and '.join(different)} differed at step {number} after it"
+    except Exception as error:
+        return False, f"{type(error).__name__} at step {number} after it: {error}"
+    finally:
+        stepper.close()
+    return True, ""
+
+
+def _checksums(stepper: Stepper, transition: Transition, episodes: list[Episode]) -> dict[str, int]:
+    return {
+        "the observation": _sum_tree(transition.next_obs),
+        "the reward": _sum_tree(transition.reward),
+        "terminated": _sum_tree(transition.terminated),
+        "truncated": _sum_tree(transition.truncated),
+        "the next episode's first observation": _sum_tree(stepper.obs),
+        "the return": zlib.crc32(repr(episodes).encode()),
+    }
+
+
+def _sum_tree(tree: Tree) -> int:
+    checksum = 0
+    for _, part in trees.parts(tree):
+        checksum = zlib.crc32(np.ascontiguousarray(part).data, checksum)
+    return checksum
+
+
+def _is_tested(environment: Any) -> bool:
+    family = naming.family_of(environment) if isinstance(environment, str) else None
+    return family is not None and family.name in _TESTED

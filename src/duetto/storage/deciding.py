@@ -1,0 +1,97 @@
+"""What of a run's config decides its numbers: a checkpoint keeps it, so that a changed `config.yaml` is noticed.
+
+All hyper-parameters do, the environment's options, and of `RunOptions` those that are not in FREE.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from duetto.errors import CheckpointError
+from duetto.storage.config import RECORDED, Config, versions
+
+FREE = {
+    "steps",  # a run may always go on for longer; `resume --steps` says that it stretches schedules
+    "evaluate_every",  # evaluations have environments and random numbers of their own
+    "evaluation_episodes",
+    "checkpoint_every",  # what only looks on
+    "log_every",
+    "threads",  # the learner's to answer for: where their number shows in the numbers, it says so
+    "vectorization",  # the same environments, one after another or side by side
+    "worker_timeout",
+}
+ENVIRONMENT = {"environment.options", "run.engine"}  # a state saved with other ones would bring these back
+# `demonstrations` is only where they lie: of what lies there, the memory has a fingerprint.
+_NOT_DECIDING = {"algorithm.name", "algorithm.demonstrations"} | {f"run.{name}" for name in FREE}
+_FRAMEWORKS = {"torch": {"torch"}, "jax": {"jax", "equinox", "optax"}}
+
+
+class Change(NamedTuple):
+    """A key that decides, and its values as JSON."""
+
+    key: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.key} was {self.old}, is now {self.new}"
+
+
+def deciding(config: Config) -> dict[str, str]:
+    """The part of the config that decides the numbers: "algorithm.discount" to its value as JSON, and so on."""
+    values = config.to_dict()
+    flat = {f"{part}.{name}": value for part in ("algorithm", "run") for name, value in values[part].items()}
+    flat["environment.options"] = values["environment"]["options"]
+    return {
+        key: json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, default=str)
+        for key, value in flat.items()
+        if key not in _NOT_DECIDING
+    }
+
+
+def changes(config: Config, kept: Any) -> list[Change]:
+    """How the config differs from `deciding` of the one that a checkpoint was made with.
+
+    What only one of them knows is no change: an option that an earlier version did not have, which made no such record
+    at all, has the default that goes on as it did.
+
+    Raises:
+        CheckpointError: `kept` is no such record.
+    """
+    if not isinstance(kept, dict):
+        raise CheckpointError("The checkpoint's record of its config is damaged. Use another checkpoint.")
+    ours = deciding(config)
+    return [Change(key, str(kept[key]), ours[key]) for key in ours if key in kept and str(kept[key]) != ours[key]]
+
+
+def listed(changed: list[Change]) -> str:
+    """One sentence's worth of them."""
+    return "; ".join(map(str, changed))
+
+
+def packages(backend: str) -> dict[str, str]:
+    """The versions of what computes the numbers, as they are installed."""
+    idle = {name for other, names in _FRAMEWORKS.items() if other != backend for name in names}
+    return versions(name for name in RECORDED if name not in idle | {"safetensors"})
+
+
+def other_versions(kept: Mapping[str, Any], now: Mapping[str, str]) -> str:
+    """What was installed in another version when a checkpoint was made; "" where nothing was."""
+    return "; ".join(
+        f"{name} was {kept[name]}, is now {now[name]}" for name in now if kept.get(name, now[name]) != now[name]
+    )
+
+
+def _plain(value: Any) -> Any:
+    """With text for keys, which JSON wants, and without the module of a network's class: a script's own has another
+    name where the script is imported.
+    """
+    if isinstance(value, dict) and "custom" in value:
+        given = value["custom"]
+        names = {kind: given[kind] and given[kind].rpartition(".")[2] for kind in ("torch", "jax")}
+        return {"custom": names | {"arguments": _plain(given["arguments"])}}
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,220 @@
+"""What a user's environment does wrong is a sentence: which environment, which step, what, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import gymnasium
+import gymnasium.spaces as gym
+import numpy as np
+import pytest
+from faulty_environments import FINE, STEPS, Faulty, Spaces
+from gymnasium.vector import SyncVectorEnv, VectorEnv
+
+from duetto.environments import Stepper, make
+from duetto.errors import EnvironmentFailedError, UsageError
+
+SAID = {
+    "four values": "step gave 4 values, as in the old Gym. Return observation, reward, terminated, truncated, info",
+    "six values": "step gave 6 values. Return observation, reward, terminated, truncated, info",
+    "no values": "step gave None. Return observation, reward",
+    "reward None": "step gave None as reward. Return a number",
+    "reward text": "step gave the text '3.5' as reward",
+    "reward array": "step gave an array of shape (1,) and dtype float64 as reward",
+    "terminated None": "step gave None as terminated. Return True or False",
+    "terminated text": "step gave the text 'no' as terminated",
+    "terminated 2": "step gave 2 as terminated",
+    "truncated None": "step gave None as truncated",
+    "info None": "step gave None as info. Return a dict",
+    "observation None": "it gave an observation that is None, its space says (2,)",
+    "observation text": "it gave an observation that is the text 'here', its space says (2,)",
+    "observation texts": "it gave an observation that is an array of shape (2,) and dtype <U1, its space wants float32",
+    "observation ragged": "it gave no observation (ValueError)",
+    "observation shape": "it gave an observation of shape (3,), its space says (2,)",
+    "observation complex": "it gave an observation that is an array of shape (2,) and dtype complex128, its space",
+}
+
+
+def act(stepper: Stepper, steps: int) -> None:
+    for _ in range(steps):
+        stepper.step(np.zeros((stepper.num_envs, 1), np.float32))
+
+
+def test_each_fault_has_its_sentence_here() -> None:
+    assert SAID.keys() == STEPS.keys()
+
+
+@pytest.mark.parametrize("fault", STEPS)
+def test_what_no_step_may_give(fault: str) -> None:
+    stepper = make(Faulty, num_envs=3, kwargs={"fault": fault, "only": 6})
+    stepper.reset(5)
+    act(stepper, 1)
+    with pytest.raises(UsageError) as caught:
+        act(stepper, 1)
+    assert str(caught.value).startswith(f"Faulty, environment 1, vector step 2: {SAID[fault]}")
+
+
+@pytest.mark.parametrize("form", FINE)
+def test_what_is_only_unusual(form: str) -> None:
+    stepper = make(Faulty, kwargs={"fault": form, "when": 2})
+    stepper.reset(5)
+    act(stepper, 12)
+
+
+@pytest.mark.parametrize("when", [1, 12])  # the first, and that after an episode of ten calls
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("an observation", "reset gave an array of shape (2,) and dtype float32, perhaps an observation alone, as in"),
+        ("no info", "reset gave a tuple of 2. Return observation, info, where info is a dict."),
+        ("nothing", "reset gave None"),
+    ],
+)
+def test_what_no_reset_may_give(when: int, fault: str, said: str) -> None:
+    stepper = make(Faulty, kwargs={"fault": fault, "when": when})
+    with pytest.raises(UsageError, match=re.escape(f"Faulty, environment 0, vector step {max(0, when - 2)}: {said}")):
+        (stepper.reset(0), act(stepper, 20))
+
+
+@pytest.mark.parametrize(("when", "call", "step"), [(1, "reset", 0), (3, "step", 2), (12, "reset", 10)])
+def test_what_it_raises_comes_with_its_own_traceback(when: int, call: str, step: int) -> None:
+    stepper = make(Faulty, num_envs=2, kwargs={"fault": "raise", "when": when, "only": 1})
+    with pytest.raises(EnvironmentFailedError) as caught:
+        (stepper.reset(0), act(stepper, 20))
+    sentence, *trace = str(caught.value).splitlines()
+    said = f"{call} raised IndexError: list index out of range. Correct the environment."
+    assert sentence == f"Faulty, environment 1, vector step {step}: {said}"
+    assert "faulty_environments.py" in trace[0]
+    assert "return [][3]" in "\n".join(trace)
+    assert trace[-1] == "IndexError: list index out of range"
+    assert not any("duetto/environments" in line for line in trace)
+    assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_a_script_that_exits_in_a_step_is_no_success() -> None:
+    stepper = make(Faulty, kwargs={"fault": "sys.exit"})
+    stepper.reset(0)
+    with pytest.raises(EnvironmentFailedError, match="step raised SystemExit: 3"):
+        act(stepper, 5)
+
+
+def test_wrappers_of_gymnasium_unpack_what_a_step_gives() -> None:
+    env = gymnasium.wrappers.TimeLimit(Faulty("four values"), 100)
+    stepper = make(env)
+    stepper.reset(0)
+    with pytest.raises(UsageError, match="vector step 2: step gave 4 values, as in the old Gym"):
+        act(stepper, 5)
+
+
+def test_what_close_raises_is_a_warning_and_the_others_are_closed() -> None:
+    closed: list[int] = []
+
+    class Stuck(Faulty):
+        def close(self) -> None:
+            closed.append(1)
+            raise OSError("no such window")
+
+    with pytest.warns(UserWarning, match="close of .*Stuck.* raised OSError: no such window"):
+        make(Stuck, num_envs=2).close()
+    assert closed == [1, 1]
+
+
+BOX, CHOICES = gym.Box(-1, 1, (2,), np.float32), gym.Discrete(2)
+
+
+def no_choices() -> gym.Discrete:
+    space = gym.Discrete(1)
+    space.n = np.int64(0)  # Gymnasium refuses it only when it is made
+    return space
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "said"),
+    [
+        (None, CHOICES, "Spaces has no observation_space. Set it where"),
+        (BOX, None, "Spaces has no action_space. Set it where"),
+        ((2,), CHOICES, "The observation_space of Spaces is a builtins.tuple. Make it one of gymnasium.spaces."),
+        (
+            gym.Box(-1, 1, (0,)),
+            CHOICES,
+            "The observation_space of Spaces cannot be used. The space Box.* holds nothing",
+        ),
+        (BOX, gym.Box(-1, 1, (2, 0)), "The action_space of Spaces cannot be used. The space Box.* holds nothing"),
+        (BOX, no_choices(), r"The action_space of Spaces cannot be used. The space Discrete\(0\) holds nothing"),
+        (gym.Dict({}), CHOICES, "The observation_space of Spaces cannot be used. The space .* has no parts"),
+        (gym.Dict({"a": gym.Box(0, 1, (0, 3))}), CHOICES, r'\(part "a"\) holds nothing'),
+        (gym.Text(3), CHOICES, "The observation_space of Spaces cannot be used. The space Text.* is not supported"),
+    ],
+)
+@pytest.mark.parametrize("vector", [False, True])
+def test_spaces_that_are_missing_or_empty(observation: Any, action: Any, said: str, vector: bool) -> None:
+    env: Any = Spaces(observation, action)
+    if vector:
+        env = VectorEnv()
+        env.num_envs, env.single_observation_space, env.single_action_space = 2, observation, action
+        env.metadata = {}
+        said = said.replace("Spaces", "VectorEnv").replace("action_", "single_action_")
+        said = said.replace("observation_", "single_observation_")
+    with pytest.raises(UsageError, match=said):
+        make(env)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "said"),
+    [
+        (gym.Discrete(3, start=1), 4, "an observation that is not in its space: 4"),
+        (gym.Discrete(3), 1.0, "an observation that is 1.0, its space wants int64"),
+        (gym.MultiDiscrete([2, 3]), [1, 3], r"an observation that is not in its space: \[1 3\]"),
+        (gym.MultiBinary(2), [0, 2], "not in its space"),
+        (gym.Box(0, 255, (2,), np.uint8), np.full(2, 0.5), "dtype float64, its space wants uint8"),
+        (gym.Box(0, 255, (2,), np.uint8), np.array([0, 256]), r"not in its space: \[  0 256\]"),
+        (gym.Dict({"a": gym.Discrete(2)}), {"b": 1}, r"no observation a \(KeyError\)"),
+    ],
+)
+def test_observations_that_would_become_others(space: gymnasium.Space, given: Any, said: str) -> None:
+    class Shows(Spaces):
+        def reset(self, **_: Any) -> Any:
+            return given, {}
+
+    with pytest.raises(UsageError, match=f"Shows, environment 0, vector step 0: it gave .*{said}"):
+        make(Shows(space, CHOICES)).reset(0)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (0, np.zeros((2, 3)), r"it gave an observation of shape \(2, 3\), its space says \(2, 2\)"),
+        (1, np.zeros(3), r"step gave an array of shape \(3,\) and dtype float64 as rewards"),
+        (1, [None, 1.0], "step gave a list of 2 as rewards"),
+        (2, [None, False], "step gave a list of 2 as terminated"),
+        (3, None, "step gave None as truncated"),
+        (4, None, "step gave None as infos"),
+        (5, 0, "step gave 6 values"),
+    ],
+)
+def test_what_no_vector_environment_may_give(place: int, value: Any, said: str) -> None:
+    class Batch(VectorEnv):
+        num_envs, single_observation_space, single_action_space = 2, BOX, CHOICES
+
+        def reset(self, **_: Any) -> Any:
+            return np.zeros((2, 2)), {}
+
+        def step(self, actions: Any) -> Any:
+            given: list[Any] = [np.zeros((2, 2)), np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), {}]
+            given[place : place + 1] = [value]
+            return tuple(given)
+
+    stepper = make(Batch())
+    stepper.reset(0)
+    with pytest.raises(UsageError, match=f"Batch, vector step 1: {said}"):
+        stepper.step(np.zeros(2, int))
+
+
+def test_what_a_vector_environment_raises() -> None:
+    stepper = make(SyncVectorEnv([lambda: Faulty("raise")]))
+    stepper.reset(0)
+    with pytest.raises(
+        EnvironmentFailedError, match=r"SyncVectorEnv, vector step 2: step raised IndexError: .*(?s:.*)\[3\]"
+    ):
+        act(stepper, 3)

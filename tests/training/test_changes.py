@@ -1,0 +1,198 @@
+"""What was changed in config.yaml: said, and where it decides the numbers, made only if that is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import StopAt, assert_same, checkpoints, small, train
+from test_run import check_refused_unharmed, edit
+
+import duetto
+from duetto.algorithms import ALGORITHMS, PPO
+from duetto.errors import CheckpointError, UsageError
+from duetto.networks.specs import CustomNetwork
+from duetto.runs.run import Run
+from duetto.storage.config import Config, RunOptions
+from duetto.storage.deciding import FREE, changes, deciding
+from duetto.training import session as session_module
+from duetto.training.session import Session
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Run:
+    return train(tmp_path, steps=100, name="made", environment_options={"g": 10.0}, callbacks=[StopAt(70)])
+
+
+def resumed(run: Run, **arguments: Any) -> list[str]:
+    """Resume, and return what was said before the first step."""
+    said: list[str] = []
+    run.resume(on_start=lambda session: said.extend(session.notices), **arguments)
+    return said
+
+
+# ---------------------------------------------------------------------------------------------------- what decides
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_hyper_parameter_decides(name: str):
+    config = Config(small(name), "Pendulum-v1", RunOptions())
+    keys = {key.removeprefix("algorithm.") for key in deciding(config) if key.startswith("algorithm.")}
+    assert keys == set(ALGORITHMS[name].options()) - {"demonstrations"}  # of which the contents have a fingerprint
+
+
+def test_every_run_option_decides_or_is_free():
+    keys = {key.removeprefix("run.") for key in deciding(Config(small(), "Pendulum-v1", RunOptions()))}
+    for field in dataclasses.fields(RunOptions):
+        assert (field.name in keys) != (field.name in FREE)
+
+
+def test_a_script_that_is_imported_has_another_name():
+    """A network of `__main__` is the same one when the script that it is in is imported for resuming."""
+
+    def of(module: str, name: str = "Net", **arguments: Any) -> Config:
+        network = type(name, (), {"__module__": module})
+        return Config(PPO(network=CustomNetwork(network, None, arguments)), "Pendulum-v1", RunOptions())
+
+    kept = deciding(of("__main__", size=3))
+    assert changes(of("script", size=3), kept) == []
+    assert [change.key for change in changes(of("script", size=4), kept)] == ["algorithm.network"]
+    assert [change.key for change in changes(of("script", "Other", size=3), kept)] == ["algorithm.network"]
+
+
+def test_an_option_that_an_earlier_version_did_not_have_is_no_change():
+    config = Config(small(), "Pendulum-v1", RunOptions())
+    kept = deciding(config)
+    del kept["algorithm.policy_delay"]
+    assert changes(config, kept | {"algorithm.forgotten": "1"}) == []
+    assert changes(config, {}) == []
+    with pytest.raises(CheckpointError, match="record of its config is damaged"):
+        changes(config, [1])
+
+
+# ---------------------------------------------------------------------------------------------------- refused
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("algorithm.discount", 0.18, r"algorithm\.discount was 0\.99, is now 0\.18\. "),
+        ("algorithm.policy_delay", 3, r"algorithm\.policy_delay was 2, is now 3\. "),
+        ("algorithm.hidden", [32, 16], r"algorithm\.hidden was \[32, 32\], is now \[32, 16\]\. "),
+        ("algorithm.exploration", "none", r'algorithm\.exploration was "gaussian", is now "none"\. '),
+        ("run.seed", 7, r"run\.seed was 0, is now 7\. "),
+        ("run.backend", "jax", r'run\.backend was "torch", is now "jax"\. '),
+        ("environment.options", {"g": 9.0}, r'environment\.options was \{"g": 10\.0\}, is now \{"g": 9\.0\}\. '),
+    ],
+)
+def test_a_change_of_what_decides_is_refused(made: Run, key: str, value: Any, sentence: str):
+    check_refused_unharmed(edit(made, {key: value}), UsageError, sentence + ".*give --accept-changes .*put the old")
+
+
+def test_all_changes_are_named(made: Run):
+    run = edit(made, {"run.seed": 1, "algorithm.tau": 0.5})
+    check_refused_unharmed(run, UsageError, r"at step 70, in .*: algorithm\.tau was .*; run\.seed was 0, is now 1\. ")
+
+
+def test_with_the_old_value_back_it_is_the_same_run(made: Run):
+    edit(made, {"algorithm.discount": 0.5})
+    assert resumed(edit(made, {"algorithm.discount": 0.99})) == []
+
+
+# ---------------------------------------------------------------------------------------------------- accepted
+def test_an_accepted_change_is_said_made_and_kept(made: Run):
+    run = edit(made, {"algorithm.actor_learning_rate": 0.5})
+    [said] = resumed(run, accept_changes=True)
+    assert said == (
+        "Changed since the checkpoint at step 70: algorithm.actor_learning_rate was 0.001, is now 0.5. The run goes on "
+        "with the new values."
+    )
+    assert run.metrics()[-1]["learn/actor_learning_rate"] == 0.5
+    assert resumed(Run(run.path), steps=110) == []  # the new checkpoint was made with it
+    check_refused_unharmed(edit(run, {"algorithm.actor_learning_rate": 0.001}), UsageError, "was 0.5, is now 0.001")
+
+
+def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
+    """An environment's state holds its gravity, too: the episodes begin anew."""
+    seen: list[float] = []
+    run = edit(made, {"environment.options": {"g": 3.0}})
+    said: list[str] = []
+
+    def look(session: Session) -> None:
+        seen.append(session.stepper.environments[0].unwrapped.g)
+        assert not session.stepper.resumed_exactly
+        said.extend(session.notices)
+
+    run.resume(accept_changes=True, on_start=look)
+    assert seen == [3.0]
+    assert len(said) == 1
+    assert said[0].endswith("The run goes on with the new values, and with new episodes.")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"algorithm.normalize_rewards": True}, r"no statistics of rewards\. Put normalize_rewards back to false"),
+        ({"algorithm.rollout_steps": 32}, r"rollout has 16 steps of 1 environments, this run's 32"),
+    ],
+)
+def test_what_cannot_change_ends_in_a_sentence_all_the_same(tmp_path: Path, changed: dict[str, Any], sentence: str):
+    run = edit(train(tmp_path, small("ppo"), steps=100, callbacks=[StopAt(70)]), changed)
+    sentence += r".* What has changed in config\.yaml: algorithm\.\w+ was "
+    check_refused_unharmed(run, CheckpointError, sentence, accept_changes=True)
+
+
+def test_a_rate_can_begin_and_cease_to_adapt(tmp_path: Path):
+    run = train(tmp_path, small("ppo", learning_rate=0.01), steps=100, callbacks=[StopAt(40)])
+    edit(run, {"algorithm.learning_rate_kl": 1e-6}).resume(steps=80, accept_changes=True)
+    assert run.metrics()[-1]["learn/agent_learning_rate"] < 0.01
+    edit(run, {"algorithm.learning_rate_kl": 0.0}).resume(steps=100, accept_changes=True)
+    assert run.metrics()[-1]["learn/agent_learning_rate"] == 0.01
+
+
+# ---------------------------------------------------------------------------------------------------- free
+def test_what_is_free_may_change_without_a_word(made: Run):
+    """Threads too; of these, what they change is said by another sentence."""
+    names = ("steps", "evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every", "worker_timeout")
+    run = edit(made, {f"run.{name}": getattr(made.config.run, name) + 1 for name in names})
+    assert resumed(run) == []
+
+
+def test_in_processes_of_their_own_environments_are_the_same(tmp_path: Path):
+    run = train(tmp_path, name="stopped", num_envs=2, callbacks=[StopAt(70)])
+    assert resumed(edit(run, {"run.vectorization": "subprocess"}), callbacks=[StopAt(130)]) == []
+    assert resumed(edit(run, {"run.vectorization": "sync"})) == []
+    assert_same(train(tmp_path, name="whole", num_envs=2), run)
+
+
+def test_a_checkpoint_of_an_earlier_version_holds_no_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    of_now = Session.state_dict
+
+    def of_then(session: Session) -> dict[str, Any]:
+        return {key: part for key, part in of_now(session).items() if key not in ("config", "versions")}
+
+    monkeypatch.setattr(Session, "state_dict", of_then)
+    made = train(tmp_path, steps=100, callbacks=[StopAt(70)])
+    monkeypatch.undo()
+    assert resumed(edit(made, {"algorithm.discount": 0.5})) == []
+    assert "config" in checkpoints(made).load_latest().state
+
+
+# ---------------------------------------------------------------------------------------------------- versions, agents
+def test_other_versions_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as then:
+        then.setattr(session_module, "packages", lambda _: {"numpy": "1.0", "gone": "2.0"})
+        made = train(tmp_path, steps=100, callbacks=[StopAt(70)])
+    [said] = resumed(made)
+    assert said.startswith("Installed in another version since the checkpoint at step 70: numpy was 1.0, is now ")
+    assert said.count(" was ") == 2
+    assert resumed(made, steps=110) == []
+
+
+def test_an_agent_says_that_it_was_trained_with_another_config(made: Run):
+    assert duetto.load(made.path).notices == []
+    edit(made, {"algorithm.activation": "tanh"})
+    for checkpoint in ("last", "best"):
+        agent = duetto.load(made.path, checkpoint)
+        [notice] = agent.notices
+        assert notice.startswith(
+            f"config.yaml has changed since step {agent.step} was trained: algorithm.activation was"
+        )

@@ -1,0 +1,181 @@
+"""A run's folder that is moved, deleted or replaced while the run works in it: noticed, said, never made again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from line_environment import Line
+from small_runs import StopAt, assert_same, checkpoints, train
+
+from duetto.errors import DuettoError, FolderLostError, NonFiniteError
+from duetto.runs.run import Run
+from duetto.storage.folder_lock import FolderLock
+from duetto.training.session import Session
+
+Harm = Callable[[Path], object]
+EVALUATE = Session.evaluate
+TELLS = pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="only there a descriptor tells its path")
+
+
+class At:
+    """A callback that does something to the run's folder after a step."""
+
+    def __init__(self, step: int, harm: Harm) -> None:
+        self.step, self.harm = step, harm
+
+    def __call__(self, session: Session) -> None:
+        if session.step == self.step:
+            self.harm(session.folder)
+
+
+def move(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+
+
+def lost(tmp_path: Path, step: int, harm: Harm, **options: Any) -> str:
+    """What a run says whose folder was harmed after a step."""
+    with pytest.raises(FolderLostError) as failure:
+        train(tmp_path, name="run", callbacks=[At(step, harm)], **options)
+    assert failure.value.exit_code == 1
+    return str(failure.value)
+
+
+@TELLS
+@pytest.mark.parametrize(
+    ("step", "options", "noticed", "saved"),
+    [
+        (90, {}, 100, 80),  # by a line of metrics
+        (90, {"log_every": 1000, "evaluate_every": 0}, 120, 80),  # by a checkpoint
+        (90, {"log_every": 1000, "checkpoint_every": 0}, 120, None),  # by an evaluation
+        (
+            90,
+            {"log_every": 1000, "evaluate_every": 0, "checkpoint_every": 0},
+            200,
+            None,
+        ),  # by the checkpoint at the end
+        (200, {}, 200, 200),  # after the last thing that is written
+    ],
+)
+def test_a_folder_that_is_moved(tmp_path: Path, step: int, options: dict[str, Any], noticed: int, saved: int | None):
+    message = lost(tmp_path, step, move, **options)
+    assert f"{tmp_path}/run was moved to {tmp_path}/moved while the run worked in it" in message
+    assert f"stopped at step {noticed}" in message
+    assert ("before its first checkpoint" if saved is None else f"its checkpoint of step {saved} is there") in message
+    assert message.endswith(f"Go on with: duetto resume {tmp_path}/moved")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["moved"]
+    assert_same(train(tmp_path, name="whole", **options), Run(tmp_path / "moved").resume())
+
+
+@pytest.mark.parametrize("log_every", [25, 1000])
+def test_a_folder_that_is_deleted(tmp_path: Path, log_every: int):
+    message = lost(tmp_path, 90, shutil.rmtree, log_every=log_every)
+    assert f"{tmp_path}/run is gone: it was deleted, or moved to where that cannot be seen" in message
+    assert "its last checkpoint was that of step 80" in message
+    assert "duetto resume /" not in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_whose_place_another_is(tmp_path: Path):
+    def replace(folder: Path) -> None:
+        shutil.copytree(folder, tmp_path / "copy")
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "copy", folder)
+
+    message = lost(tmp_path, 90, replace)
+    assert f"{tmp_path}/run is no longer the folder that the run began in" in message
+    assert checkpoints(Run(tmp_path / "run")).steps() == [40, 80]
+
+
+def test_a_run_that_was_gone_on_with_elsewhere_is_left_alone(tmp_path: Path):
+    def take_over(folder: Path) -> None:
+        (folder / ".lock").unlink()
+        Run(folder).resume(callbacks=[StopAt(85)])
+
+    lost(tmp_path, 90, take_over)
+    assert checkpoints(Run(tmp_path / "run")).steps() == [80, 85]
+
+
+@pytest.mark.parametrize("log_every", [25, 1000])
+def test_before_the_first_line_no_folder_is_made_again_for_tensorboard_or_the_best(tmp_path: Path, log_every: int):
+    message = lost(tmp_path, 5, shutil.rmtree, log_every=log_every, checkpoint_every=0)
+    assert "before its first checkpoint" in message
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("what", ["log_every", "evaluate_every", "checkpoint_every"])
+def test_a_folder_that_goes_while_something_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str):
+    """The check before is passed; what the disk refuses then is explained by the folder."""
+    place = FolderLock.place
+
+    def harm(folder: Path) -> None:
+        shutil.rmtree(folder)
+        answers = iter([folder])  # to the next check only
+        monkeypatch.setattr(FolderLock, "place", lambda lock: next(answers, None) or place(lock))
+
+    options = {"evaluate_every": 0, "checkpoint_every": 0, "log_every": 1000} | {what: 40}
+    if what == "evaluate_every":  # not the one at step 0, which makes the folders
+        monkeypatch.setattr(Session, "evaluate", lambda session: session.step and EVALUATE(session))
+    message = lost(tmp_path, 39, harm, **options)
+    assert "is gone" in message
+    assert "stopped at step 40" in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_divergence_names_the_place_where_the_checkpoint_is(tmp_path: Path):
+    def poison(session: Session) -> None:
+        if session.step == 95:
+            move(session.folder)
+            parameters = session.learner.parameters()
+            parameters["actor"]["layers.0.bias"][:] = np.nan
+            session.learner.load_parameters(parameters)
+
+    with pytest.raises(NonFiniteError) as failure:
+        train(tmp_path, environment=Line, name="run", callbacks=[poison])
+    assert "checkpoint of step 80 is kept" in str(failure.value)
+    assert f"{tmp_path}/run" not in str(failure.value).replace(f"no longer {tmp_path}/run", "")
+    assert not (tmp_path / "run").exists()
+
+
+# ---------------------------------------------------------------------------------------------------- the witness
+def test_the_place_of_a_lock(tmp_path: Path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    lock = FolderLock(folder)
+    assert lock.place() == folder  # not held: nothing is known to be wrong
+    with lock:
+        assert lock.place() == folder
+        folder.rename(tmp_path / "moved")
+        if sys.platform in ("linux", "darwin"):
+            assert lock.place() == tmp_path / "moved"
+        folder.mkdir()
+        (folder / ".lock").touch()
+        assert lock.place() != folder
+        shutil.rmtree(tmp_path / "moved")
+        assert lock.place() is None
+
+
+def test_where_a_system_does_not_tell_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def unknown(_: Path) -> Path:
+        raise OSError
+
+    monkeypatch.setattr(Path, "readlink", unknown)
+    monkeypatch.setattr("duetto.storage.folder_lock.sys.platform", "another")
+    message = lost(tmp_path, 90, move)
+    assert "deleted, or moved to where that cannot be seen" in message
+    assert "If it was moved, go on with: duetto resume and its new place" in message
+
+
+def test_a_relative_folder_after_a_change_of_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Checkpoints would go to another place; here the folder is where it was, and the message says where."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.raises(DuettoError, match=r"run was moved to .*/runs/run|is gone"):
+        train(Path("runs"), name="run", callbacks=[At(30, lambda _: os.chdir("elsewhere"))])
+    assert not list((tmp_path / "elsewhere").iterdir())
