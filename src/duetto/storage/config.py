@@ -22,6 +22,7 @@ from duetto.algorithms.base import Count, CountOrZero, NonNegative, Within, chec
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.storage import disk
+from duetto.storage.migration import FORMAT, migrated
 
 RECORDED = (
     "duetto",
@@ -121,6 +122,7 @@ class Config:
             "preset": self.preset,
             "command": self.command,
             "versions": self.versions,
+            "format": FORMAT,
         }
 
     @classmethod
@@ -137,14 +139,13 @@ class Config:
 
     @classmethod
     def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork]) -> Config:
-        _check_keys("", values, ("algorithm", "environment", "run", "preset", "command", "versions"))
+        _check_keys("", values, ("algorithm", "environment", "run", "preset", "command", "versions", "format"))
+        values = migrated(values)
         fields, environment = dict(values["algorithm"]), values["environment"]
         name = fields.pop("name")
         if name not in ALGORITHMS:
             raise UsageError(f"there is no algorithm {name!r}{_nearest(name, ALGORITHMS)}.")
         kind = ALGORITHMS[name]
-        fixed = kind.__dataclass_fields__.keys() - kind.options()  # an older version may have written them
-        fields = {key: value for key, value in fields.items() if key not in fixed}
         _check_keys("algorithm.", fields, kind.options())
         _check_keys("environment.", environment, ("id", "options", "remakeable", "signature"))
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
