@@ -43,7 +43,6 @@ class Engine(ABC):
     single_action_space: gymnasium.Space
     metadata: dict[str, Any]  # the environment's own
     label: str
-    pending: np.ndarray | None = None  # (N,) True where the next step only resets; None: nowhere, ever
     stacked: int = 1  # frames that an image observation is a stack of, each step's with all but one of the last step's
 
     @abstractmethod
@@ -147,7 +146,7 @@ class Vector(Engine):
         self.mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         self.layout = Layout(vector.single_observation_space)
-        self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
+        self.pending = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
 
     def reset(self, seed: int | None) -> Tree:
