@@ -106,7 +106,7 @@ def test_without_a_wish_results_are_those_of_one_thread(precision: str):
     """At the full size, where the products of this processor may or may not depend on the number."""
     free, one = (build(threads, hidden=(400, 300), precision=precision) for threads in (0, 1))
     for learner in (free, one):
-        learn(learner, size=256)
+        learn(learner, TRIAL + 4, size=256)
     assert_equal(free, one)
 
 
