@@ -133,7 +133,7 @@ class Stepper:
     @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
-        pending = self._engine.pending
+        pending = getattr(self._engine, "pending", None)
         return np.zeros(self.num_envs, bool) if pending is None else pending.copy()
 
     @property

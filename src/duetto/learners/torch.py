@@ -181,14 +181,7 @@ class TorchLearner(Learner):
     # ------------------------------------------------------------------------------------------------ acting
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
-        if self._floating is None:
-            self._use_threads(self.threads)
-        else:
-            kind = (method, *_shapes((obs, *noise)))
-            self._floating.before_acting(kind, lambda: _bytes(self._call(method, obs, *noise)))
-        return self._call(method, obs, *noise)
-
-    def _call(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
+        self._use_threads(self.threads)
         rollouts = isinstance(
             self.algorithm.memory(), RolloutSpec
         )  # then what was collected is compared while learning
@@ -316,13 +309,8 @@ def _shapes(tree: Any) -> tuple[Hashable, ...]:
     return tuple(leaf.shape for leaf in _leaves(tree))
 
 
-def _bytes(tree: Any) -> bytes:
-    """Every bit of NumPy's arrays."""
-    return b"".join(leaf.tobytes() for leaf in _leaves(tree))
-
-
 def _bits(tensors: list[Tensor]) -> bytes:
-    return _bytes(tuple(tensor.detach().cpu().numpy() for tensor in tensors))
+    return b"".join(tensor.detach().cpu().numpy().tobytes() for tensor in tensors)
 
 
 def _arrays(tree: Any) -> Any:
