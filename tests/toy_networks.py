@@ -55,6 +55,20 @@ class JaxSharedActor(eqx.Module):
         return obs @ (self.a + self.b)
 
 
+class TorchGaussian(TorchActor):
+    """A squashed Gaussian of mean θ·s and std 1."""
+
+    def forward(self, obs):
+        mean = obs @ self.theta
+        return torch.cat([mean, torch.zeros_like(mean)], -1)
+
+
+class JaxGaussian(JaxActor):
+    def __call__(self, obs):
+        mean = obs @ self.theta
+        return jnp.concatenate([mean, jnp.zeros_like(mean)], -1)
+
+
 class TorchCritic(torch.nn.Module):
     def __init__(self, observation: Any, action_size: int, start: float = 1.0):
         super().__init__()
@@ -113,6 +127,10 @@ class JaxNoisyCritic(JaxCritic):
 
 def actor(start: float = 1.0) -> CustomNetwork:
     return CustomNetwork(torch=TorchActor, jax=JaxActor, arguments={"start": start})
+
+
+def gaussian(start: float = 1.0) -> CustomNetwork:
+    return CustomNetwork(torch=TorchGaussian, jax=JaxGaussian, arguments={"start": start})
 
 
 def critic(start: float = 1.0) -> CustomNetwork:

@@ -1,6 +1,7 @@
 """Plain gradient descent of rate .1, so that an algorithm's update can be followed by hand: SPEC O16.
 
-Each class is an `Updater` for networks of one parameter each, and keeps the losses and gradients that it saw.
+Each class is an `Updater`, and keeps the losses and gradients that it saw: of all a network's arrays, one after the
+other.
 """
 
 from __future__ import annotations
@@ -27,27 +28,30 @@ def networks(algorithm: Any, spaces: Any, build: Any) -> SimpleNamespace:
 
 class TorchDescent:
     def __init__(self, algorithm: Any, spaces: Any) -> None:
-        self.nets = networks(algorithm, spaces, torch_networks.build)
+        self._built = networks(algorithm, spaces, torch_networks.build)
+        arrays = {name: net.values["value"] for name, net in vars(self._built).items() if list(net.values) == ["value"]}
+        self.nets = SimpleNamespace(**vars(self._built) | arrays)  # a `Parameter` is its array
         self.seen: dict[str, tuple[float, np.ndarray]] = {}
         self.array = torch.from_numpy
 
-    def minimize(self, name: str, loss: Any, *args: Any) -> None:
-        parameter = self._parameter(name)
-        value, _ = loss(self.nets, *args)
-        (gradient,) = torch.autograd.grad(value, parameter)
-        self.seen[name] = (value.item(), gradient.numpy().ravel())
-        parameter.data -= RATE * gradient
+    def minimize(self, name: str, loss: Any, *args: Any) -> Any:
+        parameters = self._parameters(name)
+        value, info = loss(self.nets, *args)
+        gradients = torch.autograd.grad(value, parameters)
+        self.seen[name] = (value.item(), _flat(gradients))
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.data -= RATE * gradient
+        return {key: part.detach() for key, part in info.items()}
 
     def track(self, target: str, source: str, tau: float) -> None:
-        old, new = self._parameter(target), self._parameter(source)
-        old.data = tau * new.data + (1 - tau) * old.data
+        for old, new in zip(self._parameters(target), self._parameters(source), strict=True):
+            old.data = tau * new.data + (1 - tau) * old.data
 
     def values(self, name: str) -> np.ndarray:
-        return self._parameter(name).detach().numpy().ravel()
+        return _flat([parameter.detach() for parameter in self._parameters(name)])
 
-    def _parameter(self, name: str) -> Any:
-        (parameter,) = getattr(self.nets, name).values.values()
-        return parameter
+    def _parameters(self, name: str) -> list[Any]:
+        return list(getattr(self._built, name).values.values())
 
 
 class JaxDescent:
@@ -57,20 +61,26 @@ class JaxDescent:
         self.seen: dict[str, tuple[float, np.ndarray]] = {}
         self.array = jnp.asarray
 
-    def minimize(self, name: str, loss: Any, *args: Any) -> None:
+    def minimize(self, name: str, loss: Any, *args: Any) -> Any:
         def of(arrays: Any) -> Any:
             every = self.arrays | {name: arrays}
             return loss(SimpleNamespace(**{n: getattr(self.nets, n).with_arrays(a) for n, a in every.items()}), *args)
 
-        (value, _), (gradient,) = jax.value_and_grad(of, has_aux=True)(self.arrays[name])
-        self.seen[name] = (float(value), np.ravel(gradient))
-        self.arrays[name] = [self.arrays[name][0] - RATE * gradient]
+        (value, info), gradients = jax.value_and_grad(of, has_aux=True)(self.arrays[name])
+        self.seen[name] = (float(value), _flat(gradients))
+        self.arrays[name] = [old - RATE * g for old, g in zip(self.arrays[name], gradients, strict=True)]
+        return info
 
     def track(self, target: str, source: str, tau: float) -> None:
-        self.arrays[target] = [tau * self.arrays[source][0] + (1 - tau) * self.arrays[target][0]]
+        pairs = zip(self.arrays[target], self.arrays[source], strict=True)
+        self.arrays[target] = [tau * new + (1 - tau) * old for old, new in pairs]
 
     def values(self, name: str) -> np.ndarray:
-        return np.ravel(self.arrays[name][0])
+        return _flat(self.arrays[name])
+
+
+def _flat(arrays: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(array) for array in arrays])
 
 
 DESCENTS = {"torch": TorchDescent, "jax": JaxDescent}

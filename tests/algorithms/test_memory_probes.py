@@ -4,7 +4,7 @@ import pytest
 from probes import Recall, RecallChoice, run
 
 from duetto import environments
-from duetto.algorithms import DDPG, DQN, PPO, R2D2, TD3
+from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3
 from duetto.training.evaluation import evaluate
 
 SEQUENCES = {"recurrent_size": 16, "unroll": 3, "overlap": 0, "burn_in": 0, "batch_size": 32}
@@ -19,6 +19,8 @@ CONTINUOUS = {
     "learning_rate_decay": "linear",
     "tau": 0.05,
 } | SEQUENCES
+ENTROPY = {"learn_temperature": False, "temperature": 1e-4, "actor_learning_rate": 1e-2}
+WITHOUT_NOISE = {name: value for name, value in CONTINUOUS.items() if name != "exploration_noise"}
 CHOICES = {
     "discount": 0.9,
     "hidden": (32,),
@@ -43,6 +45,7 @@ ROLLOUTS = {
 }
 CASES = {
     "td3": (TD3, CONTINUOUS, Recall, 1_500, {}),
+    "sac": (SAC, WITHOUT_NOISE | ENTROPY, Recall, 1_500, {}),
     "ddpg": (DDPG, CONTINUOUS, Recall, 1_500, {}),
     "dqn": (DQN, CHOICES, RecallChoice, 1_500, {}),
     "r2d2": (R2D2, CHOICES, RecallChoice, 1_500, {}),
@@ -72,7 +75,7 @@ def test_with_a_memory(backend, tmp_path, name, recurrent):
     assert learned(name, recurrent, backend, tmp_path) > 0.95
 
 
-@pytest.mark.parametrize(("name", "recurrent"), [marked(name) for name in ("td3", "ddpg", "dqn", "ppo")])
+@pytest.mark.parametrize(("name", "recurrent"), [marked(name) for name in ("td3", "sac", "ddpg", "dqn", "ppo")])
 def test_without_one(backend, tmp_path, name, recurrent):
     """As good as chance allows; of 60 fair coins fewer than 0.72 are right in 999 of 1,000 cases."""
     without = learned(name, recurrent, backend, tmp_path)

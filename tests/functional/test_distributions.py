@@ -1,5 +1,7 @@
 """Distributions over actions against PyTorch's own, for NumPy, PyTorch and JAX arrays."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import torch
 from torch import distributions as theirs
 
-from duetto.functional.distributions import Categorical, DiagonalGaussian, MultiCategorical, cuts
+from duetto.functional.distributions import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian, cuts
 
 RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.normal(0, 2, (6, 4)).astype(np.float32)
@@ -58,6 +60,109 @@ def test_gaussian(array):
     close(policy.log_prob(array(NUMBERS)), reference.log_prob(torch.from_numpy(NUMBERS)))
     close(policy.entropy(), reference.entropy())
     close(policy.mode(), MEAN)
+
+
+# 1 + e^.6931472 · [.5, -1] = [2, -1] before tanh.
+def test_a_squashed_gaussian_is_a_gaussian_through_tanh(array):
+    policy = SquashedGaussian(array([[1, 1]] * 2), array([[0.6931472] * 2] * 2))
+    close(policy.sample(array([[0.5, -1], [0, 0]])), np.tanh([[2, -1], [1, 1]]), 1e-6)
+    close(policy.mode(), np.tanh([[1, 1], [1, 1]]), 1e-6)
+
+
+def density(action, mean, log_std):
+    """Of one number tanh(u), u normal: the slope of its distribution function P(a' < a) = Φ((atanh a - μ) / σ)."""
+
+    def below(a):
+        return 0.5 * math.erfc(-(math.atanh(a) - mean) / math.exp(log_std) / math.sqrt(2))
+
+    step = 1e-6 * (1 - abs(action))
+    return (below(action + step) - below(action - step)) / (2 * step)
+
+
+def test_its_density_is_the_slope_of_its_distribution_function(array):
+    mean, log_std = 0.25 * MEAN, LOG_STD - 0.5
+    action = np.tanh(np.clip(mean + 0.3 * np.exp(log_std) * NUMBERS, -2, 2))
+    each = [density(*map(float, numbers)) for numbers in zip(action.flat, mean.flat, log_std.flat, strict=True)]
+    expected = np.log(np.reshape(each, action.shape)).sum(axis=1)
+    close(SquashedGaussian(array(mean), array(log_std)).log_prob(array(action)), expected, 2e-4)
+
+
+# In float64: log N(u) - log(1 - tanh² u), where 1 - tanh² u = 4 / (e^u + e^-u)². tanh(±10) is ±1 to float32's last bit,
+# and atanh of that is infinite.
+def test_its_log_probability_comes_from_the_number_before_tanh(array):
+    before = np.array([[0.1, -0.3], [10, -10], [40, -40]])
+    mean, noise = before - 0.5, np.full(before.shape, 0.5)
+    expected = -0.125 - 0.5 * np.log(2 * np.pi) - np.log(4) + 2 * np.logaddexp(before, -before)
+    action, log_prob = SquashedGaussian(array(mean), array(np.zeros_like(mean))).sample_and_log_prob(array(noise))
+    close(action, np.tanh(before), 1e-6)
+    close(log_prob, expected.sum(axis=1), 1e-5)
+
+
+def test_near_the_ends_of_its_range_log_probabilities_stay_finite(array):
+    policy = SquashedGaussian(array(np.zeros((4, 1))), array(np.zeros((4, 1))))
+    assert np.isfinite(np.asarray(policy.log_prob(array([[1], [-1], [0.9999999], [0]])))).all()
+
+
+def test_its_entropy_is_refused(array):
+    with pytest.raises(
+        TypeError, match=r"^A squashed Gaussian's entropy has no closed form\. Take -log_prob of samples"
+    ):
+        SquashedGaussian(array(MEAN), array(LOG_STD)).entropy()
+
+
+# ---------------------------------------------------------------------------------------------------- of all of them
+def policies(array, shift=0.0):
+    """One of every kind with its counterpart in PyTorch, which for several choices is a list of its parts'."""
+    logits, six, mean, log_std = (x.astype(np.float32) for x in (LOGITS + shift * LOGITS**2, SIX, MEAN, LOG_STD))
+    six[:, 0] += shift
+    mean, log_std = mean + shift, log_std - shift
+    normal = theirs.Normal(torch.from_numpy(mean), torch.from_numpy(log_std).exp())
+    squashed = theirs.TransformedDistribution(normal, [theirs.TanhTransform()])
+    return [
+        (Categorical(array(logits)), theirs.Categorical(logits=torch.from_numpy(logits))),
+        (
+            MultiCategorical(tuple(Categorical(part) for part in parts(array(six)))),
+            [theirs.Categorical(logits=torch.from_numpy(part)) for part in parts(six)],
+        ),
+        (DiagonalGaussian(array(mean), array(log_std)), theirs.Independent(normal, 1)),
+        (SquashedGaussian(array(mean), array(log_std)), theirs.Independent(squashed, 1)),
+    ]
+
+
+def test_kl_divergences(array):
+    """Of choices the sum over the parts; tanh, which is one-to-one, changes nothing."""
+    for (one, its), (other, others) in zip(policies(array), policies(array, 0.3), strict=True):
+        if isinstance(its, list):
+            expected = sum(map(theirs.kl_divergence, its, others))
+        elif isinstance(one, SquashedGaussian):
+            expected = theirs.kl_divergence(
+                *(theirs.Independent(base.base_dist.base_dist, 1) for base in (its, others))
+            )
+        else:
+            expected = theirs.kl_divergence(its, others)
+        close(one.kl(other), expected, 1e-4)
+        close(one.kl(one), np.zeros(6), 1e-5)
+        assert (np.asarray(expected) > 1e-3).all()
+
+
+def test_kl_divergences_have_a_direction(array):
+    """From N(0, 1) to N(1, 4): log 2 + (1 + 1) / 8 - 1/2 = .4431472; back: -log 2 + (4 + 1) / 2 - 1/2 = 1.3068528."""
+    narrow = DiagonalGaussian(array([[0]]), array([[0]]))
+    wide = DiagonalGaussian(array([[1]]), array([[0.6931472]]))
+    close(narrow.kl(wide), [0.4431472], 1e-6)
+    close(wide.kl(narrow), [1.3068528], 1e-6)
+
+
+def test_samples_come_with_their_log_probabilities(array):
+    random = np.random.default_rng(2)
+    for policy, sizes in zip((policy for policy, _ in policies(array)), (4, 6, 3, 3), strict=True):
+        noise = array(0.3 * random.normal(size=(6, sizes)))
+        if isinstance(policy, SquashedGaussian):
+            policy = SquashedGaussian(0.2 * policy.mean, policy.log_std - 1.0)  # where atanh is exact enough
+        action, log_prob = policy.sample_and_log_prob(noise)
+        np.testing.assert_array_equal(action, policy.sample(noise))
+        assert log_prob.shape == (6,)
+        close(log_prob, policy.log_prob(action), 1e-3)
 
 
 def like(array, values):
@@ -153,6 +258,40 @@ def test_gradients_are_pytorchs():
     for one, other, reference in zip(found, jax.grad(ours, (0, 1, 2))(*arrays), expected, strict=True):
         close(one, reference, 1e-4)
         close(other, reference, 1e-4)
+
+
+def test_gradients_of_a_squashed_gaussian_are_pytorchs():
+    """Of log π(a) + Σ a for samples a through the noise, by mean and std."""
+    noise = np.random.default_rng(3).normal(size=(6, 3)).astype(np.float32)
+    values = [x.astype(np.float32) for x in (0.3 * MEAN, LOG_STD - 0.5)]
+
+    def ours(mean, log_std, noise):
+        action, log_prob = SquashedGaussian(mean, log_std).sample_and_log_prob(noise)
+        return log_prob.sum() + action.sum()
+
+    inputs = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in values]
+    mean, log_std = inputs
+    before = mean + log_std.exp() * torch.from_numpy(noise)
+    reference = theirs.TransformedDistribution(theirs.Normal(mean, log_std.exp()), [theirs.TanhTransform(cache_size=1)])
+    action = reference.transforms[0](before)  # cached, so that its inverse is exact
+    expected = torch.autograd.grad(reference.log_prob(action).sum() + action.sum(), inputs)
+    leaves = [torch.tensor(x, requires_grad=True) for x in values]
+    found = torch.autograd.grad(ours(*leaves, torch.from_numpy(noise)), leaves)
+    others = jax.grad(ours, (0, 1))(*map(jnp.asarray, values), jnp.asarray(noise))
+    for one, other, wanted in zip(found, others, expected, strict=True):
+        close(one, wanted, 1e-4)
+        close(other, wanted, 1e-4)
+
+
+def test_its_gradients_are_finite_far_out():
+    """At tanh(±50) = ±1 the density's logarithm still rises by 2 for each unit of mean."""
+    mean, zeros = np.array([[50.0, -50.0]], np.float32), np.zeros((1, 2), np.float32)
+    leaf = torch.tensor(mean, requires_grad=True)
+    policy = SquashedGaussian(leaf, torch.from_numpy(zeros))
+    (found,) = torch.autograd.grad(policy.sample_and_log_prob(torch.from_numpy(zeros))[1].sum(), leaf)
+    close(found, [[2, -2]], 1e-6)
+    other = jax.grad(lambda x: SquashedGaussian(x, jnp.asarray(zeros)).sample_and_log_prob(zeros)[1].sum())(mean)
+    close(other, [[2, -2]], 1e-6)
 
 
 def test_cuts():

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from learning_cases import ACTION, PARTS, VECTOR, assert_same, batch, build, observations, small
 
-from duetto.algorithms import DDPG, TD3
+from duetto.algorithms import DDPG, DQN, SAC, TD3
+from duetto.networks.spaces import Discrete
 
 # Options of the algorithm, and what the batches are like. 48 rows take oneDNN's products on AMD, 20 take MKL's.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -38,6 +39,19 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 UPDATES = 50
+# One hidden layer each: JAX takes longest to compile. Stacks of several: tests/networks/test_blocks.py.
+BLOCKS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "sac, dict observations, weighted, several steps": (
+        SAC(hidden=(16,), max_grad_norm=0.5, target_entropy_scale=0.5),
+        {"size": 20, "observation": PARTS, "weighted": True},
+    ),
+    "sac, simba": (SAC(network="simba", hidden=(8,), critic_hidden=(16,), actor_weight_decay=0.1), {"size": 48}),
+    "sac, layer_norm": (
+        SAC(network="layer_norm", hidden=(16,), learn_temperature=False, temperature=0.1),
+        {"size": 20},
+    ),
+    "td3, simba": (TD3(network="simba", hidden=(8,), policy_delay=1), {"size": 48}),
+}
 
 
 @pytest.mark.parametrize("kind", [TD3, DDPG])
@@ -57,6 +71,39 @@ def test_both_backends_compute_the_same(kind, case):
     compare_metrics(metrics, 1e-3)
     compare_state(pair, 1e-3)
     compare_actions(pair, observation, 1e-3)
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_so_do_distributions_and_normalised_layers(case):
+    algorithm, data = BLOCKS[case]
+    observation = data.get("observation", VECTOR)
+    pair = [build(backend, algorithm, observation) for backend in ("torch", "jax")]
+    compare_state(pair, 0.0)
+    compare_actions(pair, observation, 1e-5)
+    for update in range(1, 21):
+        one = batch(seed=update, **data)
+        if "several steps" in case:  # returns look as many steps ahead as an episode has
+            one = one._replace(discount=one.discount ** (1 + np.arange(data["size"], dtype=np.float32) % 3))
+        metrics = [learner.update(one, (update - 1) / UPDATES) for learner in pair]
+        if update in (1, 2):
+            compare_metrics(metrics, 1e-5)
+            compare_state(pair, 1e-5)
+            compare_actions(pair, observation, 1e-5)
+    compare_metrics(metrics, 1e-3)
+    compare_state(pair, 1e-3)
+    compare_actions(pair, observation, 1e-3)
+
+
+def test_so_do_action_values_of_residual_blocks():
+    options = {"network": "simba", "hidden": (8,), "head_hidden": (6,), "learning_rate": 1e-3}
+    pair = [build(backend, DQN(**options), VECTOR, Discrete(3)) for backend in ("torch", "jax")]
+    compare_state(pair, 0.0)
+    for update in range(1, 11):
+        action = np.random.default_rng(update).integers(3, size=48)
+        one = batch(48, seed=update, weighted=True)._replace(action=action)
+        metrics = [learner.update(one) for learner in pair]
+        compare_metrics(metrics, 1e-5 if update <= 2 else 1e-3)
+        compare_state(pair, 1e-5 if update <= 2 else 1e-3)
 
 
 def compare_metrics(metrics, tolerance):

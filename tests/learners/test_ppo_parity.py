@@ -47,6 +47,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "vector",
         {"action": "numbers"},
     ),
+    "simba": ({"network": "simba", "hidden": (16,)} | FROM_SOMEWHERE, "parts", {"action": "numbers"}),
     "image": ({"shared_torso": True, "hidden": ()} | SLOW, "image", {"size": 24, "weighted": True}),
     "image and vectors": (
         {"shared_torso": True, "clip_value": True} | SLOW,

@@ -12,7 +12,7 @@ from policy_cases import PICTURE
 from recurrent_cases import batch, part, window
 from test_parity import close, compare_metrics, compare_state
 
-from duetto.algorithms import DDPG, DQN, PPO, R2D2, TD3
+from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3
 from duetto.networks.spaces import Discrete
 
 CHOICE = Discrete(3)
@@ -25,6 +25,7 @@ CASES = {
     "r2d2, image": (R2D2(**SEQUENCES, **HEAD), PICTURE, CHOICE),
     "r2d2, burn-in always": (R2D2(learn_from_start=False, **SEQUENCES, **HEAD), VECTOR, CHOICE),
     "td3, lstm of two layers": (TD3(recurrent="lstm", recurrent_layers=2, **SEQUENCES), VECTOR, ACTION),
+    "sac, lstm, simba": (SAC(recurrent="lstm", network="simba", **SEQUENCES | {"hidden": (8,)}), VECTOR, ACTION),
     "ddpg, gru": (DDPG(recurrent="gru", critic_action_layer=1, **SEQUENCES), VECTOR, ACTION),
 }
 
@@ -71,6 +72,25 @@ def test_one_pass_over_steps_is_as_many_single_steps(backend, kind):
     for step in range(9):
         value, carry = learner.remember("value", part(seen, step, carry))
         single.append(value)
+    np.testing.assert_allclose(whole, np.stack(single, axis=1), atol=1e-6)
+    for name, array in carry.items():
+        np.testing.assert_allclose(last[name], array, atol=1e-6)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_distribution_over_steps_is_as_many_single_ones(backend, sampled):
+    """An actor with an LSTM gives one for each position of a window."""
+    learner = build(backend, SAC(recurrent="lstm", **SEQUENCES | {"burn_in": 0}), VECTOR, ACTION)
+    seen = window(VECTOR, ACTION, learner.carry_shapes(), 4, 6)
+    seen.starts[1, 3] = True
+    seen = seen._replace(at=np.broadcast_to(np.arange(6), (4, 6)).copy())
+    noise = np.random.default_rng(0).normal(size=(4, 6, ACTION.size)).astype(np.float32) if sampled else None
+    whole, last = learner.remember("act", seen, noise)
+    carry, single = seen.carry, []
+    for step in range(6):
+        one = None if noise is None else noise[:, step]
+        action, carry = learner.remember("act", part(seen, step, carry), one)
+        single.append(action)
     np.testing.assert_allclose(whole, np.stack(single, axis=1), atol=1e-6)
     for name, array in carry.items():
         np.testing.assert_allclose(last[name], array, atol=1e-6)

@@ -1,4 +1,4 @@
-"""TD3 and DDPG learn Pendulum-v1: ten evaluation episodes above -250 within 20,000 steps, from the presets."""
+"""TD3, DDPG and SAC learn Pendulum-v1: ten evaluation episodes above -250 within 20,000 steps, from the presets."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def options(algorithm: str):
     return ALGORITHMS[algorithm](**fields), preset.run
 
 
-@pytest.mark.parametrize("algorithm", ["td3", "ddpg"])
+@pytest.mark.parametrize("algorithm", ["td3", "ddpg", "sac"])
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_pendulum_is_learned(algorithm, backend, tmp_path):
     agent, run = options(algorithm)

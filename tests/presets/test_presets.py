@@ -46,6 +46,7 @@ def test_what_the_issue_asks_for_is_there():
     tuned = {"Walker2d-v5", "Ant-v5", "AntBulletEnv-v0", "Pendulum-v1"}
     assert tuned <= presets("td3").keys()
     assert {"paper", "skrl"} <= presets("ddpg").keys()
+    assert {"author", "simba", "Pendulum-v1", "LunarLanderContinuous-v3", "pybullet"} <= presets("sac").keys()
     assert {"walkthrough", "atari", "mujoco", "cleanrl", "classic"} <= presets("ppo").keys()
 
 
@@ -144,6 +145,36 @@ PUBLISHED = {
         "pretraining_updates": 750_000, "priority_exponent": 0.4, "importance_exponent": 0.6, "priority_epsilon": 1e-3,
         "demonstration_priority_epsilon": 1.0, "exploration_start": 0.01, "exploration_end": 0.01, "batch_size": 32,
     },
+    # Haarnoja et al. (2018, v2), appendix D, table 1; random steps as in the authors' softlearning
+    ("sac", "author"): {
+        "hidden": (256, 256), "activation": "relu", "batch_size": 256, "discount": 0.99, "tau": 0.005,
+        "actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4, "temperature_learning_rate": 3e-4,
+        "replay_capacity": 1_000_000, "target_entropy_scale": 1.0, "learn_temperature": True, "gradient_steps": 1,
+        "train_every": 1, "random_steps": 10_000, "stochastic_evaluation": False, "network": "mlp",
+    },
+    # Lee et al. (2025), appendix: SAC with SimBa; one update at each step instead of two
+    ("sac", "simba"): {
+        "network": "simba", "hidden": (128,), "critic_hidden": (512, 512), "batch_size": 256, "tau": 0.005,
+        "actor_learning_rate": 1e-4, "critic_learning_rate": 1e-4, "temperature_learning_rate": 1e-4,
+        "actor_weight_decay": 1e-2, "critic_weight_decay": 1e-2, "decoupled_weight_decay": True, "temperature": 0.01,
+        "target_entropy_scale": 0.5, "normalize_observations": "collected",
+    },
+    # rl-baselines3-zoo, sac.yml: LunarLanderContinuous-v3, Pendulum-v1 (but for its layers), HalfCheetahBulletEnv-v0
+    ("sac", "LunarLanderContinuous-v3"): {
+        "hidden": (400, 300), "batch_size": 256, "actor_learning_rate": 7.3e-4, "critic_learning_rate": 7.3e-4,
+        "temperature_learning_rate": 7.3e-4, "learning_rate_decay": "linear", "learning_rate_final": 0.0,
+        "replay_capacity": 1_000_000, "discount": 0.99, "tau": 0.01, "train_every": 1, "gradient_steps": 1,
+        "learning_starts": 10_000,
+    },
+    ("sac", "Pendulum-v1"): {
+        "batch_size": 256, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "temperature_learning_rate": 1e-3,
+        "discount": 0.99, "tau": 0.005, "target_entropy_scale": 1.0,
+    },
+    ("sac", "pybullet"): {
+        "hidden": (400, 300), "batch_size": 256, "actor_learning_rate": 7.3e-4, "critic_learning_rate": 7.3e-4,
+        "temperature_learning_rate": 7.3e-4, "learning_rate_decay": "constant", "replay_capacity": 300_000,
+        "discount": 0.98, "tau": 0.02, "train_every": 8, "gradient_steps": 8, "learning_starts": 10_000,
+    },
     # rl-baselines3-zoo, ppo.yml: CartPole-v1
     ("ppo", "classic"): {
         "rollout_steps": 32, "gae_lambda": 0.8, "discount": 0.98, "epochs": 20, "minibatches": 1,
@@ -214,6 +245,20 @@ def test_a_familys_preset_is_taken_for_its_environments(environment: str, preset
 def test_td3_takes_di_engines_settings_where_they_were_measured_to_be_better(environment: str):
     assert choose("td3", environment, None) == ("di-engine", presets("td3")["di-engine"])
     assert choose("td3", "Walker2d-v5", None)[0] == "Walker2d-v5"
+
+
+@pytest.mark.parametrize(
+    ("environment", "preset"),
+    [
+        ("HalfCheetah-v5", "author"),
+        ("Humanoid-v5", "author"),
+        ("HopperBulletEnv-v0", "pybullet"),
+        ("Pendulum-v1", "Pendulum-v1"),
+        ("Reacher-v5", "default"),
+    ],
+)
+def test_sac_takes_the_authors_settings_or_the_zoos(environment: str, preset: str):
+    assert choose("sac", environment, None) == (preset, presets("sac").get(preset, Preset()))
 
 
 def test_a_familys_preset_is_the_algorithms_own():

@@ -1,0 +1,53 @@
+"""A free parameter: losses see the array itself, and it learns, is saved and is kept like any network."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from learning_cases import assert_same, batch, build, changed, first_moments, small
+
+from duetto.algorithms import SAC
+from duetto.networks.specs import Parameter
+
+
+@dataclass(frozen=True)
+class Scaled(SAC):
+    """Three numbers beside everything else, which are to become 1, 2 and 3; and a target that follows them."""
+
+    def networks(self, observation, action):
+        return super().networks(observation, action) | {"scales": Parameter((3,), initial=0.5)}
+
+    def optimizers(self):
+        return super().optimizers() | {"scales": self.optimizer(0.1)}
+
+    def targets(self):
+        return super().targets() | {"target_scales": "scales"}
+
+    def update(self, learner, batch, noise, phase):
+        learner.minimize("scales", self.scale_loss, batch.reward[:3])
+        learner.track("target_scales", "scales", 0.5)
+
+    def scale_loss(self, nets, wanted):
+        assert nets.scales.shape == nets.target_scales.shape == (3,)
+        assert nets.log_alpha.shape == ()
+        return ((nets.scales - wanted) ** 2).sum(), {"scales": nets.scales}
+
+
+def test_a_parameter_is_its_array(backend):
+    """Loss .5² + 1.5² + 2.5² = 8.75; gradient [-1, -3, -5]; Adam's first step is the learning rate for each."""
+    learner = build(backend, small(Scaled))
+    before = learner.parameters()
+    assert_same(before["scales"], {"value": np.full(3, 0.5, np.float32)})
+    given = batch()._replace(reward=np.array([1, 2, 3] + [0] * 29, np.float32))
+    metrics = learner.update(given)
+    assert metrics.names == ("scales_loss", "scales_mean", "scales_min", "scales_max")
+    assert metrics.value("scales_loss") == 8.75
+    after = learner.parameters()
+    assert changed(before, after) == {"scales", "target_scales"}
+    np.testing.assert_allclose(first_moments(learner, "scales")["value"], [-0.1, -0.3, -0.5], rtol=1e-6)
+    np.testing.assert_allclose(after["scales"]["value"], [0.6] * 3, rtol=1e-6)
+    np.testing.assert_allclose(after["target_scales"]["value"], [0.55] * 3, rtol=1e-6)
+    other = build(backend, small(Scaled), seed=1)
+    other.load_state_dict(learner.state_dict())
+    for one in (learner, other):
+        one.update(given)
+    assert_same(learner.parameters()["scales"], other.parameters()["scales"])
