@@ -20,6 +20,7 @@ from duetto.display.progress import say
 from duetto.environments import Stepper
 from duetto.errors import UsageError
 from duetto.runs.run import Run
+from duetto.storage import trust
 from duetto.training.evaluation import PARALLEL
 
 _EXPERT = "bot (MiniGrid, BabyAI), keyboard (you), or the folder of a run, whose policy acts without exploration."
@@ -103,6 +104,8 @@ def _trained(folder: str, environment: str, given: dict[str, Any], checkpoint: s
     run = Run(folder)
     agent, config = run.agent(checkpoint), run.config
     warn(run)
+    if trust.needs_trust("", config.environment_options):  # a module that the folder names, not the user
+        trust.check(config.environment, config.environment_options, config.signature, folder)
     kwargs = config.environment_options | given
     stepper = environments.make(environment, num_envs=min(episodes, PARALLEL), kwargs=kwargs)
     trained = agent.observation_space, agent.action_space

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
+from duetto.cli.options import Trust
 from duetto.cli.showing import warn
 from duetto.runs.run import Run
 
@@ -21,9 +22,10 @@ def evaluate(
     episodes: Annotated[int, arg(help="Whole episodes.")] = 10,
     checkpoint: Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")] = "last",
     seed: Annotated[int | None, arg(help="Seed of the initial states; by default the run's own.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Run episodes without exploration and print their returns."""
-    folder = Run(run)
+    folder = Run(run, trust=trust)
     result = folder.evaluate(episodes, checkpoint, seed)
     warn(folder)
     for number, (total, length) in enumerate(zip(result.returns, result.lengths, strict=True), start=1):

@@ -20,6 +20,8 @@ PlainEnvironmentOptions = Annotated[
     tuple[str, ...], arg(help=f"Options of the environment itself; {_EXAMPLE}", metavar=_METAVAR)
 ]
 
+Trust = Annotated[bool, arg(help="Import the package that the run's environment names, whoever began the run.")]
+
 
 def environment_options(given: tuple[str, ...]) -> dict[str, Any]:
     """KEY=VALUE texts as a dict, values as YAML reads them."""

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
+from duetto.cli.options import Trust
 from duetto.cli.showing import warn
 from duetto.runs.run import Run
 
@@ -22,9 +23,10 @@ def video(
     checkpoint: Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")] = "last",
     seed: Annotated[int | None, arg(help="Seed of the initial state; by default the run's own.")] = None,
     frames: Annotated[str | None, arg(help="A folder for the same pictures as numbered PNG files.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Record an episode without exploration as an mp4."""
-    folder = Run(run)
+    folder = Run(run, trust=trust)
     path = folder.video(output, checkpoint, seed, frames)
     warn(folder)
     print(path)

@@ -20,6 +20,7 @@ from duetto.display.video import record
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
+from duetto.storage import trust
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.folder_lock import FolderLock
@@ -38,13 +39,20 @@ class Run:
     """
 
     def __init__(
-        self, path: str | Path, environment: Any = None, networks: dict[str, CustomNetwork] | None = None
+        self,
+        path: str | Path,
+        environment: Any = None,
+        networks: dict[str, CustomNetwork] | None = None,
+        trust: bool = False,
     ) -> None:
-        """`environment` and `networks` are what was handed to `train` as objects and cannot be made from the config."""
+        """`environment` and `networks` are what was handed to `train` as objects and cannot be made from the config.
+
+        `trust` lets an environment "package:id" import its package though another user, or nobody known, began the run.
+        """
         self.path = Path(path)
         self.config = Config.load(self.path / "config.yaml", networks)
         self.notices: list[str] = []
-        self._given, self._networks = environment, networks
+        self._given, self._networks, self._trust = environment, networks, trust
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -63,6 +71,9 @@ class Run:
                 config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
             with closing(self._session(config)) as session:
                 self._take_up(session)
+                if self._trust:  # from here on it is this user's
+                    signed = trust.signature(config.environment, config.environment_options)
+                    config = dataclasses.replace(config, signature=signed)
                 if config != self.config:
                     config.save(self.path / "config.yaml")
                     self.config = config
@@ -156,7 +167,9 @@ class Run:
                 f"{self.path} was trained on {self.config.environment}, an object that its config cannot make again: "
                 "in Python, hand it over with duetto.Run(path, environment=...)."
             )
-        return self.config.environment
+        config = self.config
+        trust.check(config.environment, config.environment_options, config.signature, self.path, self._trust)
+        return config.environment
 
     def _stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
         options = self.config.environment_options
@@ -186,6 +199,7 @@ def start(
         preset=preset,
         command=command_line(),
         versions=circumstances(),
+        signature=trust.signature(label, environment_options or {}) if isinstance(environment, str) else None,
     )
     config.to_yaml()  # what it cannot hold shows now
     path = _new_folder(Path(runs_dir), name or f"{algorithm.name()}-{_slug(label)}-s{options.seed}")
@@ -196,6 +210,11 @@ def start(
         except BaseException:
             shutil.rmtree(path)
             raise
+        if config.remakeable and not config.signature and trust.needs_trust(label, config.environment_options):
+            session.notices.append(
+                f"No key can be made or read in {trust.key_path()}, so this run is not signed: resume, evaluate and "
+                f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
+            )
         with closing(session):
             _work(session, callbacks, on_start)
     return Run(path, None if config.remakeable else environment, algorithm.custom_networks())

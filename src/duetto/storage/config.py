@@ -86,6 +86,7 @@ class Config:
     preset: str = "default"
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
 
     def save(self, path: Path) -> None:
         """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
@@ -112,7 +113,8 @@ class Config:
                 "id": self.environment,
                 "options": self.environment_options,
                 "remakeable": self.remakeable,
-            },
+            }
+            | ({"signature": self.signature} if self.signature else {}),
             "run": _plain(self.run),
             "preset": self.preset,
             "command": self.command,
@@ -142,7 +144,7 @@ class Config:
         fixed = kind.__dataclass_fields__.keys() - kind.options()  # an older version may have written them
         fields = {key: value for key, value in fields.items() if key not in fixed}
         _check_keys("algorithm.", fields, kind.options())
-        _check_keys("environment.", environment, ("id", "options", "remakeable"))
+        _check_keys("environment.", environment, ("id", "options", "remakeable", "signature"))
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
@@ -152,6 +154,7 @@ class Config:
             environment=environment["id"],
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
+            signature=environment.get("signature"),
             run=run,
             preset=values["preset"],
             command=values["command"],

@@ -1,0 +1,121 @@
+"""Whose environments are imported: those of runs that this user began, and those that are trusted by name.
+
+Gymnasium imports a module for an id such as "package:Id-v0", and an option may name one too ("env_id: package:Id-v0").
+In a folder from elsewhere that is a stranger's choice of code. So what holds such a name is signed when it is written:
+HMAC-SHA256 over the id and the options, with 32 random bytes that only this user has. A folder whose signature is right
+was made by this user, wherever it lies by now. Ids without a module need no key, and none is made for them.
+
+The key is made at first use: `DUETTO_KEY_FILE` or `$XDG_CONFIG_HOME/duetto/key`. Machines that share runs share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from duetto.errors import UsageError
+
+KEY_FILE = "DUETTO_KEY_FILE"
+_KEY_BYTES = 32
+
+
+def needs_trust(environment: str, options: Mapping[str, Any]) -> bool:
+    """Whether making this environment may import a module that its id or one of its options names."""
+    return any(":" in text for text in (environment, *_texts(dict(options))))
+
+
+def signature(environment: str, options: Mapping[str, Any]) -> str | None:
+    """What to keep beside an id and its options; None where none is needed, or no key can be made or read."""
+    if not needs_trust(environment, options):
+        return None
+    try:
+        return _signed(_key(make=True), environment, options)
+    except OSError:
+        return None
+
+
+def check(environment: str, options: Mapping[str, Any], signed: object, where: object, trust: bool = False) -> None:
+    """Let only those environments be made whose modules may be imported. Call it before any `environments.make`.
+
+    Args:
+        environment, options: As the folder says.
+        signed: What the folder has as their `signature`, whatever it is.
+        where: The folder, for the message.
+        trust: The user's word: `--trust`.
+
+    Raises:
+        UsageError: The id or an option names a module, and this user neither began it nor trusts it.
+    """
+    if trust or not needs_trust(environment, options):
+        return
+    with suppress(OSError):
+        ours = _signed(_key(make=False), environment, options)
+        if isinstance(signed, str) and hmac.compare_digest(ours.encode(), signed.encode(errors="replace")):
+            return
+    named = " with " + ", ".join(f"{key}={value!r}" for key, value in options.items()) if options else ""
+    raise UsageError(
+        f"{where} is of the environment {environment!r}{named}, and to make it Python imports what that names. It was "
+        "not begun by you on this machine, or it was changed since. If you know the package and want it to run: "
+        "--trust (in Python: trust=True)."
+    )
+
+
+def key_path() -> Path:
+    """Where this user's key is, or will be."""
+    if chosen := os.environ.get(KEY_FILE):
+        return Path(chosen)
+    if sys.platform == "win32":
+        parent = os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming"
+    else:
+        parent = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(parent) / "duetto" / "key"
+
+
+def _signed(key: bytes, environment: str, options: Mapping[str, Any]) -> str:
+    said = json.dumps(["duetto environment", environment, dict(options)], sort_keys=True, default=repr)
+    return hmac.new(key, said.encode(), hashlib.sha256).hexdigest()
+
+
+def _key(make: bool) -> bytes:
+    """This user's key. Raises OSError where there is none and none can be made."""
+    try:
+        path = key_path()
+    except RuntimeError as error:  # no home folder
+        raise OSError(str(error)) from error
+    if make and not path.exists():
+        _make_key(path)
+    key = path.read_bytes()
+    if len(key) < _KEY_BYTES:  # anyone could sign with no key
+        raise OSError(f"{path} holds no key")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Write a new key; where another process is doing the same, all take the one that came first."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+        with suppress(FileExistsError):
+            os.link(temporary, path)  # whole or not at all, and never over one that is there
+    finally:
+        temporary.unlink()
+
+
+def _texts(value: object) -> list[str]:
+    """Every text in nested dicts and lists, keys too."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for pair in value.items() for part in pair for text in _texts(part)]
+    return [text for item in value for text in _texts(item)] if isinstance(value, list | tuple) else []

@@ -1,0 +1,143 @@
+"""Whose environments are imported: the user's own, without a word; a stranger's, with the user's word only."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import pytest
+import yaml
+from small_runs import train
+
+from duetto.cli import main
+from duetto.errors import UsageError
+from duetto.runs.run import Run
+from duetto.storage import trust
+
+MODULE = """
+import gymnasium
+from pathlib import Path
+Path({mark!r}).write_text("imported")
+gymnasium.register("Brought-v0", "gymnasium.envs.classic_control:PendulumEnv", max_episode_steps=20)
+"""
+ID = "brought_along:Brought-v0"
+
+
+@pytest.fixture(autouse=True)
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config" / "duetto" / "key"
+    monkeypatch.setenv(trust.KEY_FILE, str(path))
+    return path
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file that is there once the module was imported."""
+    mark, modules = tmp_path / "mark", tmp_path / "modules"
+    modules.mkdir()
+    (modules / "brought_along.py").write_text(MODULE.format(mark=str(mark)))
+    monkeypatch.syspath_prepend(modules)
+    yield mark
+    forget(mark)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, mark: Path) -> Path:
+    path = train(tmp_path, environment=ID, steps=40, evaluate_every=0).path
+    forget(mark)
+    return path
+
+
+def forget(mark: Path) -> None:
+    mark.unlink(missing_ok=True)
+    sys.modules.pop("brought_along", None)
+    gymnasium.registry.pop("Brought-v0", None)
+
+
+def test_ones_own_run_is_never_asked_about(mine: Path, mark: Path):
+    moved = mine.rename(mine.parent / "elsewhere")
+    Run(moved).evaluate(1)
+    assert mark.exists()
+    assert Run(moved).resume(steps=60).config.signature == Run(moved).config.signature
+
+
+@pytest.mark.parametrize("command", ["evaluate", "resume", "video"])
+def test_a_strangers_module_is_not_imported(
+    command: str, mine: Path, mark: Path, key: Path, capsys: pytest.CaptureFixture[str]
+):
+    key.unlink()
+    with pytest.raises(SystemExit) as ended:
+        main([command, str(mine)])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "--trust" in said
+    assert ID in said
+    assert not mark.exists()
+    assert not key.exists()  # nothing is to be signed
+    with pytest.raises(SystemExit) as ended:
+        main([command, str(mine), "--trust"])
+    assert ended.value.code == 0
+    assert mark.exists()
+
+
+def test_a_run_resumed_with_trust_is_ones_own(mine: Path, mark: Path, key: Path):
+    key.unlink()
+    Run(mine, trust=True).resume(steps=60)
+    forget(mark)
+    Run(mine).evaluate(1)
+    assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"id": "brought_along:Other-v0"}, {"options": {"g": 9.0}}, {"signature": 5}, {"signature": "é"}]
+)
+def test_what_was_signed_is_what_is_made(change: dict[str, object], mine: Path, mark: Path):
+    path = mine / "config.yaml"
+    values = yaml.safe_load(path.read_text("utf-8"))
+    values["environment"] |= change
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    with pytest.raises(UsageError, match="--trust"):
+        Run(mine).evaluate(1)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("options", [{"env_id": "a:B-v0"}, {"inner": [{"a": "b:c"}]}, {"a:b": 1}])
+def test_an_option_can_name_a_module_too(options: dict[str, object]):
+    assert trust.needs_trust("CartPole-v1", options)
+    with pytest.raises(UsageError, match="--trust"):
+        trust.check("CartPole-v1", options, None, "a folder")
+    trust.check("CartPole-v1", options, trust.signature("CartPole-v1", options), "a folder")
+
+
+def test_other_ids_need_no_key(tmp_path: Path, key: Path):
+    run = train(tmp_path, steps=40, evaluate_every=0)
+    assert "signature" not in (run.path / "config.yaml").read_text("utf-8")
+    assert not key.exists()
+
+
+def test_the_key_is_the_users_alone(key: Path):
+    assert trust.signature(ID, {}) == trust.signature(ID, {})
+    assert len(key.read_bytes()) == 32
+    assert [path.name for path in key.parent.iterdir()] == ["key"]
+    if sys.platform != "win32":
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+
+def test_without_a_key_the_run_says_so(tmp_path: Path, mark: Path, key: Path):
+    key.parent.parent.write_text("a file where the folder should be")
+    said: list[str] = []
+    run = train(
+        tmp_path, environment=ID, steps=40, evaluate_every=0, callbacks=[lambda session: said.extend(session.notices)]
+    )
+    assert "--trust" in said[0]
+    with pytest.raises(UsageError, match="--trust"):
+        Run(run.path).evaluate(1)
+
+
+def test_an_empty_key_signs_nothing(key: Path):
+    key.parent.mkdir(parents=True)
+    key.write_bytes(b"")
+    assert trust.signature(ID, {}) is None
