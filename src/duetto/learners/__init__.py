@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
-from duetto.learners.base import Learner, Metrics, Precision
+from duetto.learners.base import Learner, Metrics, Precision, check_parameters
 from duetto.learners.choice import EXTRA, Backend, choose
 from duetto.networks.spaces import Space
 
-__all__ = ["Backend", "Learner", "Metrics", "Precision", "build", "choose"]
+__all__ = ["Backend", "Learner", "Metrics", "Precision", "build", "check_parameters", "choose"]
 
 
 def build(
@@ -36,3 +36,5 @@ def build(
             raise
         message = f"The {backend} backend needs {error.name}, which is not installed: pip install 'duetto[{backend}]'."
         raise UsageError(message) from error
+    except MemoryError as error:
+        raise UsageError("This machine has no memory for networks of such sizes. Make them smaller.") from error

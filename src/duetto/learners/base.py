@@ -14,10 +14,13 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm, Array, RolloutSpec, Tree
 from duetto.errors import CheckpointError
+from duetto.functional import forms
+from duetto.functional.forms import ANY, ARRAY, Each
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.functional.schedules import decayed, kl_adaptive
 from duetto.learners.unrolling import Unrolling
 from duetto.networks import numpy as host
+from duetto.networks.initial import parameter_shapes
 from duetto.networks.spaces import Space
 from duetto.networks.specs import carry_shapes
 from duetto.networks.windows import Window
@@ -160,6 +163,9 @@ class Learner(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken."""
+        moments = {"steps": int, "first": Each(ARRAY), "second": Each(ARRAY)}
+        own = {"parameters": ANY, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
+        forms.check(state, own | {"updates": int, "adapted_rates": Each(float, list(self._adapted))}, "learner")
         self.load_parameters(state["parameters"])
         self.load_optimizer_state(state["optimizers"])
         restore(self.random, state["random"])
@@ -176,6 +182,18 @@ class Learner(ABC):
     def initial_random(self, name: str) -> np.random.Generator:
         """The generator for a network's first parameters, the same in both frameworks."""
         return generator(self._seed, f"parameters of {name}")
+
+
+def check_parameters(algorithm: Algorithm, observation: Space, action: Space, parameters: Any) -> None:
+    """Raise CheckpointError unless networks for these spaces have such parameters. Nothing is built for it.
+
+    Networks of a user's own are looked at when they are there.
+    """
+    forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
+    specs, targets = algorithm.networks(observation, action), algorithm.targets()
+    for name, spec in (specs | {target: specs[source] for target, source in targets.items()}).items():
+        if spec.custom is None:
+            matched(parameters.get(name, {}), parameter_shapes(spec), name)
 
 
 def matched(found: dict[str, np.ndarray], expected: dict[str, tuple[int, ...]], network: str) -> dict[str, np.ndarray]:

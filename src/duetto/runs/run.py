@@ -20,7 +20,7 @@ from duetto.display.video import record
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.storage import trust
+from duetto.storage import trust, within
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.folder_lock import FolderLock
@@ -142,6 +142,8 @@ class Run:
             )
         agent = self.agent(checkpoint)
         path = Path(output) if output else self.path / "videos" / f"step-{agent.step:012}.mp4"
+        if not output:
+            within.check_folders([path.parent])
         stepper = self._stepper(1, render_mode="rgb_array")
         try:
             chosen = self.config.run.seed if seed is None else seed

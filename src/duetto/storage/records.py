@@ -16,6 +16,9 @@ from typing import Any, Self
 import numpy as np
 
 from duetto.errors import DuettoError, UsageError
+from duetto.storage import within
+
+LARGEST = 2**30  # bytes of a log that is read
 
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -26,9 +29,10 @@ class _Log:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = path.open("ab+", buffering=0)
+            descriptor = within.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise DuettoError(f"{path} cannot be opened for writing: {error.strerror}.") from error
+        self._file = os.fdopen(descriptor, "ab+", buffering=0)
         self._cut_to_whole_lines(self._size())
 
     @property
@@ -150,7 +154,7 @@ class Csv(_Log):
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    return path.read_bytes().split(b"\n")[:-1]
+    return within.read_file(path, LARGEST).split(b"\n")[:-1]
 
 
 def _csv_line(values: Sequence[Any]) -> bytes:

@@ -25,6 +25,8 @@ import numpy as np
 from duetto import demonstrations, environments, learners, memory
 from duetto.algorithms.base import SequenceBatch
 from duetto.errors import CheckpointError, NonFiniteError
+from duetto.functional import forms
+from duetto.functional.forms import ANY, Optional
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
 from duetto.networks import spaces
@@ -327,6 +329,9 @@ class Session:
     def load(self, loaded: Loaded) -> None:
         """Go on from a checkpoint. What logs and tables hold from after it is dropped."""
         state = loaded.state
+        forms.check(state, _FORM, "state")
+        if state["session"]["step"] != loaded.step:
+            raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['session']['step']}.")
         self._check_same_run(state["run"])
         self._check_spaces(state["spaces"])
         self.learner.load_state_dict(state["learner"])
@@ -370,6 +375,23 @@ class Session:
     def close(self) -> None:
         """Release environments and files."""
         self._opened.close()
+
+
+ACTING: dict[str, Any] = {  # the form of what acting needs
+    "learner": {"parameters": ANY},
+    "normalizer": ANY,
+    "spaces": {"observation": ANY, "action": ANY},
+}
+_FORM = ACTING | {
+    "learner": ANY,
+    "log": ANY,
+    "memory": ANY,
+    "collector": ANY,
+    "stepper": ANY,
+    "evaluations": int,
+    "session": {"step": int, "best": Optional(float), "seconds": float},
+    "run": {"algorithm": str, "environment": str},
+}
 
 
 def is_instance(environment: Any) -> bool:
