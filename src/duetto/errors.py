@@ -3,11 +3,34 @@
 Every layer may raise them; the command line prints the message alone and exits with `exit_code`.
 """
 
+import unicodedata
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format (bidirectional too), half pairs, ends of lines
+
+
+def escaped(text: str) -> str:
+    """Text as a terminal may get it: what would steer the terminal or hide text is shown as an escape, `\\x1b`.
+
+    Line feeds and tabs stay. Escaping twice is escaping once.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in _UNSEEN:
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
 
 class DuettoError(Exception):
     """Something failed that the user can act on."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return escaped(super().__str__())
 
 
 class UsageError(DuettoError):

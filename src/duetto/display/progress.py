@@ -9,6 +9,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from duetto.errors import escaped
 from duetto.training.session import Session
 
 REFRESH_SECONDS = 0.5
@@ -17,8 +18,11 @@ RATE_SECONDS = 5.0  # what steps/s is a mean over
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print text as it is: a path in brackets is no markup, and a command to copy is not broken into lines."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    """Print text as it is: a path in brackets is no markup, and a command to copy is not broken into lines.
+
+    What a run's folder says may come from a stranger: control characters are shown, not obeyed.
+    """
+    console.print(escaped(text), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 class ProgressDisplay:
@@ -30,7 +34,7 @@ class ProgressDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]} steps/s"),
@@ -84,7 +88,7 @@ class ProgressDisplay:
         results = self._results(session)
         self._bar.update(
             self._task,
-            description=f"{session.config.algorithm.name()} {session.config.environment}",
+            description=escaped(f"{session.config.algorithm.name()} {session.config.environment}"),
             total=session.config.run.steps,
             completed=session.step,
             rate=f"{rate:,.0f}" if session.step > self._since[1] else "-",

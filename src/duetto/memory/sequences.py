@@ -212,13 +212,14 @@ class SequenceReplay(Memory):
         Raises:
             CheckpointError: the state is that of a memory with other sizes.
         """
-        forms.check(state, self._form(), "memory")
+        forms.check(state, {"shape": Each(int)}, "memory")
         if state["shape"] != self._shape():
             words = (f"{name} {state['shape'].get(name)}, here {value}" for name, value in self._shape().items())
             raise CheckpointError(
                 f"The checkpoint's sequence memory is another one ({'; '.join(words)}). Set replay_capacity, the "
                 "number of environments, burn-in, unroll and overlap back."
             )
+        forms.check(state, self._form(), "memory")
         self.draws.remove(np.flatnonzero(self._real))
         self._episodes.load_state_dict(state["episodes"])
         self._made[:], self._gone[:] = state["made"], state["gone"]
@@ -271,7 +272,6 @@ class SequenceReplay(Memory):
     def _form(self) -> dict[str, Any]:
         some = Rows(None, (), np.int64)
         return {
-            "shape": Each(int),
             "episodes": ANY,
             "made": self._made,
             "gone": self._gone,

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import forms
 from duetto.functional.forms import Each, Several
@@ -17,13 +19,8 @@ from duetto.functional.forms import Each, Several
 MANY = 64  # elements, above which one bound that all share is kept once
 MOST_CHANNELS = 16
 MOST_ELEMENTS = 2**26  # of a space that is read from a file
-_DTYPES = (
-    "bool",
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    "float16",
-    "float32",
-    "float64",
-)
+_DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
+_BOX = {"shape": Several(int), "dtype": str, "low": Several(float), "high": Several(float)}
 
 
 @dataclass(frozen=True)
@@ -158,10 +155,9 @@ def _plain_from_json(value: dict[str, Any]) -> Box | Discrete | MultiDiscrete:
     match value["kind"]:
         case "Box":
             forms.check(value, _BOX, "a space")
-            space: Any = Box(*(tuple(v) if isinstance(v, list) else v for v in (value[name] for name in _BOX)))
-            possible = value["dtype"] in _DTYPES and all(
-                len(value[name]) in (1, space.size) for name in ("low", "high")
-            )
+            space: Any = Box(tuple(value["shape"]), value["dtype"], tuple(value["low"]), tuple(value["high"]))
+            bounds = (len(value["low"]), len(value["high"]))
+            possible = value["dtype"] in _DTYPES and all(length in (1, space.size) for length in bounds)
         case "Discrete":
             forms.check(value, {"n": int} | ({"start": forms.INTEGER} if "start" in value else {}), "a space")
             space, possible = Discrete(value["n"], value.get("start", 0)), value["n"] > 0

@@ -27,7 +27,7 @@ class _Dumper(yaml.SafeDumper):
 def read_yaml(path: Path) -> Any:
     """What a file holds. Raises OSError, YAMLError or ValueError where it holds no YAML; see `within.read_file`."""
     try:
-        return yaml.load(within.read_file(path, LARGEST).decode(), _Loader)
+        return _Loader(within.read_file(path, LARGEST).decode()).get_single_data()
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
