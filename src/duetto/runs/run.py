@@ -17,7 +17,7 @@ from typing import Any
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.display.video import record
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
 from duetto.storage import trust, within
@@ -158,8 +158,11 @@ class Run:
 
     def evaluations(self) -> list[dict[str, float]]:
         """The rows of `evaluations.csv` as numbers."""
-        rows = Csv.read(self.path / "evaluations.csv")
-        return [{name: float(value) for name, value in row.items()} for row in rows]
+        path = self.path / "evaluations.csv"
+        try:
+            return [{name: float(value) for name, value in row.items()} for row in Csv.read(path)]
+        except (TypeError, ValueError) as error:  # a cell too few is None
+            raise DuettoError(f"{path} is damaged: {error}. Take out that line to read the others.") from error
 
     def _environment(self) -> Any:
         if self._given is not None:

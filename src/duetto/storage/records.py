@@ -144,9 +144,11 @@ class Csv(_Log):
 
     @staticmethod
     def read(path: Path) -> list[dict[str, str]]:
-        """Return the rows."""
-        lines = [line.decode() for line in _whole_lines(path)]
-        return list(csv.DictReader(lines))
+        """Return the rows. Raises DuettoError if they are no table."""
+        try:
+            return list(csv.DictReader([line.decode() for line in _whole_lines(path)]))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DuettoError(f"{path} is damaged: {error}. Take out that line to read the others.") from error
 
     def _write_header(self) -> None:
         if self._size() == 0:
