@@ -18,7 +18,6 @@ from duetto.storage.manifest import MANIFEST, FileRecord
 from duetto.storage.states import decode_arrays, decode_tree, encode_arrays, encode_tree
 
 _SIZES = {"hidden": (4,), "batch_size": 4, "random_steps": 4, "learning_starts": 4, "replay_capacity": 24}
-_RECURRENT = {"recurrent": "lstm", "recurrent_size": 4, "burn_in": 1, "unroll": 3}
 ALGORITHMS: dict[str, tuple[Algorithm, str]] = {
     "td3": (TD3(**_SIZES, prioritized=True, normalize_observations="sampled"), "Pendulum-v1"),
     "ppo": (PPO(hidden=(4,), rollout_steps=6, epochs=1, minibatches=1), "CartPole-v1"),

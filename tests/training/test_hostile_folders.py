@@ -210,6 +210,35 @@ def test_a_network_that_the_file_has_not_is_not_built(run: Path):
         Run(run).resume(steps=30)
 
 
+# ---------------------------------------------------------------------------------------------------- environments
+def _generator(saved: dict[str, Any]) -> dict[str, Any]:
+    """The environment's own generator among its saved layers."""
+    layers = (saved[str(depth)]["attributes"] for depth in range(len(saved)))
+    return next(one["_np_random"]["value"] for one in layers if isinstance(one.get("_np_random"), dict))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda saved: _generator(saved).update(bit_generator="test"),  # runs NumPy's own tests
+        lambda saved: _generator(saved).update(bit_generator="MT19937"),
+        lambda saved: _generator(saved).update(state={"state": -1, "inc": 10**60}),
+        lambda saved: saved["0"]["attributes"].update(step=5),
+        lambda saved: saved["0"]["attributes"].update(env=None),
+        lambda saved: saved["0"]["attributes"].update(x={"kind": "nothing"}),
+        lambda saved: saved.pop("0"),
+        lambda saved: saved["0"].pop("attributes"),
+    ],
+)
+def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]], Any], run: Path):
+    folder = hostile.checkpoint(run)
+    state = hostile.state_of(folder)
+    change(state["stepper"]["environments"]["0"])
+    hostile.put_state(folder, state)
+    with pytest.raises(CheckpointError):
+        Run(run).resume(steps=30)
+
+
 # ---------------------------------------------------------------------------------------------------- what is shown
 NASTY = "\x1b]0;title\x07\x9b2J\u202egnp\u2066\u200f\r\x00\ud800"
 

@@ -120,6 +120,8 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
 
 def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> bool:
     for name, value in state["attributes"].items():
+        if _ignored(name, vars(layer).get(name)) or callable(getattr(type(layer), name, None)):
+            raise CheckpointError(f"The saved state sets {name} of {type(layer).__name__}, which no state holds.")
         vars(layer)[name] = values.decode(value)
     for name, arrays in state.get("mjdata", {}).items():
         _load_mjdata(getattr(layer, name), arrays)

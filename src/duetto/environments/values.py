@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from duetto.errors import CheckpointError
 from duetto.functional import randomness
 
 _SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple, "deque": deque}
@@ -70,13 +71,20 @@ def decode(value: Any) -> Any:
         case "scalar":
             return value["value"][()]
         case "generator":
-            random = np.random.Generator(getattr(np.random, value["value"]["bit_generator"])())
+            random = np.random.Generator(_bit_generator(value["value"]["bit_generator"]))
             randomness.restore(random, value["value"])
             return random
         case "dict":
             return dict(zip(decode(value["keys"]), decode(value["items"]), strict=True))
         case kind:
             return _decode_sequence(_SEQUENCES[kind], value)
+
+
+def _bit_generator(name: str) -> np.random.BitGenerator:
+    kind = getattr(np.random, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+        raise CheckpointError(f"{name!r} in the saved state is no random generator of NumPy.")
+    return kind()
 
 
 def _is_json(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
-from duetto.learners.base import Learner, Metrics, Precision, check_parameters
+from duetto.learners.base import Learner, Metrics, Precision, check_parameters, check_room
 from duetto.learners.choice import EXTRA, Backend, choose
 from duetto.networks.spaces import Space
 
@@ -22,7 +22,12 @@ def build(
     precision: Precision = "float32",
     threads: int = 0,
 ) -> Learner:
-    """A learner with fresh parameters. `threads` 0 finds the fastest number (PyTorch on a CPU only)."""
+    """A learner with fresh parameters. `threads` 0 finds the fastest number (PyTorch on a CPU only).
+
+    Raises:
+        UsageError: The framework is not installed, or this machine has no memory for such networks.
+    """
+    check_room(algorithm, observation, action)
     try:
         if backend == "torch":
             from duetto.learners.torch import TorchLearner
@@ -36,5 +41,3 @@ def build(
             raise
         message = f"The {backend} backend needs {error.name}, which is not installed: pip install 'duetto[{backend}]'."
         raise UsageError(message) from error
-    except MemoryError as error:
-        raise UsageError("This machine has no memory for networks of such sizes. Make them smaller.") from error

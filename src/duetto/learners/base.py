@@ -6,6 +6,7 @@ in both frameworks, so that what one wrote the other loads: parameters, optimise
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, Array, RolloutSpec, Tree
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, ARRAY, Each
 from duetto.functional.randomness import generator, restore, state_of
@@ -190,10 +191,28 @@ def check_parameters(algorithm: Algorithm, observation: Space, action: Space, pa
     Networks of a user's own are looked at when they are there.
     """
     forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
+    for name, shapes in _shapes(algorithm, observation, action).items():
+        matched(parameters.get(name, {}), shapes, name)
+
+
+def check_room(algorithm: Algorithm, observation: Space, action: Space) -> None:
+    """Raise UsageError where the system refuses memory for the parameters, before a framework asks for it."""
+    shapes = [shape for network in _shapes(algorithm, observation, action).values() for shape in network.values()]
+    needed = 4 * sum(math.prod(shape) for shape in shapes)
+    try:
+        np.empty(needed, np.uint8)
+    except (MemoryError, ValueError) as error:  # ValueError: more than there are addresses
+        raise UsageError(
+            f"The networks' parameters need {needed / 2**30:.1f} GiB of memory, which this machine does not have. Make "
+            "them smaller."
+        ) from error
+
+
+def _shapes(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Of every network and target that is not a user's own."""
     specs, targets = algorithm.networks(observation, action), algorithm.targets()
-    for name, spec in (specs | {target: specs[source] for target, source in targets.items()}).items():
-        if spec.custom is None:
-            matched(parameters.get(name, {}), parameter_shapes(spec), name)
+    every = specs | {target: specs[source] for target, source in targets.items()}
+    return {name: parameter_shapes(spec) for name, spec in every.items() if spec.custom is None}
 
 
 def matched(found: dict[str, np.ndarray], expected: dict[str, tuple[int, ...]], network: str) -> dict[str, np.ndarray]:
