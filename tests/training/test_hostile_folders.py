@@ -19,6 +19,7 @@ from duetto.display import plotting
 from duetto.display.progress import say
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.runs.run import Run
+from duetto.storage.checkpoint import CheckpointStore
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there, and there are no pipes")
 
@@ -120,6 +121,15 @@ def test_a_pipe_is_not_waited_for(name: str, run: Path):
         Run(run).resume(steps=30)
 
 
+@posix
+@pytest.mark.parametrize(("name", "read"), [("metrics.jsonl", Run.metrics), ("evaluations.csv", Run.evaluations)])
+def test_a_pipe_is_not_read(name: str, read: Callable[[Run], Any], run: Path):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    with pytest.raises(DuettoError, match="no plain file"):
+        read(Run(run))
+
+
 # ---------------------------------------------------------------------------------------------------- sizes
 def test_yaml_that_stands_for_gigabytes(run: Path):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
@@ -164,6 +174,24 @@ def test_a_segment_that_claims_rows_which_it_has_not(change: Callable, run: Path
     hostile.change_segment(run, change)
     with pytest.raises(CheckpointError, match="segment"):
         Run(run).resume(steps=30)
+
+
+@pytest.mark.parametrize("nonsense", [-1, 10**400, 1.5, None, "x", [], True])
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda content, it: content.update(step=it),
+        lambda content, it: content["memory"].update(written=[it]),
+        lambda content, it: content["memory"].update(rows=it),
+        lambda content, it: content["memory"]["segments"][0].update(start=[it]),
+        lambda content, it: content["memory"]["segments"][0].update(count=it),
+        lambda content, it: content["files"][0].update(size=it),
+    ],
+)
+def test_a_manifest_of_what_cannot_be(put: Callable[[dict, Any], None], nonsense: Any, run: Path):
+    hostile.reseal(hostile.checkpoint(run), change=lambda content: put(content, nonsense))
+    with pytest.raises(CheckpointError, match="damaged"):
+        CheckpointStore(run / "checkpoints").load(20)
 
 
 HUGE = 1 << 37
