@@ -188,18 +188,22 @@ class Stepper:
         self._seed, self.steps = state["seed"], state["steps"]
         resume_seed = _resume_seed(self._seed, self.steps)
         self._begin(self._engine.reset(resume_seed))
-        own = {"returns": self._returns, "lengths": self._lengths, "starts": self.starts, "obs": self._obs}
-        forms.check(state, own, "stepper")
-        if isinstance(self._obs, dict):
-            forms.check(state["obs"], Each(ANY, list(self._obs)), "stepper/obs")
         saved = state["environments"]
         self.resumed_exactly = saved is not None and self._put_back(saved)
         if saved is not None and not self.resumed_exactly:
             self._begin(self._engine.reset(resume_seed))  # loading has left the environments somewhere
         if self.resumed_exactly:
+            self._check_rows(state)
             self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
             self.starts, self._lengths = np.array(state["starts"]), np.array(state["lengths"])
             self._returns = np.array(state["returns"])
+
+    def _check_rows(self, state: dict[str, Any]) -> None:
+        """CheckpointError unless all that is kept of each environment has the form of what is here."""
+        own = {"returns": self._returns, "lengths": self._lengths, "starts": self.starts, "obs": self._obs}
+        forms.check(state, own, "stepper")
+        if isinstance(self._obs, dict):
+            forms.check(state["obs"], Each(ANY, list(self._obs)), "stepper/obs")
 
     def _put_back(self, saved: Any) -> bool:
         """Whether the environments are as they were when they were saved, exactly."""
