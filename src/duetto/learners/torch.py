@@ -22,6 +22,8 @@ from torch.optim.adam import adam
 
 from duetto.algorithms.base import Algorithm, OneStep, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
+from duetto.functional import forms
+from duetto.functional.forms import ARRAY, Each
 from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
 from duetto.learners.threads import FloatingThreads, cores
@@ -196,6 +198,7 @@ class TorchLearner(Learner):
     def load_parameters(self, parameters: Parameters) -> None:
         """See `Learner.load_parameters`."""
         self._host = None
+        forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
         for name, net in vars(self.nets).items():
             expected = {key: tuple(value.shape) for key, value in net.state_dict().items()}
             values = matched(parameters.get(name, {}), expected, name)
