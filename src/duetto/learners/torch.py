@@ -21,6 +21,8 @@ from torch.optim.adam import adam
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
+from duetto.functional import forms
+from duetto.functional.forms import ARRAY, Each
 from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Precision, Rates, matched, summarize
 from duetto.learners.base import Parameters as Values
@@ -202,6 +204,7 @@ class TorchLearner(Learner):
     def load_parameters(self, parameters: Values) -> None:
         """See `Learner.load_parameters`."""
         self._host = None
+        forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
         for name, net in self._nets.items():
             expected = {key: tuple(value.shape) for key, value in net.values.items()}
             with torch.no_grad():

@@ -17,6 +17,35 @@ def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> Values
     return {name: value.astype(np.float32) for name, value in values.items()}
 
 
+def parameter_shapes(spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
+    """The shapes of `initial_parameters`, known before anything is allocated."""
+    if isinstance(spec, Parameter):
+        return {"value": spec.shape}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for torso in spec.torsos:
+        recurrent = spec.recurrent.shapes(spec.torso.stack.width) if spec.recurrent else {}
+        shapes |= {f"{torso}.recurrent.weights.{name}": shape for name, shape in recurrent.items()}
+        for name, shape in spec.torso.convolutions().items():
+            shapes |= {f"{torso}.{name}.weight": shape, f"{torso}.{name}.bias": shape[:1]}
+        shapes |= _stack_shapes(f"{torso}.", spec.torso.stack, ())
+    for head in spec.heads:
+        for stack in head.stacks(spec.torso.width):
+            shapes |= _stack_shapes("", stack, (spec.members,) if spec.members else ())
+        shapes |= head.parameter if isinstance(head, Policy) else {}
+    return shapes
+
+
+def _stack_shapes(prefix: str, stack: Stack, lead: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for i, (inputs, outputs) in enumerate(stack.layers):
+        name = prefix + stack.layer(i)
+        shapes |= {f"{name}.weight": (*lead, outputs, inputs), f"{name}.bias": (*lead, outputs)}
+    for i, width in enumerate(stack.norms):
+        name = prefix + stack.norm(i)
+        shapes |= {f"{name}.weight": (*lead, width), f"{name}.bias": (*lead, width)}
+    return shapes
+
+
 def _network(spec: Network, random: np.random.Generator) -> Values:
     values: Values = {}
     for torso in spec.torsos:
