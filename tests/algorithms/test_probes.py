@@ -42,7 +42,7 @@ def column(*values):
     return np.array(values, np.float32)[:, None]
 
 
-@pytest.mark.parametrize("kind", [TD3, DDPG, SAC])
+@pytest.mark.parametrize("kind", [TD3, DDPG])
 def test_a_constant_reward(learn, kind):
     q = first_q(learn(kind, Constant), column(0, 0, 0), column(-0.9, 0, 0.9))
     np.testing.assert_allclose(q, 1.0, atol=NEAR)
@@ -57,7 +57,7 @@ def test_a_reward_of_the_action(learn, kind):
     np.testing.assert_allclose(learner.act(column(0)), [[0.5]], atol=2 * NEAR)
 
 
-@pytest.mark.parametrize("kind", [TD3, DDPG, SAC])
+@pytest.mark.parametrize("kind", [TD3, DDPG])
 def test_a_value_of_the_observation(learn, kind):
     q = first_q(learn(kind, Look), column(-1, -1, 1, 1), column(-0.5, 0.5, -0.5, 0.5))
     np.testing.assert_allclose(q, [-1, -1, 1, 1], atol=NEAR)
@@ -73,7 +73,7 @@ def test_a_delayed_reward(learn, kind):
     np.testing.assert_allclose(learner.act(column(0)), [[-0.5]], atol=2 * NEAR)
 
 
-@pytest.mark.parametrize("kind", [TD3, DDPG, SAC])
+@pytest.mark.parametrize("kind", [TD3, DDPG])
 def test_discounting(learn, kind):
     """γ² = .25, γ = .5, 1."""
     q = first_q(learn(kind, Count), column(0, 1, 2), column(0, 0, 0))

@@ -162,3 +162,11 @@ def test_the_noise_is_standard_normal_and_another_for_each_of_both_actions():
     assert now.shape == following.shape == (size, 2)
     assert now.dtype == following.dtype == np.float32
     np.testing.assert_allclose(np.cov(np.concatenate([now, following], axis=1).T), np.eye(4), atol=0.04)
+
+
+def test_critics_that_return_a_column_are_refused(array):
+    nets = make_nets(array, MEAN, critic=lambda obs, action: twins(obs, action)[..., None])
+    batch = make_batch(array, [1, 2], [0, 0])
+    for loss in (SAC().critic_loss, SAC().actor_loss):
+        with pytest.raises(ValueError, match=r"q \(2, 1\)"):
+            loss(nets, batch, array(NOISE))

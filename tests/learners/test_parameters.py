@@ -44,8 +44,8 @@ def test_a_parameter_is_its_array(backend):
     after = learner.parameters()
     assert changed(before, after) == {"scales", "target_scales"}
     np.testing.assert_allclose(first_moments(learner, "scales")["value"], [-0.1, -0.3, -0.5], rtol=1e-6)
-    np.testing.assert_allclose(after["scales"]["value"], [0.6] * 3, rtol=1e-6)
-    np.testing.assert_allclose(after["target_scales"]["value"], [0.55] * 3, rtol=1e-6)
+    np.testing.assert_allclose(after["scales"]["value"], [0.6] * 3, rtol=1e-5)
+    np.testing.assert_allclose(after["target_scales"]["value"], [0.55] * 3, rtol=1e-5)
     other = build(backend, small(Scaled), seed=1)
     other.load_state_dict(learner.state_dict())
     for one in (learner, other):
