@@ -20,7 +20,7 @@ PlainEnvironmentOptions = Annotated[
     tuple[str, ...], arg(help=f"Options of the environment itself; {_EXAMPLE}", metavar=_METAVAR)
 ]
 
-Trust = Annotated[bool, arg(help="Import the package that the run's environment names, whoever began the run.")]
+Trust = Annotated[bool, arg(help="Run what the run names, its environment's package or its algorithm's file.")]
 
 
 def environment_options(given: tuple[str, ...]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""`duetto train ALGORITHM ENVIRONMENT [options]`."""
+"""`duetto train ALGORITHM ENVIRONMENT [options]`; ALGORITHM is a name, or `FILE.py:CLASS`."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import difflib
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -14,8 +16,9 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.cli.options import EnvironmentOptions, environment_options
 from duetto.cli.output import expendable
 from duetto.errors import UsageError
-from duetto.presets import Preset, choose
+from duetto.presets import Preset, beside, choose
 from duetto.storage.config import RunOptions
+from duetto.storage.origin import Origin, is_file, named
 
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
@@ -24,15 +27,26 @@ def main(arguments: list[str]) -> None:
     """Parse the options on top of the preset's, and train."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {USAGE}\n\nAlgorithms: {', '.join(ALGORITHMS)}. duetto train td3 --help lists td3's options.")
+        print("One of your own: duetto train ./my_algorithm.py:MyAlgorithm ENVIRONMENT.")
         return
-    algorithm = _algorithm(arguments[0])
+    algorithm, origin = _algorithm(arguments[0])
     options = arguments[1:]
-    name, preset = choose(algorithm.name(), _environment(algorithm, options), _option(options, "--preset"))
-    train(_parsed(algorithm, options, name, preset), name, preset)
+    known = beside(Path(origin.file)) if origin else None
+    name, preset = choose(algorithm.name(), _environment(algorithm, options), _preset(options), known)
+    train(_parsed(algorithm, options, name, preset), name, preset, origin)
+
+
+# What is not given comes from the preset, --help shows it, and the preset is the one that is asked for or that is made
+# for the environment. So these two are read before the defaults of the parser are known.
+def _preset(options: list[str]) -> str | None:
+    """Its value needs no other option to be understood."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", nargs="?")  # without a value: tyro's to refuse
+    return parser.parse_known_args(options)[0].preset
 
 
 def _environment(algorithm: type[Algorithm], options: list[str]) -> str:
-    """The environment, which may have a preset of its own: that has to be known before the defaults are."""
+    """Where it does not come first, only a whole parse, then thrown away, tells it from the values of an option."""
     if not options or not options[0].startswith("-"):
         return options[0] if options else ""
     if "-h" in options or "--help" in options:
@@ -52,7 +66,7 @@ def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: P
     )
 
 
-def train(call: Any, name: str, preset: Preset) -> None:
+def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) -> None:
     """Start the run that the command line describes, and say where it is and how to go on."""
     from duetto.cli.showing import finish, shown
     from duetto.runs.run import start
@@ -70,6 +84,7 @@ def train(call: Any, name: str, preset: Preset) -> None:
                 environment_options=preset.environment | environment_options(call.environment_options),
                 callbacks=[display],
                 on_start=display.announce,
+                origin=origin,
             )
         finish(console, run, display)
 
@@ -92,19 +107,11 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
     return dataclasses.make_dataclass("Train", fields)
 
 
-def _algorithm(name: str) -> type[Algorithm]:
+def _algorithm(name: str) -> tuple[type[Algorithm], Origin | None]:
+    if is_file(name):
+        return named(name)
     if name not in ALGORITHMS:
         near = difflib.get_close_matches(name.lower(), ALGORITHMS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise UsageError(f"There is no algorithm {name!r}. {hint}There are: {', '.join(ALGORITHMS)}.")
-    return ALGORITHMS[name]
-
-
-def _option(arguments: list[str], name: str) -> str | None:
-    """The value of an option that must be known before the others are parsed."""
-    for i, argument in enumerate(arguments):
-        if argument == name and i + 1 < len(arguments):
-            return arguments[i + 1]
-        if argument.startswith(f"{name}="):
-            return argument.removeprefix(f"{name}=")
-    return None
+    return ALGORITHMS[name], None

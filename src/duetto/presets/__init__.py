@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -33,9 +34,33 @@ def presets(algorithm: str) -> dict[str, Preset]:
     return {name: Preset(**value) for name, value in values.items()}
 
 
-def choose(algorithm: str, environment: str, name: str | None) -> tuple[str, Preset]:
-    """The preset of that name; without a name, the environment's own or its family's, or else "default"."""
-    known = presets(algorithm)
+def beside(file: Path) -> dict[str, Preset]:
+    """Those of an algorithm of the user's own, in `my_algorithm.yaml` beside `my_algorithm.py`, if that is there.
+
+    Raises:
+        UsageError: It cannot be read, or is no such file.
+    """
+    path = file.with_suffix(".yaml")
+    if not path.is_file():
+        return {}
+    try:
+        values = yaml.safe_load(path.read_text("utf-8")) or {}
+        return {name: Preset(**value) for name, value in values.items()}
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        keys = ", ".join(entry.name for entry in fields(Preset))
+        raise UsageError(
+            f"The presets in {path} cannot be read ({error}). Each has a name and any of {keys}."
+        ) from error
+
+
+def choose(
+    algorithm: str, environment: str, name: str | None, known: dict[str, Preset] | None = None
+) -> tuple[str, Preset]:
+    """The preset of that name; without a name, the environment's own or its family's, or else "default".
+
+    Of an algorithm that is not Duetto's own, those that are `known`.
+    """
+    known = presets(algorithm) if known is None else known
     if name is None:
         name = next((own for own, preset in known.items() if _is_for(environment, own, preset)), "default")
     if name == "default":

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from duetto import environments, learners
+from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.learners import Backend, Learner
@@ -17,7 +18,7 @@ from duetto.networks import spaces
 from duetto.networks.specs import CustomNetwork
 from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
 from duetto.storage.config import Config
-from duetto.storage.deciding import changes, listed
+from duetto.storage.deciding import changes, listed, where
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import Policy
 from duetto.training.session import ACTING
@@ -54,9 +55,12 @@ class Agent:
         checkpoint: str | int = "last",
         backend: str | None = None,
         networks: dict[str, CustomNetwork] | None = None,
+        algorithm: type[Algorithm] | None = None,
+        trust: bool = False,
     ) -> Self:
         """See `duetto.load`."""
-        config = Config.load(folder / "config.yaml", networks)
+        path = folder / "config.yaml"
+        config = Config.load(path, networks, algorithm, trust)
         store = CheckpointStore(folder / "checkpoints")
         match checkpoint:
             case "best":
@@ -78,7 +82,8 @@ class Agent:
         normalizer.load_state_dict(state["normalizer"])
         notices = list(loaded.problems) if isinstance(loaded, Loaded) else []
         if changed := changes(config, state.get("config", {})):
-            notices.append(f"config.yaml has changed since step {loaded.step:,} was trained: {listed(changed)}.")
+            edited = where(config, Path(path.name), changed)
+            notices.append(f"{edited} has changed since step {loaded.step:,} was trained: {listed(changed)}.")
         return cls(config, learner, normalizer, loaded, notices)
 
     @property

@@ -62,13 +62,17 @@ def load(
     checkpoint: str | int = "last",
     backend: str | None = None,
     networks: dict[str, CustomNetwork] | None = None,
+    algorithm: type[Algorithm] | None = None,
+    trust: bool = False,
 ) -> Agent:
-    """The trained agent in a run's folder; loading runs no code that the folder brings.
+    """The trained agent in a run's folder; loading runs no code that the folder brings or that a stranger's names.
 
     Args:
         path: The run's folder.
         checkpoint: "last", "best", or a step.
         backend: "torch" or "jax", whichever trained it; by default the one that did, if it is installed.
         networks: The run's own networks by field name (`{"actor_network": CustomNetwork(...)}`), if it has any.
+        algorithm: The class, where it was handed over to `train` and is not Duetto's own.
+        trust: Run the file of an algorithm that the folder names, whoever began the run.
     """
-    return Agent.load(Path(path), checkpoint, backend, networks)
+    return Agent.load(Path(path), checkpoint, backend, networks, algorithm, trust)

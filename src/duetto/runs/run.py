@@ -25,6 +25,7 @@ from duetto.storage.aside import BEFORE, free_folder
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.folder_lock import FolderLock
+from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.session import Callback, Session, is_instance
@@ -45,15 +46,18 @@ class Run:
         environment: Any = None,
         networks: dict[str, CustomNetwork] | None = None,
         trust: bool = False,
+        algorithm: type[Algorithm] | None = None,
     ) -> None:
-        """`environment` and `networks` are what was handed to `train` as objects and cannot be made from the config.
+        """`environment`, `networks`, and `algorithm`, the class of one that is not Duetto's own, are what was handed to
+        `train` as objects and cannot be made from the config.
 
-        `trust` lets an environment "package:id" import its package though another user, or nobody known, began the run.
+        `trust` lets an environment "package:id" import its package, and an algorithm's file run, though another user,
+        or nobody known, began the run.
         """
         self.path = Path(path)
-        self.config = Config.load(self.path / "config.yaml", networks)
+        self.config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
         self.notices: list[str] = []
-        self._given, self._networks, self._trust = environment, networks, trust
+        self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -81,9 +85,8 @@ class Run:
             with closing(self._session(config, lock)) as session:
                 self._take_up(session, without_memory, accept_changes)
                 if self._trust:  # from here on it is this user's
-                    signed = trust.signature(config.environment, config.environment_options)
-                    config = dataclasses.replace(config, signature=signed)
-                if config != self.config:
+                    config = config.signed()
+                if config != self.config or config.origin:  # whose file may have been edited
                     config.save(self.path / "config.yaml")
                     self.config = config
                 _work(session, callbacks, on_start)
@@ -120,7 +123,7 @@ class Run:
 
     def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
         """The trained agent of the "last" or "best" checkpoint or that of a step."""
-        agent = Agent.load(self.path, checkpoint, backend, self._networks)
+        agent = Agent.load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust)
         self.notices += agent.notices
         return agent
 
@@ -201,6 +204,7 @@ def start(
     environment_options: dict[str, Any] | None = None,
     callbacks: Sequence[Callback] = (),
     on_start: Callback | None = None,
+    origin: Origin | None = None,
 ) -> Run:
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
     label = environment if isinstance(environment, str) else _describe(environment)
@@ -213,8 +217,8 @@ def start(
         preset=preset,
         command=command_line(),
         versions=circumstances(),
-        signature=trust.signature(label, environment_options or {}) if isinstance(environment, str) else None,
-    )
+        origin=origin or Origin.of(type(algorithm)),
+    ).signed()
     config.to_yaml()  # what it cannot hold shows now
     path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
     with FolderLock(path) as lock:
@@ -224,14 +228,15 @@ def start(
         except BaseException:
             shutil.rmtree(path)
             raise
-        if config.remakeable and not config.signature and trust.needs_trust(label, config.environment_options):
+        if config.lacks_signature:
             session.notices.append(
                 f"No key can be made or read in {trust.key_path()}, so this run is not signed: resume, evaluate and "
                 f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
             )
         with closing(session):
             _work(session, callbacks, on_start)
-    return Run(path, None if config.remakeable else environment, algorithm.custom_networks())
+    own = type(algorithm) if config.origin else None
+    return Run(path, None if config.remakeable else environment, algorithm.custom_networks(), algorithm=own)
 
 
 def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:

@@ -8,7 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,8 +21,9 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.base import Count, CountOrZero, NonNegative, Within, check_fields
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
-from duetto.storage import disk
+from duetto.storage import disk, trust
 from duetto.storage.migration import FORMAT, migrated
+from duetto.storage.origin import Origin
 from duetto.storage.yaml_files import read_yaml, to_yaml
 
 RECORDED = (
@@ -91,6 +92,7 @@ class Config:
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
+    origin: Origin | None = None  # of an algorithm that is not Duetto's own
 
     def save(self, path: Path) -> None:
         """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
@@ -112,7 +114,9 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """YAML values in the order in which a person would want to read them."""
         return {
-            "algorithm": {"name": self.algorithm.name()} | _plain(self.algorithm),
+            "algorithm": {"name": self.algorithm.name()}
+            | ({"from": self.origin.to_dict()} if self.origin else {})
+            | _plain(self.algorithm),
             "environment": {
                 "id": self.environment,
                 "options": self.environment_options,
@@ -126,27 +130,49 @@ class Config:
             "format": FORMAT,
         }
 
+    def signed(self) -> Config:
+        """With this user's signatures of whatever code it takes to make environment and algorithm."""
+        environment = trust.signature(self.environment, self.environment_options) if self.remakeable else None
+        return dataclasses.replace(self, signature=environment, origin=self.origin and self.origin.signed())
+
+    @property
+    def lacks_signature(self) -> bool:
+        """Whether going on will take `--trust`, since no key could be made."""
+        named = self.remakeable and trust.needs_trust(self.environment, self.environment_options)
+        return bool((named and not self.signature) or (self.origin and self.origin.file and not self.origin.signature))
+
     @classmethod
-    def load(cls, path: Path, networks: dict[str, CustomNetwork] | None = None) -> Config:
-        """Read `config.yaml`. A run with networks of the user's own needs them handed over as `networks`."""
+    def load(
+        cls,
+        path: Path,
+        networks: dict[str, CustomNetwork] | None = None,
+        algorithm: type[Algorithm] | None = None,
+        trusted: bool = False,
+    ) -> Config:
+        """Read `config.yaml`. A run with networks of the user's own needs them handed over as `networks`.
+
+        An algorithm of the user's own is handed over as its class, or comes from the file that the run was started
+        from: that is run, if this user began the run, or with `trusted`.
+        """
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
         try:
-            return cls._from_values(read_yaml(path), networks or {})
+            values = read_yaml(path)
+            return cls._from_values(
+                values, networks or {}, lambda name, origin: _kind(name, origin, algorithm, trusted)
+            )
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
             raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
 
     @classmethod
-    def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork]) -> Config:
+    def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork], find: Finder) -> Config:
         _check_keys("", values, ("algorithm", "environment", "run", "preset", "command", "versions", "format"))
         values = migrated(values)
         fields, environment = dict(values["algorithm"]), values["environment"]
-        name = fields.pop("name")
-        if name not in ALGORITHMS:
-            raise UsageError(f"there is no algorithm {name!r}{_nearest(name, ALGORITHMS)}.")
-        kind = ALGORITHMS[name]
+        name, origin = fields.pop("name"), fields.pop("from", None)
+        kind, origin = find(name, origin and Origin.from_dict(origin))
         _check_keys("algorithm.", fields, kind.options())
         _check_keys("environment.", environment, ("id", "options", "remakeable", "signature"))
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
@@ -154,7 +180,8 @@ class Config:
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
             raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Put in what the run used.")
         return cls(
-            algorithm=kind().with_options(**_restored(fields, networks)),
+            algorithm=kind().with_options(**_restored(fields, kind().custom_networks() | networks)),
+            origin=origin,
             environment=environment["id"],
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
@@ -164,6 +191,27 @@ class Config:
             command=values["command"],
             versions=values["versions"],
         )
+
+
+Finder = Callable[[str, Origin | None], tuple[type[Algorithm], Origin | None]]
+
+
+def _kind(
+    name: str, origin: Origin | None, given: type[Algorithm] | None, trusted: bool
+) -> tuple[type[Algorithm], Origin | None]:
+    """The class of that name, and where it came from."""
+    if given is not None:
+        if given.name() != name:
+            raise UsageError(f"it is of the algorithm {name!r}, and {given.__qualname__} is {given.name()!r}.")
+        return given, origin or Origin.of(given)
+    if origin is not None:
+        return origin.load("it", trusted)
+    if name not in ALGORITHMS:
+        raise UsageError(
+            f"there is no algorithm {name!r}{_nearest(name, ALGORITHMS)}. If it is one of your own, hand its class "
+            "over in Python: duetto.Run(path, algorithm=...)."
+        )
+    return ALGORITHMS[name], None
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:

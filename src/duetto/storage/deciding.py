@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from duetto.errors import CheckpointError
@@ -22,9 +23,10 @@ FREE = {
     "vectorization",  # the same environments, one after another or side by side
     "worker_timeout",
 }
+FILE = "algorithm.from.sha256"  # of an algorithm of the user's own: its equations decide too
 ENVIRONMENT = {"environment.options", "run.engine"}  # a state saved with other ones would bring these back
 # `demonstrations` is only where they lie: of what lies there, the memory has a fingerprint.
-_NOT_DECIDING = {"algorithm.name", "algorithm.demonstrations"} | {f"run.{name}" for name in FREE}
+_NOT_DECIDING = {"algorithm.name", "algorithm.from", "algorithm.demonstrations"} | {f"run.{name}" for name in FREE}
 _FRAMEWORKS = {"torch": {"torch"}, "jax": {"jax", "equinox", "optax"}}
 
 
@@ -44,6 +46,8 @@ def deciding(config: Config) -> dict[str, str]:
     values = config.to_dict()
     flat = {f"{part}.{name}": value for part in ("algorithm", "run") for name, value in values[part].items()}
     flat["environment.options"] = values["environment"]["options"]
+    if config.origin and config.origin.checksum:
+        flat[FILE] = config.origin.checksum
     return {
         key: json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, default=str)
         for key, value in flat.items()
@@ -64,6 +68,12 @@ def changes(config: Config, kept: Any) -> list[Change]:
         raise CheckpointError("The checkpoint's record of its config is damaged. Use another checkpoint.")
     ours = deciding(config)
     return [Change(key, str(kept[key]), ours[key]) for key in ours if key in kept and str(kept[key]) != ours[key]]
+
+
+def where(config: Config, path: Path, changed: list[Change]) -> str:
+    """What was edited: `config.yaml`, which is at `path`, or the file of the user's own algorithm, or both."""
+    files = [str(config.origin.file)] if config.origin and any(change.key == FILE for change in changed) else []
+    return " with ".join(([str(path)] if len(changed) > len(files) else []) + files)
 
 
 def listed(changed: list[Change]) -> str:

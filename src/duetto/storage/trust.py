@@ -1,9 +1,11 @@
-"""Whose environments are imported: those of runs that this user began, and those that are trusted by name.
+"""Whose code is run: that of runs that this user began, and what is trusted by name.
 
 Gymnasium imports a module for an id such as "package:Id-v0", and an option may name one too ("env_id: package:Id-v0").
 In a folder from elsewhere that is a stranger's choice of code. So what holds such a name is signed when it is written:
 HMAC-SHA256 over the id and the options, with 32 random bytes that only this user has. A folder whose signature is right
 was made by this user, wherever it lies by now. Ids without a module need no key, and none is made for them.
+
+An algorithm from a file of the user's own is signed alike, HMAC over the file's path and the class; see `origin`.
 
 The key is made at first use: `DUETTO_KEY_FILE` or `$XDG_CONFIG_HOME/duetto/key`. Machines that share runs share it.
 """
@@ -34,12 +36,12 @@ def needs_trust(environment: str, options: Mapping[str, Any]) -> bool:
 
 def signature(environment: str, options: Mapping[str, Any]) -> str | None:
     """What to keep beside an id and its options; None where none is needed, or no key can be made or read."""
-    if not needs_trust(environment, options):
-        return None
-    try:
-        return _signed(_key(make=True), environment, options)
-    except OSError:
-        return None
+    return _signature(_said(environment, options)) if needs_trust(environment, options) else None
+
+
+def file_signature(file: str, kind: str) -> str | None:
+    """What to keep beside an algorithm's file and class; None where no key can be made or read."""
+    return _signature(["duetto algorithm", file, kind])
 
 
 def check(environment: str, options: Mapping[str, Any], signed: object, where: object, trust: bool = False) -> None:
@@ -56,16 +58,28 @@ def check(environment: str, options: Mapping[str, Any], signed: object, where: o
     """
     if trust or not needs_trust(environment, options):
         return
-    with suppress(OSError):
-        ours = _signed(_key(make=False), environment, options)
-        if isinstance(signed, str) and hmac.compare_digest(ours.encode(), signed.encode(errors="replace")):
-            return
+    if _is_ours(_said(environment, options), signed):
+        return
     named = " with " + ", ".join(f"{key}={value!r}" for key, value in options.items()) if options else ""
     raise UsageError(
         f"{where} is of the environment {environment!r}{named}, and to make it Python imports what that names. It was "
         "not begun by you on this machine, or it was changed since. If you know the package and want it to run: "
         "--trust (in Python: trust=True)."
     )
+
+
+def check_file(file: str, kind: str, signed: object, where: object, trust: bool = False) -> None:
+    """Let only those files of algorithms be run that this user began a run with; as `check`.
+
+    Raises:
+        UsageError: This user neither began the run nor trusts it.
+    """
+    if not trust and not _is_ours(["duetto algorithm", file, kind], signed):
+        raise UsageError(
+            f"{where} is of an algorithm in a file, {file}:{kind}, and to go on Python runs that file. It was not "
+            "begun by you on this machine, or it was changed since. If you know the file and want it to run: --trust "
+            "(in Python: trust=True)."
+        )
 
 
 def key_path() -> Path:
@@ -79,9 +93,28 @@ def key_path() -> Path:
     return Path(parent) / "duetto" / "key"
 
 
-def _signed(key: bytes, environment: str, options: Mapping[str, Any]) -> str:
-    said = json.dumps(["duetto environment", environment, dict(options)], sort_keys=True, default=repr)
-    return hmac.new(key, said.encode(), hashlib.sha256).hexdigest()
+def _said(environment: str, options: Mapping[str, Any]) -> list[Any]:
+    return ["duetto environment", environment, dict(options)]
+
+
+def _signature(said: list[Any]) -> str | None:
+    try:
+        return _signed(_key(make=True), said)
+    except OSError:
+        return None
+
+
+def _is_ours(said: list[Any], signed: object) -> bool:
+    """Whether this user signed it."""
+    with suppress(OSError):
+        ours = _signed(_key(make=False), said)
+        return isinstance(signed, str) and hmac.compare_digest(ours.encode(), signed.encode(errors="replace"))
+    return False
+
+
+def _signed(key: bytes, said: list[Any]) -> str:
+    text = json.dumps(said, sort_keys=True, default=repr)
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def _key(make: bool) -> bytes:

@@ -41,7 +41,7 @@ from duetto.networks import spaces
 from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
-from duetto.storage.deciding import ENVIRONMENT, Change, changes, deciding, listed, other_versions, packages
+from duetto.storage.deciding import ENVIRONMENT, Change, changes, deciding, listed, other_versions, packages, where
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training.collector import Collector
@@ -542,8 +542,9 @@ class Session:
     def _note_changes(self, loaded: Loaded, changed: list[Change], accepted: bool) -> None:
         since = f"since the checkpoint at step {loaded.step:,}"
         if changed and not accepted:
+            edited = where(self.config, self.folder / "config.yaml", changed)
             raise UsageError(
-                f"{self.folder / 'config.yaml'} has changed {since}, in what decides the numbers: {listed(changed)}. "
+                f"{edited} has changed {since}, in what decides the numbers: {listed(changed)}. "
                 "To go on with what it says now, give --accept-changes (in Python accept_changes=True); else put the "
                 "old values back."
             )

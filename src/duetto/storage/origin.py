@@ -1,0 +1,141 @@
+"""Where an algorithm came from that is not Duetto's own: a class in a file, or one that was handed over in Python.
+
+`duetto train ./my_algorithm.py:MyAlgorithm` runs the user's file, and so does taking such a run up again. In a folder
+from elsewhere that is a stranger's choice of code: like the id of an environment that names a package, file and class
+are signed (`trust`), and only runs that this user began are gone on with unasked. The file may be edited in between:
+its checksum says so, in `config.yaml` and in each checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import sys
+import traceback
+from dataclasses import dataclass
+from inspect import get_annotations
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
+
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.errors import UsageError
+from duetto.storage import trust
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What `config.yaml` has under `algorithm: from:`."""
+
+    kind: str  # the class
+    file: str = ""  # its absolute path; "" for a class that was handed over in Python
+    checksum: str = ""  # SHA-256 of the file
+    signature: str | None = None  # of the file's path and the class
+
+    @classmethod
+    def of(cls, kind: type[Algorithm]) -> Self | None:
+        """Of a class that is handed over in Python; None for one of Duetto's own, which is found by its name."""
+        return None if kind in ALGORITHMS.values() else cls(f"{kind.__module__}.{kind.__qualname__}")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """What `to_dict` gave. Raises KeyError or TypeError where it did not."""
+        return cls(values["class"], values.get("file", ""), values.get("sha256", ""), values.get("signature"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML values. Its key, `from`, can be no option's name."""
+        values = {"class": self.kind, "file": self.file, "sha256": self.checksum, "signature": self.signature}
+        return {key: value for key, value in values.items() if value}
+
+    def signed(self) -> Self:
+        """With this user's signature, where a file needs one and there is a key."""
+        return dataclasses.replace(self, signature=trust.file_signature(self.file, self.kind)) if self.file else self
+
+    def load(self, where: object, trusted: bool = False) -> tuple[type[Algorithm], Origin]:
+        """The class as its file has it now, and the origin with the file's checksum of now.
+
+        Raises:
+            UsageError: It was handed over in Python, or is a stranger's, or the file is not there or does not run.
+        """
+        if not self.file:
+            raise UsageError(
+                f"its algorithm is {self.kind}, a class that was handed over in Python. Hand it over again: "
+                f"duetto.Run(path, algorithm={self.kind.rpartition('.')[2]}). The command line takes classes from "
+                "files: duetto train ./my_algorithm.py:MyAlgorithm."
+            )
+        trust.check_file(self.file, self.kind, self.signature, where, trusted)
+        if not Path(self.file).is_file():
+            raise UsageError(
+                f"its algorithm's file {self.file} is not there. Put it back; or write into this config.yaml where it "
+                "is now, and give --trust; or hand the class over in Python: duetto.Run(path, algorithm=...)."
+            )
+        kind, found = from_file(Path(self.file), self.kind)
+        return kind, dataclasses.replace(found, signature=self.signature)
+
+
+def is_file(name: str) -> bool:
+    """Whether a name on the command line is a file's, not an algorithm's."""
+    return ":" in name or name.endswith(".py")
+
+
+def named(text: str) -> tuple[type[Algorithm], Origin]:
+    """The class that "my_algorithm.py:MyAlgorithm" is. Raises UsageError where it is none."""
+    file, _, kind = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
+    return from_file(Path(file).expanduser(), kind)
+
+
+def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
+    """Run the file, and take the class of that name out of it."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The algorithm's file {path} cannot be read: {error.strerror}.") from error
+    path = path.resolve()
+    module = _run(path, source)
+    kind = _class(module, name, path)
+    return kind, Origin(name, str(path), hashlib.sha256(source).hexdigest())
+
+
+def _run(path: Path, source: bytes) -> ModuleType:
+    """As `import` would, but from these bytes, and under a name that hides no package."""
+    module = ModuleType(f"_duetto_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses and type hints look there
+    try:
+        exec(compile(source, path, "exec"), module.__dict__)
+    except Exception as error:
+        raise UsageError(f"{path} does not run{_line(path, error)}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _line(path: Path, error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return ""  # its text has the line
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f", line {lines[-1]}" if lines else ""
+
+
+def _class(module: ModuleType, name: str, path: Path) -> type[Algorithm]:
+    own = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Algorithm) and value.__module__ == module.__name__
+    ]
+    there = f"It has: {', '.join(own)}." if own else "It has none; docs/extending.md has an example."
+    if not name:
+        raise UsageError(f"Say which class of {path.name} is the algorithm: {path.name}:CLASS. {there}")
+    kind = vars(module).get(name)
+    if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+        near = difflib.get_close_matches(name, own, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        what = "has no class" if kind is None else "has no algorithm (a subclass of duetto.algorithms.Algorithm)"
+        raise UsageError(f"{path} {what} {name!r}. {hint}{there}")
+    if get_annotations(kind) and "__dataclass_params__" not in vars(kind):
+        raise UsageError(f"{name} in {path} has fields but is no dataclass: put @dataclass(frozen=True) above it.")
+    try:
+        kind()
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{name} in {path} cannot be made without arguments: {said}") from error
+    return kind
