@@ -15,8 +15,12 @@ def options(algorithm: str):
     return ALGORITHMS[algorithm](**fields), preset.run
 
 
-@pytest.mark.parametrize("algorithm", ["td3", "ddpg", "sac"])
-@pytest.mark.parametrize("backend", ["torch", "jax"])
+CASES = [(algorithm, backend) for algorithm in ("td3", "ddpg") for backend in ("torch", "jax")]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "backend"), [*CASES, ("sac", "jax"), pytest.param("sac", "torch", marks=pytest.mark.slow)]
+)
 def test_pendulum_is_learned(algorithm, backend, tmp_path):
     agent, run = options(algorithm)
     assert run["steps"] <= 20_000
