@@ -72,6 +72,8 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "ou_dt": ([0.1], OU),
     "ou_reset": ([False], OU),
     "hidden": ([(8, 8)], {}),
+    "critic_hidden": ([(6,)], {}),
+    "network": (["layer_norm", "simba"], {}),
     "activation": (["tanh"], {}),
     "critic_action_layer": ([1], {}),
     "initializer": (["normal"], {}),

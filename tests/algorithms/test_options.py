@@ -8,7 +8,7 @@ import math
 import pytest
 import toy_networks
 
-from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, R2D3, TD3, DQfD
+from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, R2D3, SAC, TD3, DQfD
 from duetto.algorithms.base import ReplaySpec
 from duetto.errors import UsageError
 
@@ -22,6 +22,7 @@ def test_names():
         "ppo": PPO,
         "r2d2": R2D2,
         "r2d3": R2D3,
+        "sac": SAC,
         "td3": TD3,
     }
 
@@ -107,7 +108,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_known():
 
 
 def test_where_none_is_near_all_are_listed():
-    with pytest.raises(UsageError, match=r"ddpg has no hyper-parameter 'xyzzy'\. It has: discount, batch_size, .*tau"):
+    with pytest.raises(UsageError, match=r"ddpg has no hyper-parameter 'xyzzy'\. It has: batch_size, .*discount, .*tau"):
         DDPG().with_options(xyzzy=3)
 
 

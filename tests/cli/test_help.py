@@ -73,7 +73,7 @@ def test_every_hyper_parameter_is_there_with_its_text_and_default(duetto: Comman
     text = flat(out)
     for owner, default in ((algorithm, algorithm()), (RunOptions, RunOptions())):
         for field, about in documented(owner).items():
-            if field in algorithm().custom_networks() or field.endswith("network"):
+            if field in algorithm().custom_networks() or field.endswith("_network"):
                 assert f"--{field.replace('_', '-')}" not in text  # a class cannot be typed
                 continue
             assert about, f"{field} has no text"
