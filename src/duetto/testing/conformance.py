@@ -173,7 +173,7 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]]] = {
     "max_grad_norm": (0.01, {}),
     "hidden": ((16,), {}),
     "head_hidden": ((4,), {}),
-    "exploration_steps": (2, {"exploration": "linear", "exploration_start": 1.0}),
+    "exploration_steps": (200, {"exploration": "linear", "exploration_start": 1.0}),
     "double": (False, {"learning_rate": 0.1}),
     "exploration_scale_steps": (20, {"exploration_final_scale": 0.5}),
     "exploration_stops": (True, {"exploration_scale_steps": 20}),
