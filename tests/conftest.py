@@ -19,7 +19,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     Not by environment variables, which processes that tests start and kill would inherit.
     """
-    if session.config.option.collectonly or not {"jax", "learning_cases"} & sys.modules.keys():
+    if session.config.option.collectonly or not {"jax", "learning_cases", "test_conformance"} & sys.modules.keys():
         return
     import jax
 

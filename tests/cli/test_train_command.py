@@ -242,7 +242,7 @@ def test_no_preset(duetto: Command):
     [
         (
             ["td4", "Pendulum-v1"],
-            "There is no algorithm 'td4'. Did you mean 'td3'? There are: bc, ddpg, dqfd, dqn, ppo, r2d2, r2d3, td3.",
+            f"There is no algorithm 'td4'. Did you mean 'td3'? There are: {', '.join(ALGORITHMS)}.",
         ),
         (["TD3x", "Pendulum-v1"], "There is no algorithm 'TD3x'. Did you mean 'td3'?"),
         (["td3", "Pendulun-v1"], "There is no environment Pendulun-v1. Did you mean Pendulum-v1"),

@@ -28,6 +28,10 @@ from duetto.networks.windows import Window
 Array = Any  # an array of NumPy, PyTorch or JAX
 Tree = Any  # an Array, or for Dict observations a dict of them; recurrent networks read a Window of them
 
+# Of what a loss reports, two names mean more than a line in the log.
+PRIORITY = "priority"  # (B,), goes back to the memory instead
+DIVERGENCE = "approx_kl"  # a scalar: ends a rollout's epochs early, and adapts learning rates
+
 
 class OneStep(NamedTuple):
     """What a loss needs that learns from single steps beside n-step returns."""
@@ -157,6 +161,7 @@ class StoredSpec:
     compress: bool = False  # keep images compressed
     one_step: bool = False  # batches hold the single steps beside the n-step sums
     demonstrations: DemonstrationSpec | None = None
+    on_policy: ClassVar[bool] = False
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
         """The step at which there can be an update at the earliest, and which setting it waits for."""
@@ -205,6 +210,7 @@ class RolloutSpec:
     recompute_advantages: bool  # before each epoch but the first
     recurrent: bool  # rows of a batch are whole environments (N, T), for networks that carry a state
     target_kl: float  # no further epoch after one whose mean KL divergence exceeds this; 0 for no limit
+    on_policy: ClassVar[bool] = True  # what was collected is compared while learning: both in the same precision
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
         """As `ReplaySpec.first_update`: once a rollout is whole."""
@@ -225,7 +231,7 @@ class OptimizerSpec:
     weight_decay: float
     decoupled: bool  # AdamW's decoupled decay (Loshchilov & Hutter, 2019) instead of L2 added to the gradient
     epsilon: float = 1e-8
-    kl: float = 0.0  # where above 0, the rate also follows the updates' "approx_kl" (`schedules.kl_adaptive`)
+    kl: float = 0.0  # where above 0, the rate also follows the updates' DIVERGENCE (`schedules.kl_adaptive`)
 
 
 class ObservationScaling(NamedTuple):
@@ -245,7 +251,7 @@ class Updater(Protocol):
         """One optimiser step of network `name` on `loss(nets, *args) -> (scalar, info)`; no other network moves.
 
         Returns `info`, without gradients: what the loss computed is there for the next one. All of it is logged, but
-        "priority", which goes back to the memory.
+        PRIORITY, which goes back to the memory.
         """
         ...
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from duetto.algorithms.base import Array, Batch, Fraction, SequenceBatch, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, Fraction, SequenceBatch, Updater
 from duetto.algorithms.choices import SequenceChoices
 from duetto.algorithms.demonstrated import Demonstrated
 from duetto.functional.imitation import cross_entropy
@@ -28,7 +28,7 @@ class BC(SequenceChoices, Demonstrated):
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
         """The cross-entropy of the expert's actions."""
         losses = batch.of_experts(cross_entropy(nets.q(batch.obs), batch.action))
-        return batch.weighted_mean(losses), {"priority": losses}
+        return batch.weighted_mean(losses), {PRIORITY: losses}
 
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:
         """One step."""

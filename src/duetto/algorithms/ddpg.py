@@ -20,7 +20,7 @@ from typing import Any, Literal
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ContinuousActorCritic
-from duetto.algorithms.base import Array, Batch, CountOrZero, NonNegative, Tree, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, NonNegative, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise
 from duetto.functional.checks import same_shape
 from duetto.functional.targets import bootstrap
@@ -58,7 +58,7 @@ class DDPG(ContinuousActorCritic):
         q = nets.critic(batch.obs, batch.action)[0]
         same_shape(q=q, target=target)
         error = q - target
-        return batch.weighted_mean(error**2), {"q": q, "target": target, "priority": xp.abs(error)}
+        return batch.weighted_mean(error**2), {"q": q, "target": target, PRIORITY: xp.abs(error)}
 
     def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
         """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import Array, Batch, Count, NonNegative, ReplaySpec, SequenceBatch
+from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, ReplaySpec, SequenceBatch
 from duetto.algorithms.demonstrated import Demonstrated
 from duetto.algorithms.dqn import DQN
 from duetto.functional.imitation import large_margin
@@ -68,7 +68,7 @@ class DQfD(Demonstrated, DQN):
             losses = losses + self.margin_weight * margin
             info["margin_loss"] = batch.mean(margin)
             priority = priority + self.margin_weight * margin if self.margin_in_priority else priority
-        return batch.weighted_mean(losses), info | {"priority": priority}
+        return batch.weighted_mean(losses), info | {PRIORITY: priority}
 
     def memory(self) -> ReplaySpec | Any:
         """With single steps beside the n-step sums."""

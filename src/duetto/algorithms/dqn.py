@@ -19,6 +19,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import (
+    PRIORITY,
     Array,
     Batch,
     Count,
@@ -62,7 +63,7 @@ class DQN(ChoiceNetwork, OffPolicy):
         target = self.target(nets, batch.reward, batch.discount, batch.next_obs)
         same_shape(q=q, target=target)
         error = q - target
-        info = {"q": q, "target": target, "priority": xp.abs(error)}
+        info = {"q": q, "target": target, PRIORITY: xp.abs(error)}
         return batch.weighted_mean(huber(error, self.huber_delta)), info
 
     def target(self, nets: Any, reward: Array, discount: Array, next_obs: Tree) -> Array:

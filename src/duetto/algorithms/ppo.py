@@ -22,6 +22,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import (
+    DIVERGENCE,
     Algorithm,
     Array,
     Count,
@@ -173,7 +174,7 @@ class PPO(Algorithm):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "approx_kl": mean(ratio - 1.0 - log_ratio),  # k3 of Schulman, 2020, "Approximating KL divergence"
+            DIVERGENCE: mean(ratio - 1.0 - log_ratio),  # k3 of Schulman, 2020, "Approximating KL divergence"
             "approx_kl_k2": 0.5 * mean(log_ratio**2),  # k2 of the same, what OpenAI Baselines logs
             "clip_fraction": mean(xp.astype(xp.abs(ratio - 1.0) > clip, ratio.dtype)),
         }
@@ -193,7 +194,7 @@ class PPO(Algorithm):
     def symptom(self, means: Mapping[str, float], action: Space) -> str:
         """A policy that was thrown far off, or that has no choice left to learn from."""
         remedy = "Start again with a lower learning_rate, or with a target_kl (0.05)."
-        if (divergence := means.get("approx_kl", 0.0)) > MOST_DIVERGENCE:
+        if (divergence := means.get(DIVERGENCE, 0.0)) > MOST_DIVERGENCE:
             return (
                 f"The policy is {divergence:.3g} nats from the one that collected the rollout (usual: 0.001 to 0.1): "
                 f"its updates are far too large, and it will hardly learn. {remedy}"

@@ -25,7 +25,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ContinuousActorCritic
-from duetto.algorithms.base import Array, Batch, NonNegative, OptimizerSpec, Positive, Tree, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, OptimizerSpec, Positive, Tree, Updater
 from duetto.algorithms.exploration import Sampled
 from duetto.functional.checks import same_shape
 from duetto.functional.gradients import stop_gradient
@@ -75,7 +75,7 @@ class SAC(ContinuousActorCritic):
         return batch.weighted_mean(xp.sum(error**2, axis=0)), {
             "q": q,
             "target": target,
-            "priority": xp.mean(xp.abs(error), axis=0),
+            PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:

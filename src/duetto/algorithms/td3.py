@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import Array, Batch, Count, NonNegative, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
 from duetto.algorithms.ddpg import DDPG
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
@@ -65,7 +65,7 @@ class TD3(DDPG):
         return batch.weighted_mean(xp.sum(error**2, axis=0)), {
             "q": q,
             "target": target,
-            "priority": xp.mean(xp.abs(error), axis=0),
+            PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:

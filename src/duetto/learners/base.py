@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from duetto.algorithms.base import Algorithm, Array, RolloutSpec, Tree
+from duetto.algorithms.base import DIVERGENCE, PRIORITY, Algorithm, Array, Tree
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, ARRAY, Each
@@ -72,7 +72,8 @@ class Learner(ABC):
         self.recurrent = any(spec.custom is None and spec.recurrent for spec in self.specs.values())
         # Parameters that change with every step are better left where they are. And what a rollout is collected with is
         # compared while learning: then both are in the same precision.
-        collects = isinstance(algorithm.memory(), RolloutSpec) and precision == "float32"
+        self.on_policy = algorithm.memory().on_policy
+        collects = self.on_policy and precision == "float32"
         self._acts_on_host = collects and all(host.worth_it(self.specs[name]) for name in algorithm.acting_networks)
         self._host: SimpleNamespace | None = None
 
@@ -88,7 +89,7 @@ class Learner(ABC):
         metrics = self._update(batch, rows, noise, rates)
         self._host = None
         if self._adapted:
-            divergence = metrics.value("approx_kl")
+            divergence = metrics.value(DIVERGENCE)
             for name, rate in self._adapted.items():
                 self._adapted[name] = kl_adaptive(rate, divergence, self.optimizer_specs[name].kl)
         return metrics
@@ -248,7 +249,7 @@ def summarize(info: dict[str, Array], xp: Any) -> tuple[list[str], list[Array]]:
     names: list[str] = []
     values: list[Array] = []
     for name, array in sorted(
-        (name, array) for name, array in info.items() if name != "priority"
+        (name, array) for name, array in info.items() if name != PRIORITY
     ):  # JAX sorts what passes through its transformations
         if array.ndim == 0:
             names.append(name)

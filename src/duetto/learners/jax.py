@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
+from duetto.algorithms.base import PRIORITY, Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
@@ -78,10 +78,7 @@ class JaxLearner(Learner):
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
 
     def _program(self, method: Any) -> Any:
-        rollouts = isinstance(
-            self.algorithm.memory(), RolloutSpec
-        )  # then what was collected is compared while learning
-        precision = self.precision if rollouts else "float32"
+        precision = self.precision if self.on_policy else "float32"
 
         def run(state: State, *inputs: Any) -> Any:
             nets = SimpleNamespace(**{name: self.called(name, state[name], precision) for name in state})
@@ -231,7 +228,7 @@ class _Trace:
         self.changed.add(key)
 
     def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
-        self.priority = info.get("priority", self.priority)
+        self.priority = info.get(PRIORITY, self.priority)
         names, values = summarize(info, jnp)
         self.names += [f"{name}_loss", *names]
         self.values += [value, *values]

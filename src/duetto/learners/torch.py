@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
+from duetto.algorithms.base import PRIORITY, Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
@@ -175,7 +175,7 @@ class TorchLearner(Learner):
             torch.set_num_threads(number)
 
     def _record(self, name: str, value: Tensor, info: dict[str, Tensor]) -> None:
-        self._priority = info.get("priority", self._priority)
+        self._priority = info.get(PRIORITY, self._priority)
         names, values = summarize(info, array_api_compat.array_namespace(value))
         self._names += [f"{name}_loss", *names]
         self._values += [value.detach().float(), *(value.float() for value in values)]
@@ -184,10 +184,7 @@ class TorchLearner(Learner):
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
         self._use_threads(self.threads)
-        rollouts = isinstance(
-            self.algorithm.memory(), RolloutSpec
-        )  # then what was collected is compared while learning
-        with torch.no_grad(), self._autocast if rollouts else contextlib.nullcontext():
+        with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
             inputs = (_tensors(part, self.device) for part in (obs, *noise))
             nets = self._networks()
             result = getattr(self.algorithm, method)(nets, *inputs)

@@ -45,9 +45,7 @@ class Unrolling:
         """Features of all positions. Looks at the same stretch through other positions share its arrays."""
         run = next((run for run in self._seen if run.of.previous_reward is window.previous_reward), None)
         if run is None:
-            prefix = self._prefix
-            own = {key.removeprefix(prefix): part for key, part in window.carry.items() if key.startswith(prefix)}
-            run = _Run(window, *self._network.trunk(window._replace(carry=own)))
+            run = _Run(window, *self._network.trunk(window.within(self._prefix)))
             self._seen.append(run)
         self.carry = {f"{self._prefix}{key}": part for key, part in run.carry.items()}
         return run

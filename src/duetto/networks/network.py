@@ -92,9 +92,8 @@ class Network:
             x = self._encoded(torso, merged)
             x = array_namespace(x).reshape(x, (*shape, -1))
             prefix = f"{torso}/" if len(self.spec.heads) > 1 else ""
-            own = {key.removeprefix(prefix): part for key, part in window.carry.items() if key.startswith(prefix)}
             weights = _below(self.values, f"{torso}.recurrent.weights.")
-            x, state = self._layers.recurrent(spec, weights, x, window._replace(carry=own))
+            x, state = self._layers.recurrent(spec, weights, x, window.within(prefix))
             found.append(x)
             carry |= {f"{prefix}{key}": part for key, part in state.items()}
         return found[0] if len(found) == 1 else tuple(found), carry

@@ -26,3 +26,8 @@ class Window(NamedTuple):
     ]  # (B, layers, size) each, the state before the first observation; zeros where one is missing
     fresh: Array  # (B,) bool, `carry` is exact because an episode begins here: no burn-in is needed
     at: Array | None  # (B, T) int in 0 .. S-1; None while acting, when S = 1 and outputs have no axis for time
+
+    def within(self, prefix: str) -> Window:
+        """With that part of the carry alone whose names begin with `prefix`, which they lose."""
+        own = {name.removeprefix(prefix): part for name, part in self.carry.items() if name.startswith(prefix)}
+        return self._replace(carry=own)

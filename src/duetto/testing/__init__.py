@@ -24,7 +24,7 @@ def checks() -> list[str]:
 def check_algorithm(kind: type[Algorithm], *only: str) -> None:
     """Raise AssertionError that says what does not hold, of all checks or of those named.
 
-    Both frameworks must be installed. A minute or so, most of it JAX's compiler.
+    Both frameworks must be installed. A minute or two, most of it JAX's compiler.
     """
     from duetto.testing.conformance import CHECKS, both_installed
 

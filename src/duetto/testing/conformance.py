@@ -1,6 +1,7 @@
 """What must hold for every algorithm, whatever it computes. A check takes the class, and raises AssertionError.
 
-parity       both frameworks start from the same numbers and compute the same, on every kind of space
+parity       both frameworks start from the same numbers and compute the same, on the simplest spaces that it takes
+spaces       the same on every other kind of space
 memory       the same with recurrent layers, where it has them
 state        a learner that was saved goes on bit for bit, on each framework
 resuming     a run that was stopped and resumed ends as the one that was not, and a repeated one as the first
@@ -22,7 +23,6 @@ import numpy as np
 
 from duetto import learners
 from duetto.algorithms import Algorithm
-from duetto.algorithms.base import RolloutSpec
 from duetto.errors import UsageError
 from duetto.learners import Backend, Learner
 from duetto.learners.base import on_host
@@ -37,7 +37,13 @@ UPDATES = 12
 
 def check_parity(kind: type[Algorithm]) -> None:
     """Equal parameters at the start, and on equal batches equal metrics, parameters, priorities and actions."""
-    with _trials(kind) as trials:
+    with _trials(kind) as (trial, *_):
+        _compare(trial)
+
+
+def check_spaces(kind: type[Algorithm]) -> None:
+    """Parity on what is left of vectors, parts and images, numbers and choices."""
+    with _trials(kind) as (_, *trials):
         for trial in trials:
             _compare(trial)
 
@@ -130,6 +136,7 @@ def check_refusals(kind: type[Algorithm]) -> None:
 CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
     "refusals": check_refusals,
     "parity": check_parity,
+    "spaces": check_spaces,
     "memory": check_memory,
     "state": check_state,
     "resuming": check_resuming,
@@ -166,7 +173,7 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]]] = {
     "max_grad_norm": (0.01, {}),
     "hidden": ((16,), {}),
     "head_hidden": ((4,), {}),
-    "exploration_steps": (2, {"exploration": "linear", "exploration_start": 1.0}),
+    "exploration_steps": (200, {"exploration": "linear", "exploration_start": 1.0}),
     "double": (False, {"learning_rate": 0.1}),
     "exploration_scale_steps": (20, {"exploration_final_scale": 0.5}),
     "exploration_stops": (True, {"exploration_scale_steps": 20}),
@@ -263,13 +270,13 @@ def _compare(trial: Trial) -> None:
     for number, batch in enumerate(batches, 1):
         metrics = [learner.update(batch, (number - 1) / UPDATES) for learner in pair]
         assert metrics[0].names == metrics[1].names, f"{about}: metrics {metrics[0].names} and {metrics[1].names}"
-        tolerance = 1e-5 if number <= 2 else 1e-3
+        tolerance = 1e-4 if number <= 2 else 1e-3  # Adam divides by a gradient's own size: a tiny one's rounding shows
         ours, theirs = (on_host(one.values) for one in metrics)
         _near(ours, theirs, 10 * tolerance, f"{about}, update {number}, metrics {metrics[0].names}")
         if metrics[0].priority is not None:
             _near(*(on_host(one.priority) for one in metrics), tolerance, f"{about}, update {number}, priorities")
         _close(pair, tolerance, f"{about}, update {number}")
-    if isinstance(trial.algorithm.memory(), RolloutSpec) or pair[0].recurrent:
+    if pair[0].on_policy or pair[0].recurrent:
         return  # they act on windows, or on the host: looked at where they learn
     noise, _ = trial.algorithm.explorer().draw(
         np.random.default_rng(0), np.zeros((8, trial.action.size), np.float32), 0, 100, trial.action
@@ -311,8 +318,8 @@ def _outcome(trial: Trial, backend: Backend, steps: int, stop: int | None = None
             session.run()
             state = session.state_dict()
             reported = state.pop("log")["sums"]
-            for clock in ("evaluations", "session"):
-                state.pop(clock)
+            for apart in ("evaluations", "session", "config"):  # clocks; and the options themselves
+                state.pop(apart)
             return _flat(state | {"reported": reported})
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
-from duetto.algorithms.base import RolloutSpec, SequenceBatch
+from duetto.algorithms.base import DIVERGENCE, RolloutSpec, SequenceBatch
 from duetto.errors import (
     CheckpointError,
     DuettoError,
@@ -270,7 +270,7 @@ class Session:
         if self.memory.needs_priorities:
             self.memory.feedback(sample, on_host(metrics.priority))
         if self.memory.needs_divergence:
-            self.memory.note_divergence(metrics.value("approx_kl"))
+            self.memory.note_divergence(metrics.value(DIVERGENCE))
 
     def _write_metrics(self) -> None:
         rates = self.learner.learning_rates(self.step / self.config.run.steps)

@@ -1,0 +1,107 @@
+"""Every algorithm of the registry is what the library expects of one, found by itself; and what is not is caught."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from array_api_compat import array_namespace
+
+from duetto.algorithms import ALGORITHMS, DDPG, Algorithm
+from duetto.errors import UsageError
+from duetto.testing import check_algorithm, checks
+
+SLOW = {"spaces", "memory", "precision"}  # minutes for all, most of it JAX's compiler
+
+
+def cases() -> list[Any]:
+    """By algorithm: one check reads what JAX compiled for another."""
+    return [
+        pytest.param(kind, check, id=f"{name}-{check}", marks=pytest.mark.slow if check in SLOW else ())
+        for name, kind in ALGORITHMS.items()
+        for check in checks()
+    ]
+
+
+@pytest.mark.parametrize(("kind", "check"), cases())
+def test_conforms(kind: type[Algorithm], check: str):
+    check_algorithm(kind, check)
+
+
+def test_an_unknown_check_is_refused():
+    with pytest.raises(UsageError, match=r"There is no check 'parities'\. There are: refusals, parity, spaces"):
+        check_algorithm(DDPG, "parities")
+
+
+# ---------------------------------------------------------------------------------------------------- mutants
+@dataclass(frozen=True)
+class Unread(DDPG):
+    """An option that nobody reads."""
+
+    temperature: float = 1.0
+    alternatives: ClassVar[dict[str, Any]] = dict.fromkeys(DDPG.options())  # quick: only its own
+
+
+@dataclass(frozen=True)
+class OwnChance(DDPG):
+    """A loss with a framework's own random numbers."""
+
+    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
+        loss, info = super().critic_loss(nets, batch, noise)
+        if "torch" in array_namespace(batch.reward).__name__:
+            import torch
+
+            loss = loss * (1 + torch.rand(()))
+        return loss, info
+
+
+COUNTS: dict[int, int] = {}
+
+
+@dataclass(frozen=True)
+class Remembers(DDPG):
+    """State that no checkpoint has: how often this learner was asked."""
+
+    def draw(self, random: np.random.Generator, batch: Any) -> np.ndarray:
+        COUNTS[id(random)] = COUNTS.get(id(random), 0) + 1
+        return np.array(COUNTS[id(random)], np.float32)
+
+    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
+        return super().critic_loss(nets, batch._replace(reward=batch.reward * noise), noise)
+
+
+@dataclass(frozen=True)
+class TwoLosses(DDPG):
+    """A loss that is another on JAX."""
+
+    def actor_loss(self, nets: Any, batch: Any) -> Any:
+        loss, info = super().actor_loss(nets, batch)
+        return (loss if "torch" in array_namespace(batch.reward).__name__ else 1.01 * loss + 0.01), info
+
+
+@dataclass(frozen=True)
+class TakesAll(DDPG):
+    """It refuses no space."""
+
+    def check_spaces(self, observation: Any, action: Any, environment: str) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("kind", "check", "sentence"),
+    [
+        (Unread, "options", "unread: nothing changes with temperature 0.5; is it read"),
+        (OwnChance, "resuming", "ownchance: .* is another in a run that was repeated"),
+        (OwnChance, "parity", "ownchance on .* differ"),
+        (Remembers, "state", "remembers, torch: .* is another after loading a state"),
+        (Remembers, "resuming", "remembers: .* is another in a run that was resumed"),
+        (TwoLosses, "parity", "twolosses on .* differ"),
+        (TakesAll, "refusals", "takesall takes actions of .*: check_spaces refuses nothing"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_what_is_broken_is_caught(kind: type[Algorithm], check: str, sentence: str):
+    with pytest.raises(AssertionError, match=sentence):
+        check_algorithm(kind, check)
