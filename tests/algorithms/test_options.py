@@ -99,9 +99,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_known():
 
 
 def test_where_none_is_near_all_are_listed():
-    with pytest.raises(
-        UsageError, match=r"ddpg has no hyper-parameter 'xyzzy'\. It has: batch_size, .*discount, .*tau"
-    ):
+    with pytest.raises(UsageError, match=r"ddpg has no hyper-parameter 'xyzzy'\. It has: batch_size, .*, tau"):
         DDPG().with_options(xyzzy=3)
 
 

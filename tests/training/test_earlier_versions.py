@@ -1,6 +1,6 @@
 """Run folders that an earlier Duetto wrote: its agents act as they did, and its runs go on.
 
-`tests/fixtures/runs-0.1` was written by commit 45345da, before networks were composed; `acts.json` is what each did.
+`tests/fixtures/runs-0.1` was written by commit 45345da, before networks were composed; `acts.json`: what each did.
 """
 
 from __future__ import annotations
