@@ -96,7 +96,7 @@ class TakesAll(DDPG):
         (OwnChance, "resuming", "ownchance: .* is another in a run that was repeated"),
         (OwnChance, "parity", "ownchance on .* differ"),
         (Remembers, "state", "remembers, torch: .* is another after loading a state"),
-        (Remembers, "resuming", "remembers: .* is another in a run that was resumed"),
+        (Remembers, "resuming", "remembers: .* is another in a run that was (repeated|resumed)"),
         (TwoLosses, "parity", "twolosses on .* differ"),
         (TakesAll, "refusals", "takesall takes actions of .*: check_spaces refuses nothing"),
     ],

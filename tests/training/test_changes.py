@@ -52,12 +52,12 @@ def test_a_script_that_is_imported_has_another_name():
 
     def of(module: str, name: str = "Net", **arguments: Any) -> Config:
         network = type(name, (), {"__module__": module})
-        return Config(PPO(network=CustomNetwork(network, None, arguments)), "Pendulum-v1", RunOptions())
+        return Config(PPO(agent_network=CustomNetwork(network, None, arguments)), "Pendulum-v1", RunOptions())
 
     kept = deciding(of("__main__", size=3))
     assert changes(of("script", size=3), kept) == []
-    assert [change.key for change in changes(of("script", size=4), kept)] == ["algorithm.network"]
-    assert [change.key for change in changes(of("script", "Other", size=3), kept)] == ["algorithm.network"]
+    assert [change.key for change in changes(of("script", size=4), kept)] == ["algorithm.agent_network"]
+    assert [change.key for change in changes(of("script", "Other", size=3), kept)] == ["algorithm.agent_network"]
 
 
 def test_an_option_that_an_earlier_version_did_not_have_is_no_change():

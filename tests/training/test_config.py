@@ -139,7 +139,7 @@ def test_what_is_left_out_has_its_default(path: Path):
     ("where", "value", "sentence"),
     [
         ("algorithm.learning_start", 5, "nothing is called algorithm.learning_start; did you mean 'learning_starts'?"),
-        ("algorithm.zzz", 5, "nothing is called algorithm.zzz; there are discount, batch_size"),
+        ("algorithm.zzz", 5, "nothing is called algorithm.zzz; there are batch_size, replay_capacity"),
         ("run.stepz", 5, "nothing is called run.stepz; did you mean 'steps'?"),
         ("environment.optionz", {}, "nothing is called environment.optionz; did you mean 'options'?"),
         ("presets", "x", "nothing is called presets; did you mean 'preset'?"),
@@ -182,7 +182,8 @@ def test_a_config_that_would_run_code_runs_none(path: Path, tmp_path: Path):
 
 def test_what_an_older_version_wrote_of_fixed_options_is_passed_over(path: Path):
     Config(BC(demonstrations="x"), "CartPole-v1", RunOptions(backend="torch", device="cpu")).save(path)
-    path.write_text(path.read_text().replace("  name: bc\n", "  name: bc\n  discount: 0.9\n"))
+    earlier = path.read_text().replace("format: 2\n", "")
+    path.write_text(earlier.replace("  name: bc\n", "  name: bc\n  discount: 0.9\n"))
     assert Config.load(path).algorithm == BC(demonstrations="x")
     path.write_text(path.read_text().replace("discount: 0.9", "discuont: 0.9"))
     with pytest.raises(UsageError, match=r"nothing is called algorithm\.discuont"):

@@ -16,6 +16,7 @@ from rich.console import Console
 from small_runs import checkpoints, small, train
 
 import duetto
+from duetto.algorithms.exploration import EpsilonGreedy
 from duetto.display import progress
 from duetto.errors import UsageError
 from duetto.training.session import Session
@@ -71,15 +72,16 @@ def test_pretraining_comes_before_the_first_step(tmp_path: Path, demos: str, nam
 
 def test_the_epsilon_schedule_does_not_see_pretraining(tmp_path: Path, demos: str, monkeypatch: pytest.MonkeyPatch):
     steps: dict[int, list[tuple[int, float]]] = {}
-    epsilons = duetto.DQfD.epsilons
+    epsilons = EpsilonGreedy.epsilons
 
     def noted(self: Any, step: int, num_envs: int) -> np.ndarray:
         found = epsilons(self, step, num_envs)
-        steps.setdefault(self.pretraining_updates, []).append((step, float(found[0])))
+        steps[updates].append((step, float(found[0])))
         return found
 
-    monkeypatch.setattr(duetto.DQfD, "epsilons", noted)
+    monkeypatch.setattr(EpsilonGreedy, "epsilons", noted)
     for updates in (0, 20):
+        steps[updates] = []
         agent = small("dqfd", demonstrations=demos, pretraining_updates=updates, exploration_steps=100, random_steps=0)
         train(tmp_path, agent, **OPTIONS | {"steps": 60})
     assert steps[0] == steps[20]

@@ -433,3 +433,5 @@ def _check_range(name: str, value: Any, hint: Any) -> None:
     choices = get_args(hint)
     if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
         raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
+    if CustomNetwork in choices and not isinstance(value, CustomNetwork | None):
+        raise UsageError(f"{name} is {value!r}; it must be a CustomNetwork, or None.")

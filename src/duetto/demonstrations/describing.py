@@ -13,6 +13,7 @@ import numpy as np
 from duetto.demonstrations.episodes import Description, row
 from duetto.demonstrations.form import METADATA, minari
 from duetto.demonstrations.sealing import check_own_file
+from duetto.errors import CheckpointError
 from duetto.networks import spaces
 from duetto.networks.spaces import Dict, Space
 from duetto.storage import trust
@@ -94,7 +95,10 @@ def write_description(about: Description) -> dict[str, Any]:
 
 def read_description(about: Mapping[str, Any]) -> Description:
     """Undo `write_description`. ValueError, or another of `form.DAMAGE`, where it is none."""
-    observation, action = (spaces.from_json(about[f"{kind}_space"]) for kind in ("observation", "action"))
+    try:
+        observation, action = (spaces.from_json(about[f"{kind}_space"]) for kind in ("observation", "action"))
+    except CheckpointError as error:  # its sentence speaks of checkpoints
+        raise ValueError("one of its spaces is none of Duetto's") from error
     for space in (observation, action):
         _check_space(space)
     if isinstance(action, Dict):

@@ -174,7 +174,7 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]]] = {
     "hidden": ((16,), {}),
     "head_hidden": ((4,), {}),
     "exploration_steps": (200, {"exploration": "linear", "exploration_start": 1.0}),
-    "double": (False, {"learning_rate": 0.1}),
+    "double": (False, {"learning_rate": 0.5, "tau": 0.1, "target_period": 1, "train_every": 1, "dueling": False}),
     "exploration_scale_steps": (20, {"exploration_final_scale": 0.5}),
     "exploration_stops": (True, {"exploration_scale_steps": 20}),
     "ou_theta": (0.5, OU),
