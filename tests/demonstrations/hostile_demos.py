@@ -113,6 +113,7 @@ HDF5: dict[str, tuple[Callable[[h5py.Group, Path], Any], str]] = {
     "references": (_dataset("rewards", (1,), h5py.ref_dtype), "claims to have"),
     "nothing": (_instead("rewards", h5py.Empty("f")), "claims to have"),
     "one number": (_instead("rewards", np.float32(1)), "len"),
+    "no ends": (_dataset("terminations", (0,), bool), "(index|as many rewards, terminations)"),
     "a row too few": (_instead("observations", SECRET[1:]), "rows"),
     "a seed that is a text": (_seed("0"), "seed"),
     "many seeds": (_seed([1, 2]), "seed"),
@@ -176,6 +177,9 @@ FOREIGN: dict[str, Callable[[dict[str, Any]], Any]] = {
     "bytes for a terabyte": minari_space(dtype=f"V{2**30}"),
     "many bits": minari_space(type="MultiBinary", n=HUGE),
     "no kind": minari_space(type="Sphere"),
+    "more choices than 64 bits": lambda metadata: metadata.update(
+        action_space=json.dumps({"type": "Discrete", "n": 2**70, "start": 0})
+    ),
     "no texts": lambda metadata: metadata.update(observation_space={}),
     "another storage": lambda metadata: metadata.update(data_format="arrow"),
     "nested without an end": lambda metadata: metadata.update(action_space="[" * 10**5),

@@ -161,9 +161,9 @@ def test_a_foreign_segment_is_refused():
     replay = build()
     fill(replay, [2])
     segment = replay.segment(np.zeros(1, np.int64))
-    with pytest.raises(ValueError, match="fields"):
+    with pytest.raises(CheckpointError, match="fields"):
         replay.load_segment({name: value for name, value in segment.items() if name != "reward"})
-    with pytest.raises(ValueError, match="obs has shape"):
+    with pytest.raises(CheckpointError, match="obs has shape"):
         replay.load_segment(segment | {"obs": segment["obs"][:, :1]})
 
 

@@ -220,9 +220,9 @@ def test_a_foreign_segment_is_refused():
     replay = world.build()
     world.episode(replay, 3)
     segment = replay.segment(no_rows(replay)) or {}
-    with pytest.raises(ValueError, match="fields"):
+    with pytest.raises(CheckpointError, match="fields"):
         replay.load_segment({name: value for name, value in segment.items() if name != "reward"})
-    with pytest.raises(ValueError, match="obs has shape"):
+    with pytest.raises(CheckpointError, match="obs has shape"):
         replay.load_segment(segment | {"obs": segment["obs"][:, :1]})
 
 

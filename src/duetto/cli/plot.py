@@ -8,6 +8,7 @@ import tyro
 from tyro.conf import Positional, arg
 
 from duetto.display import plotting
+from duetto.errors import escaped
 
 
 def main(arguments: list[str]) -> None:
@@ -26,4 +27,4 @@ def plot(
     ] = "mean_return",
 ) -> None:
     """Draw learning curves: one for all seeds of the same options, with a band; one panel per environment."""
-    print(plotting.plot(runs, output, metric))
+    print(escaped(str(plotting.plot(runs, output, metric))))

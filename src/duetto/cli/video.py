@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from duetto.cli.options import Trust
 from duetto.cli.showing import warn
+from duetto.errors import escaped
 from duetto.runs.run import Run
 
 
@@ -29,4 +30,4 @@ def video(
     folder = Run(run, trust=trust)
     path = folder.video(output, checkpoint, seed, frames)
     warn(folder)
-    print(path)
+    print(escaped(str(path)))

@@ -19,6 +19,7 @@ import yaml
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, UsageError
 from duetto.storage.records import Csv, JsonLines, Scan
+from duetto.storage.yaml_files import read_yaml
 
 Option = tuple[str, str]  # of the algorithm, the run or the environment; its name
 
@@ -80,7 +81,7 @@ def _recorded(folder: Path) -> Recorded:
     if not path.is_file():
         raise UsageError(f"{folder} is no run folder: it has no {path.name}.")
     try:
-        values = yaml.safe_load(path.read_text("utf-8"))
+        values = read_yaml(path)
         algorithm, environment = values["algorithm"], values["environment"]
         name, options = algorithm["name"], {key: value for key, value in algorithm.items() if key != "name"}
         sections = {"algorithm": _complete(name, options), "run": values["run"], "environment": environment["options"]}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from duetto.display.curves import curves
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, UsageError, escaped
 
 FORMATS = (".png", ".svg", ".pdf")
 _REPETITIONS = 2_000  # of the bootstrap
@@ -129,5 +129,5 @@ def save(figure: Any, path: Path) -> None:
 
 def _text(text: str) -> str:
     """As it is: no formulas between dollars, and no name that a legend leaves out for its first letter."""
-    text = text.replace("$", r"\$")
+    text = escaped(text).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

@@ -34,7 +34,7 @@ class ProgressDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]} steps/s"),
@@ -88,7 +88,7 @@ class ProgressDisplay:
         results = self._results(session)
         self._bar.update(
             self._task,
-            description=f"{session.config.algorithm.name()} {session.config.environment}",
+            description=escaped(f"{session.config.algorithm.name()} {session.config.environment}"),
             total=session.config.run.steps,
             completed=session.step,
             rate=f"{rate:,.0f}" if session.step > self._since[1] else "-",

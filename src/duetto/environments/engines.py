@@ -45,7 +45,6 @@ class Engine(ABC):
     single_action_space: gymnasium.Space
     metadata: dict[str, Any]  # the environment's own
     label: str
-    pending: np.ndarray | None = None  # (N,) True where the next step only resets; None: nowhere, ever
     stacked: int = 1  # frames that an image observation is a stack of, each step's with all but one of the last step's
 
     @abstractmethod
@@ -155,7 +154,7 @@ class Vector(Engine):
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         calls.check_spaces(vector, label, "single_")
         self.layout = Layout(vector.single_observation_space)
-        self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
+        self.pending = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
         if type(vector) is SyncVectorEnv:
             for env in vector.envs:

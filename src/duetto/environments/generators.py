@@ -54,7 +54,8 @@ def load(layers: list[gymnasium.Env], saved: dict[str, Any]) -> None:
 
 
 def _checksum() -> int:
-    python, numpy = random.getstate(), np.random.get_state(legacy=True)
+    python = random.getstate()
+    numpy: Any = np.random.get_state(legacy=True)  # a tuple then; annotated for dicts too
     return zlib.crc32(np.asarray(numpy[1]).tobytes(), zlib.crc32(repr((python, numpy[2:])).encode()))
 
 

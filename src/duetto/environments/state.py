@@ -141,6 +141,9 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
 def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> bool:
     slots = set(_slots(layer))
     for name, value in state["attributes"].items():
+        held = getattr(layer, name, None) if name in slots else vars(layer).get(name)
+        if _ignored(name, held) or (name not in slots and callable(getattr(type(layer), name, None))):
+            raise CheckpointError(f"The saved state sets {name} of {type(layer).__name__}, which no state holds.")
         if name in slots:
             object.__setattr__(layer, name, values.decode(value))
         else:

@@ -18,7 +18,9 @@ from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.faults import Fault
 from duetto.environments.trees import Tree
-from duetto.errors import CheckpointError, NonFiniteError, UsageError
+from duetto.errors import CheckpointError, DuettoError, NonFiniteError, UsageError
+from duetto.functional import forms
+from duetto.functional.forms import ANY, Each, Optional, Rows
 
 
 class Transition(NamedTuple):
@@ -133,7 +135,7 @@ class Stepper:
     @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
-        pending = self._engine.pending
+        pending = getattr(self._engine, "pending", None)
         return np.zeros(self.num_envs, bool) if pending is None else pending.copy()
 
     @property
@@ -198,6 +200,9 @@ class Stepper:
         Raises:
             CheckpointError: The state is of other environments, or of another number of them.
         """
+        numbers = {"returns": Rows(None, ()), "lengths": Rows(None, (), np.int64), "starts": Rows(None, (), np.bool_)}
+        form = {"num_envs": int, "seed": Optional(int), "steps": int, "environments": ANY, "obs": ANY} | numbers
+        forms.check(state, form, "stepper")
         if state["num_envs"] != self.num_envs:
             raise CheckpointError(
                 f"{self.name}: the saved state has {state['num_envs']} environments, this run {self.num_envs}. "
@@ -208,10 +213,11 @@ class Stepper:
         saved = state["environments"]
         with self._telling():
             self._begin(self._engine.reset(resume_seed))
-            self.resumed_exactly = saved is not None and self._engine.load(saved)
+            self.resumed_exactly = saved is not None and self._put_back(saved)
             if saved is not None and not self.resumed_exactly:
                 self._begin(self._engine.reset(resume_seed))  # loading has left the environments somewhere
         if self.resumed_exactly:
+            self._check_rows(state)
             self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
             self.starts, self._lengths = np.array(state["starts"]), np.array(state["lengths"])
             self._returns = np.array(state["returns"])
@@ -223,6 +229,25 @@ class Stepper:
             yield
         except Fault as fault:
             raise fault.told(self.name, self.steps) from fault.__cause__
+
+    def _check_rows(self, state: dict[str, Any]) -> None:
+        """CheckpointError unless all that is kept of each environment has the form of what is here."""
+        own = {"returns": self._returns, "lengths": self._lengths, "starts": self.starts, "obs": self._obs}
+        forms.check(state, own, "stepper")
+        if isinstance(self._obs, dict):
+            forms.check(state["obs"], Each(ANY, list(self._obs)), "stepper/obs")
+
+    def _put_back(self, saved: Any) -> bool:
+        """Whether the environments are as they were when they were saved, exactly."""
+        try:
+            return self._engine.load(saved)
+        except (DuettoError, Fault):
+            raise
+        except Exception as error:  # what is in it is the environments' own, and so is the code that reads it
+            raise CheckpointError(
+                f"The saved state of {self.name} cannot be put back ({type(error).__name__}: {error}). It was changed, "
+                "or is of another version of the environment."
+            ) from error
 
     def _begin(self, obs: Tree) -> None:
         self._obs, self.obs = obs, trees.copy(obs)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from duetto.errors import CheckpointError
 from duetto.functional import randomness
 
 _SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple, "deque": deque}
@@ -76,7 +77,7 @@ def decode(value: Any) -> Any:
         case "text":
             return np.frombuffer(value["bytes"].tobytes(), value["dtype"]).reshape(value["shape"]).copy()
         case "generator":
-            random = np.random.Generator(getattr(np.random, value["value"]["bit_generator"])())
+            random = np.random.Generator(_bit_generator(value["value"]["bit_generator"]))
             randomness.restore(random, value["value"])
             return random
         case "dict":
@@ -89,6 +90,13 @@ def _encode_text(value: np.ndarray) -> dict[str, Any]:
     # An array of text, such as FrozenLake's map, is no JSON value and nothing that safetensors has.
     raw = np.frombuffer(value.tobytes(), np.uint8).copy()
     return {"kind": "text", "dtype": value.dtype.str, "shape": list(value.shape), "bytes": raw}
+
+
+def _bit_generator(name: str) -> np.random.BitGenerator:
+    kind = getattr(np.random, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+        raise CheckpointError(f"{name!r} in the saved state is no random generator of NumPy.")
+    return kind()
 
 
 def _is_json(value: Any) -> bool:

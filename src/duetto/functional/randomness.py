@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from duetto.errors import CheckpointError
+
 
 def generator(seed: int, purpose: str, worker: int = 0) -> np.random.Generator:
     """A generator of its own for (run seed, purpose, worker): adding one purpose never changes another's numbers."""
@@ -23,8 +25,11 @@ def state_of(random: np.random.Generator) -> dict[str, Any]:
 
 
 def restore(random: np.random.Generator, state: dict[str, Any]) -> None:
-    """Set the generator to a state from `state_of`; a generator of another kind raises ValueError."""
-    random.bit_generator.state = state
+    """Set the generator to a state from `state_of`; a state that is none raises CheckpointError."""
+    try:
+        random.bit_generator.state = state
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"What should be a random generator's state is none ({error!r}).") from error
 
 
 def _plain(value: Any) -> Any:

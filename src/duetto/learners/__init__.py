@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
-from duetto.learners.base import Learner, Metrics, Precision
+from duetto.learners.base import Learner, Metrics, Precision, check_parameters, check_room
 from duetto.learners.choice import EXTRA, Backend, choose
 from duetto.networks.spaces import Space
 
-__all__ = ["Backend", "Learner", "Metrics", "Precision", "build", "choose"]
+__all__ = ["Backend", "Learner", "Metrics", "Precision", "build", "check_parameters", "choose"]
 
 
 def build(
@@ -22,7 +22,12 @@ def build(
     precision: Precision = "float32",
     threads: int = 0,
 ) -> Learner:
-    """A learner with fresh parameters. `threads` is PyTorch's on a CPU; 0: see `learners.threads`."""
+    """A learner with fresh parameters. `threads` is PyTorch's on a CPU; 0: see `learners.threads`.
+
+    Raises:
+        UsageError: The framework is not installed, or this machine has no memory for such networks.
+    """
+    check_room(algorithm, observation, action)
     try:
         if backend == "torch":
             from duetto.learners.torch import TorchLearner

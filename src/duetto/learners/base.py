@@ -6,6 +6,7 @@ in both frameworks, so that what one wrote the other loads: parameters, optimise
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
@@ -13,11 +14,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, Array, RolloutSpec, Tree
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, UsageError
+from duetto.functional import forms
+from duetto.functional.forms import ANY, ARRAY, Each
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.functional.schedules import decayed, kl_adaptive
 from duetto.learners.unrolling import Unrolling
 from duetto.networks import numpy as host
+from duetto.networks.initial import parameter_shapes
 from duetto.networks.spaces import Space
 from duetto.networks.specs import carry_shapes
 from duetto.networks.windows import Window
@@ -161,6 +165,9 @@ class Learner(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken."""
+        moments = {"steps": int, "first": Each(ARRAY), "second": Each(ARRAY)}
+        own = {"parameters": ANY, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
+        forms.check(state, own | {"updates": int, "adapted_rates": Each(float, list(self._adapted))}, "learner")
         self.load_parameters(state["parameters"])
         self.load_optimizer_state(state["optimizers"])
         restore(self.random, state["random"])
@@ -178,6 +185,36 @@ class Learner(ABC):
     def initial_random(self, name: str) -> np.random.Generator:
         """The generator for a network's first parameters, the same in both frameworks."""
         return generator(self._seed, f"parameters of {name}")
+
+
+def check_parameters(algorithm: Algorithm, observation: Space, action: Space, parameters: Any) -> None:
+    """Raise CheckpointError unless networks for these spaces have such parameters. Nothing is built for it.
+
+    Networks of a user's own are looked at when they are there.
+    """
+    forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
+    for name, shapes in _shapes(algorithm, observation, action).items():
+        matched(parameters.get(name, {}), shapes, name)
+
+
+def check_room(algorithm: Algorithm, observation: Space, action: Space) -> None:
+    """Raise UsageError where the system refuses memory for the parameters, before a framework asks for it."""
+    shapes = [shape for network in _shapes(algorithm, observation, action).values() for shape in network.values()]
+    needed = 4 * sum(math.prod(shape) for shape in shapes)
+    try:
+        np.empty(needed, np.uint8)
+    except (MemoryError, ValueError) as error:  # ValueError: more than there are addresses
+        raise UsageError(
+            f"The networks' parameters need {needed / 2**30:.1f} GiB of memory, which this machine does not have. Make "
+            "them smaller."
+        ) from error
+
+
+def _shapes(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Of every network and target that is not a user's own."""
+    specs, targets = algorithm.networks(observation, action), algorithm.targets()
+    every = specs | {target: specs[source] for target, source in targets.items()}
+    return {name: parameter_shapes(spec) for name, spec in every.items() if spec.custom is None}
 
 
 def matched(found: dict[str, np.ndarray], expected: dict[str, tuple[int, ...]], network: str) -> dict[str, np.ndarray]:

@@ -19,6 +19,8 @@ from jax import Array
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
+from duetto.functional import forms
+from duetto.functional.forms import ARRAY, Each
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
@@ -103,6 +105,7 @@ class JaxLearner(Learner):
     def load_parameters(self, parameters: Parameters) -> None:
         """See `Learner.load_parameters`."""
         self._host = None
+        forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
         for name in self._modules:
             self._state[f"net/{name}"] = self._arrays(name, parameters.get(name, {}), name)
 
@@ -121,7 +124,7 @@ class JaxLearner(Learner):
         for name in self._optimizers:
             owner = f"the optimiser of {name}"
             adam = optax.ScaleByAdamState(
-                count=jax.device_put(jnp.asarray(state[name]["steps"], jnp.int32), self.device),
+                count=jax.device_put(jnp.asarray(min(state[name]["steps"], 2**31 - 1), jnp.int32), self.device),
                 mu=self._arrays(name, state[name]["first"], owner),
                 nu=self._arrays(name, state[name]["second"], owner),
             )

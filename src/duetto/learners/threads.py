@@ -8,7 +8,8 @@ of what comes out adds the same numbers in the same order; one that divides what
 does one that takes another kernel for the smaller part. On an Intel Xeon (Sapphire Rapids) PyTorch's MKL does so for
 the gradient of a layer with few units (300 to 1, batch 256), 64 x 64 with 2,048 rows, 128 x 1024 x 1024 and one row by
 400 x 300, and not for 256 x 400 x 300; oneDNN in none of these; and PyTorch's own sums do from 32,768 numbers on. So
-the work itself is done with both, once for each kind of it.
+the work itself is done with both, once for each kind of update: its gradients are thousands of numbers, which do not
+agree by chance. An action is one or a few, which often do, so acting has one thread.
 
 Which number is faster is found by trial again and again. PyTorch's threads meet at the end of every operation. Two are
 1.4 times as fast as one on two idle cores; but where another program takes a core, they wait for each other so long
@@ -50,11 +51,6 @@ class FloatingThreads:
     def after_update(self, seconds: float) -> None:
         """How long it took."""
         self._trial.note(seconds)
-
-    def before_acting(self, kind: Hashable, outcome: Callable[[], bytes]) -> None:
-        """Set the number for acting: whatever it is, or 1."""
-        if not self._comes_to_the_same(kind, outcome):
-            self._use(1)
 
     def _comes_to_the_same(self, kind: Hashable, outcome: Callable[[], bytes]) -> bool:
         if kind not in self._same:

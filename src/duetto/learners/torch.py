@@ -22,6 +22,8 @@ from torch.optim.adam import adam
 
 from duetto.algorithms.base import Algorithm, OneStep, OptimizerSpec, RolloutSpec, Tree
 from duetto.errors import UsageError
+from duetto.functional import forms
+from duetto.functional.forms import ARRAY, Each
 from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, matched, summarize
 from duetto.learners.threads import FloatingThreads, cores
@@ -175,14 +177,7 @@ class TorchLearner(Learner):
     # ------------------------------------------------------------------------------------------------ acting
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
-        if self._floating is None:
-            self._use_threads(self.threads)
-        else:
-            kind = (method, *_shapes((obs, *noise)))
-            self._floating.before_acting(kind, lambda: _bytes(self._call(method, obs, *noise)))
-        return self._call(method, obs, *noise)
-
-    def _call(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
+        self._use_threads(self.threads)
         rollouts = isinstance(
             self.algorithm.memory(), RolloutSpec
         )  # then what was collected is compared while learning
@@ -203,6 +198,7 @@ class TorchLearner(Learner):
     def load_parameters(self, parameters: Parameters) -> None:
         """See `Learner.load_parameters`."""
         self._host = None
+        forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
         for name, net in vars(self.nets).items():
             expected = {key: tuple(value.shape) for key, value in net.state_dict().items()}
             values = matched(parameters.get(name, {}), expected, name)
@@ -309,13 +305,8 @@ def _shapes(tree: Any) -> tuple[Hashable, ...]:
     return tuple(leaf.shape for leaf in _leaves(tree))
 
 
-def _bytes(tree: Any) -> bytes:
-    """Every bit of NumPy's arrays."""
-    return b"".join(leaf.tobytes() for leaf in _leaves(tree))
-
-
 def _bits(tensors: list[Tensor]) -> bytes:
-    return _bytes(tuple(tensor.detach().cpu().numpy() for tensor in tensors))
+    return b"".join(tensor.detach().cpu().numpy().tobytes() for tensor in tensors)
 
 
 def _arrays(tree: Any) -> Any:

@@ -8,6 +8,8 @@ import numpy as np
 
 from duetto.algorithms.base import Prioritization
 from duetto.errors import CheckpointError
+from duetto.functional import forms
+from duetto.functional.forms import Rows
 from duetto.functional.priorities import annealed_exponent, importance_weights, mass
 from duetto.memory.tree import MinTree, SumTree
 
@@ -127,10 +129,14 @@ class ProportionalDraws(UniformDraws):
         Raises:
             CheckpointError: The state is that of a memory without priorities.
         """
-        if "mass" not in state:
+        if not isinstance(state, dict) or "mass" not in state:
             raise CheckpointError(
                 "The checkpoint's replay memory has no priorities. Put prioritized back to false in config.yaml."
             )
+        masses = Rows(len(index), (), np.float64)
+        forms.check(state, {"mass": masses, "largest_priority": float, "sampled": int}, "memory")
+        if not np.all(np.isfinite(state["mass"]) & (state["mass"] >= 0)):
+            raise CheckpointError("The checkpoint's replay memory has priorities that are negative or not finite.")
         if len(index) == len(self._sums.leaves):
             self._sums.fill(state["mass"])
             self._minima.fill(np.where(state["mass"] > 0, state["mass"], np.inf))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Tree
+from duetto.functional import forms
 from duetto.memory.base import Experience
 from duetto.memory.fields import Field, compressed, named, transition_fields, unnamed
 from duetto.memory.frames import Stacks
@@ -149,8 +150,11 @@ class EpisodeRings:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the rows follow with `load`."""
-        self.written[:], self.running[:], self.steps[:] = state["written"], state["running"], state["steps"]
+        """Undo `state_dict`; the rows follow with `load`. CheckpointError for the state of other episodes."""
+        own = {"written": self.written, "running": self.running, "steps": self.steps, "newest": self._newest}
+        forms.check(state, own, "memory/episodes")
+        self._rings.restore(state["written"], [])
+        self.running[:], self.steps[:] = state["running"], state["steps"]
         for name, part in self._newest.items():
             part[:] = state["newest"][name]
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
 from duetto.errors import CheckpointError
-from duetto.functional import randomness
+from duetto.functional import forms, randomness
+from duetto.functional.forms import ANY
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.draws import ProportionalDraws
 from duetto.memory.prioritized import PrioritizedReplay
@@ -157,6 +158,8 @@ class Mixed(Memory):
         Raises:
             CheckpointError: other demonstrations than those that the run began with.
         """
+        form = {"agent": ANY, "experts": ANY, "fingerprint": str, "pretrained": int, "random": ANY}
+        forms.check(state, form, "memory")
         if state["fingerprint"] != self._fingerprint:
             raise CheckpointError(
                 "The demonstrations are not those that the run began with: their contents have changed. Put the old "

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Tree
+from duetto.functional import forms
+from duetto.functional.forms import Each, Rows
 from duetto.memory.base import Experience
 from duetto.memory.fields import unnamed
 from duetto.memory.rollout import Rollout
@@ -38,6 +40,7 @@ class RecurrentRollout(Rollout):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Rollout.load_state_dict`."""
+        forms.check(state, {"carry": Each(Rows(self._real.shape[1], None))}, "memory")
         super().load_state_dict(state)
         self._carry = {name: np.array(part) for name, part in state["carry"].items()}
 

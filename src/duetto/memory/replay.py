@@ -9,7 +9,8 @@ import numpy as np
 
 from duetto.algorithms.base import Batch, OneStep, ReplaySpec, Tree
 from duetto.errors import CheckpointError
-from duetto.functional import randomness
+from duetto.functional import forms, randomness
+from duetto.functional.forms import ANY, Rows, Several
 from duetto.functional.returns import n_step_return
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.fields import Field, named
@@ -100,14 +101,15 @@ class Replay(Memory):
         Raises:
             CheckpointError: the state is that of a memory with another capacity or number of environments.
         """
+        form = {"rows": int, "written": Rows(None, (), np.int64), "cuts": Several(Several(int))}
+        forms.check(state, form | {"schedule": ANY, "random": ANY}, "memory")
         theirs, ours = (len(state["written"]), state["rows"]), (len(self._rings.written), self.rows)
         if theirs != ours:
             raise CheckpointError(
                 f"The checkpoint's replay memory has {theirs[0]} environments of {theirs[1]} transitions, this run's "
                 f"{ours[0]} of {ours[1]}. Set replay_capacity and the number of environments back."
             )
-        self._rings.written[:] = state["written"]
-        self._rings.cuts = state["cuts"]
+        self._rings.restore(state["written"], state["cuts"])
         self._schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
 

@@ -15,7 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from duetto.errors import CheckpointError
+from duetto.functional import forms
 from duetto.memory.fields import Field
+
+MOST_WRITTEN = 2**48  # transitions of one environment, in a state that can be true
 
 
 class Rings:
@@ -102,17 +106,31 @@ class Rings:
             index = slice(index[0], index[-1] + 1)  # views: a million rows need no second place in memory
         return {"start": start, "count": count} | {name: array[index] for name, array in self.arrays.items()}
 
+    def restore(self, written: np.ndarray, cuts: list[list[int]]) -> None:
+        """Take over `written` (num_envs,) and `cuts` from a state.
+
+        Raises:
+            CheckpointError: Numbers that no rings can have come to.
+        """
+        if written.shape != self.written.shape or np.any((written < 0) | (written > MOST_WRITTEN)):
+            raise CheckpointError(f"The checkpoint's memory cannot have written {written} transitions.")
+        if not all(len(cut) == 2 and cut[0] < len(written) and cut[1] < written[cut[0]] for cut in cuts):
+            raise CheckpointError(f"The checkpoint's memory has cuts where it has no transitions: {cuts[:9]}.")
+        self.written[:], self.cuts = written, cuts
+
     def load(self, segment: dict[str, np.ndarray]) -> None:
         """Put the rows of `segment` back, after `written` was restored; rows overwritten by then are left out.
 
         So the order in which segments are loaded does not matter.
+
+        Raises:
+            CheckpointError: It holds other fields than these, or not as many rows as it says.
         """
-        _require_same(segment.keys() - {"start", "count"}, self.arrays.keys())
+        self._check_segment(segment)
         env, number = _expand(segment["start"], segment["count"])
         alive = (number >= self.written[env] - self.rows) & (number < self.written[env])
         index = (env * self.rows + number % self.rows)[alive]
         for name, array in self.arrays.items():
-            self._fields[name].check(name, segment[name], len(env))
             array[index] = segment[name][alive]
         self._mark_cuts()
 
@@ -129,6 +147,21 @@ class Rings:
         for env, number in self.cuts:
             index = env * self.rows + number % self.rows
             self.arrays["truncated"][index] = not self.arrays["terminated"][index]
+
+    def _check_segment(self, segment: dict[str, np.ndarray]) -> None:
+        """Before room is made for as many rows as `count` says: a stranger may have written it."""
+        counts = forms.Rows(len(self.written), (), np.int64)
+        forms.check(segment, {"start": counts, "count": counts}, "a segment of the memory")
+        start, count = segment["start"], segment["count"]
+        if np.any((start < 0) | (start > MOST_WRITTEN) | (count < 0) | (count > MOST_WRITTEN)):
+            raise CheckpointError(f"A segment of the memory cannot hold {count} rows from {start} on.")
+        rows = int(count.sum())
+        try:
+            _require_same(segment.keys() - {"start", "count"}, self.arrays.keys())
+            for name, field in self._fields.items():
+                field.check(name, segment[name], rows)
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"A segment of the memory is not one of this run: {error}.") from error
 
     def _check(self, env: np.ndarray, values: dict[str, np.ndarray]) -> None:
         if values.keys() != self._fields.keys():

@@ -15,7 +15,9 @@ import numpy as np
 
 from duetto.algorithms.base import RolloutBatch, RolloutSpec, Tree
 from duetto.errors import CheckpointError
+from duetto.functional import forms
 from duetto.functional.advantages import explained_variance, generalized_advantages
+from duetto.functional.forms import ANY, ARRAY, Each, Rows, Several
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.fields import Field, named, unnamed
 
@@ -126,11 +128,13 @@ class Rollout(Memory):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`. CheckpointError for another number of steps or environments."""
+        forms.check(state, {"shape": Several(int), "filled": int, "ends": Each(ANY)}, "memory")
         if tuple(state["shape"]) != self._real.shape:
             raise CheckpointError(
                 f"The checkpoint's rollout has {state['shape'][0]} steps of {state['shape'][1]} environments, this "
                 f"run's {self._real.shape[0]} of {self._real.shape[1]}. Set rollout_steps and num_envs back."
             )
+        self._check_state(state)
         filled = self._filled = int(state["filled"])
         self._real[:filled] = state["real"]
         for name, array in self._arrays.items():
@@ -139,6 +143,21 @@ class Rollout(Memory):
             self._next_obs = unnamed("obs", {name: np.array(array) for name, array in state["next_obs"].items()})
         ends = (state["ends"][str(i)] for i in range(len(state["ends"])))
         self._ends = [(int(end["time"]), int(end["env"]), unnamed("obs", end["obs"])) for end in ends]
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """CheckpointError unless it holds the first `filled` steps, and whole rows of what they led to."""
+        (steps, num_envs), filled = self._real.shape, state["filled"]
+        whole = Each(Rows(num_envs, None))
+        form: dict[str, Any] = {"real": Rows.like(self._real, filled), "next_obs": whole}
+        form["arrays"] = {name: Rows.like(array, filled) for name, array in self._arrays.items()}
+        form["ends"] = Each({"time": int, "env": int, "obs": Each(ARRAY)}, [str(i) for i in range(len(state["ends"]))])
+        forms.check(state, form, "memory")
+        rows = {name: array.shape[1:] for name, array in state["next_obs"].items()}
+        ends = state["ends"].values()
+        inside = all(end["time"] < filled and end["env"] < num_envs for end in ends)
+        alike = all({name: array.shape for name, array in end["obs"].items()} == rows for end in ends)
+        if filled >= steps or (filled and not rows) or not (inside and alike):
+            raise CheckpointError("The checkpoint's rollout is not one of this run: it ends where it has no steps.")
 
     # A rollout is short: it goes into the checkpoint's state whole, not into the segments of replay memories.
     @property

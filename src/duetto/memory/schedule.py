@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from duetto.functional import forms
+
 
 class Schedule:
     """Counts steps, and the batches that they owe.
@@ -58,4 +60,5 @@ class Schedule:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Undo `state_dict`."""
+        forms.check(state, {"steps": int, "debt": int, "due": int}, "memory/schedule")
         self._steps, self._debt, self._due = int(state["steps"]), int(state["debt"]), int(state["due"])

@@ -13,7 +13,8 @@ import numpy as np
 
 from duetto.algorithms.base import SequenceBatch, SequenceSpec
 from duetto.errors import CheckpointError, NonFiniteError, UsageError
-from duetto.functional import randomness
+from duetto.functional import forms, randomness
+from duetto.functional.forms import ANY, ARRAY, Each, Rows
 from duetto.functional.priorities import sequence_priority
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.carries import PREFIX, Carries
@@ -110,8 +111,7 @@ class SequenceReplay(Memory):
 
     def _drop(self) -> None:
         """Forget what began at rows that are gone, or that need a row which is."""
-        oldest = self._episodes.oldest
-        limit = np.where(oldest > 0, oldest + self._episodes.lead, 0)  # never falls: `oldest` grows with every write
+        limit = self._limit()
         count = limit - self._gone
         if count.any():
             number = self._gone[:, None] + np.arange(count.max())
@@ -122,6 +122,11 @@ class SequenceReplay(Memory):
             if len(index):
                 self._real[index] = 0
                 self.draws.remove(index)
+
+    def _limit(self) -> np.ndarray:
+        """(num_envs,), the first row that a sequence can begin at."""
+        oldest = self._episodes.oldest
+        return np.where(oldest > 0, oldest + self._episodes.lead, 0)  # never falls: `oldest` grows with every write
 
     def _keep_carries(self, turn: Experience, number: np.ndarray) -> None:
         period = self._length - self._spec.overlap
@@ -207,16 +212,19 @@ class SequenceReplay(Memory):
         Raises:
             CheckpointError: the state is that of a memory with other sizes.
         """
+        forms.check(state, {"shape": Each(int)}, "memory")
         if state["shape"] != self._shape():
             words = (f"{name} {state['shape'].get(name)}, here {value}" for name, value in self._shape().items())
             raise CheckpointError(
                 f"The checkpoint's sequence memory is another one ({'; '.join(words)}). Set replay_capacity, the "
                 "number of environments, burn-in, unroll and overlap back."
             )
+        forms.check(state, self._form(), "memory")
         self.draws.remove(np.flatnonzero(self._real))
         self._episodes.load_state_dict(state["episodes"])
         self._made[:], self._gone[:] = state["made"], state["gone"]
         index = state["sequences"]["index"]
+        self._check_sequences(index, state["sequences"]["real"])
         self._real[:] = 0
         self._real[index], self._fresh[index] = state["sequences"]["real"], state["sequences"]["fresh"]
         self.draws.load_state_dict(index, state["draws"])
@@ -255,10 +263,43 @@ class SequenceReplay(Memory):
         carry = {name: array for name, array in segment.items() if name.startswith("carry")}
         self._episodes.load({name: array for name, array in segment.items() if name not in carry})
         if carry:
+            self._check_carry(carry)
             env, number = carry.pop("carry_env"), carry.pop("carry_number")
             there = (number >= self._gone[env]) & (number < self._episodes.written[env])
             index = self._episodes.index(env, number)[there]
             self._carries.keep(index, {name: array[there] for name, array in carry.items()})
+
+    def _check_carry(self, carry: dict[str, np.ndarray]) -> None:
+        some = Rows(None, (), np.int64)
+        forms.check(carry, {"carry_env": some, "carry_number": some}, "a segment of the memory")
+        env, number = carry["carry_env"], carry["carry_number"]
+        try:
+            self._carries.check(carry, len(env))
+        except ValueError as error:
+            raise CheckpointError(f"A segment of the memory is not one of this run: {error}.") from error
+        if len(env) != len(number) or np.any((env < 0) | (env >= len(self._made))):
+            raise CheckpointError("A segment of the memory has recurrent states of no step.")
+
+    def _form(self) -> dict[str, Any]:
+        some = Rows(None, (), np.int64)
+        return {
+            "episodes": ANY,
+            "made": self._made,
+            "gone": self._gone,
+            "sequences": {"index": some, "real": some, "fresh": Rows(None, (), np.bool_)},
+            "draws": ANY,
+            "carry": Each(ARRAY),
+            "schedule": ANY,
+            "random": ANY,
+        }
+
+    def _check_sequences(self, index: np.ndarray, real: np.ndarray) -> None:
+        """CheckpointError for sequences that cannot be, or more rows to forget than there are."""
+        places = np.all((index >= 0) & (index < len(self._real))) and np.all(np.diff(index) > 0)
+        lengths = len(real) == len(index) and np.all((real > 0) & (real <= self._length))
+        left = self._limit() - self._gone
+        if not (places and lengths and np.all((left >= 0) & (left <= self.rows))):
+            raise CheckpointError("The checkpoint's sequence memory has sequences where it has no steps.")
 
     def _shape(self) -> dict[str, int]:
         return {

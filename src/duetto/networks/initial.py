@@ -22,6 +22,41 @@ def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> dict[s
     return {name: value.astype(np.float32) for name, value in values.items()}
 
 
+def parameter_shapes(spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
+    """The shapes of `initial_parameters`, known before anything is allocated."""
+    match spec:
+        case ActorCritic():
+            heads = {"policy_head": (spec.head, spec.torso.width), "value_head": (1, spec.torso.width)}
+            layers = {f"{torso}.{name}": shape for torso in spec.torsos for name, shape in spec.torso.shapes().items()}
+            shapes = _with_biases(layers | heads)
+            for torso in spec.torsos:
+                shapes |= _recurrent_shapes(spec.recurrent, spec.torso.unrolled, f"{torso}.")
+            return shapes | ({"log_std": (spec.action.size,)} if isinstance(spec.action, Box) else {})
+        case QNetwork():
+            layers = {f"torso.{name}": shape for name, shape in spec.torso.shapes().items()}
+            for stream, sizes in spec.streams.items():
+                layers |= {f"{stream}.{i}": (outputs, inputs) for i, (inputs, outputs) in enumerate(sizes)}
+            return _with_biases(layers) | _recurrent_shapes(spec.recurrent, spec.torso.unrolled, "torso.")
+        case _:
+            layers = {f"layers.{i}": (outputs, inputs) for i, (inputs, outputs) in enumerate(spec.layers)}
+            lead = (spec.members,) if spec.members else ()
+            shapes = {name: (*lead, *shape) for name, shape in _with_biases(layers).items()}
+            return shapes | _recurrent_shapes(spec.recurrent, spec.observation.size, "")
+
+
+def _with_biases(layers: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{name}.{kind}": shape if kind == "weight" else shape[:1]
+        for name, shape in layers.items()
+        for kind in ("weight", "bias")
+    }
+
+
+def _recurrent_shapes(spec: Recurrent | None, inputs: int, prefix: str) -> dict[str, tuple[int, ...]]:
+    shapes = spec.shapes(inputs) if spec else {}
+    return {f"{prefix}recurrent.weights.{name}": shape for name, shape in shapes.items()}
+
+
 def _perceptron(spec: Actor | Critic, random: np.random.Generator) -> dict[str, np.ndarray]:
     values = _recurrent(spec.recurrent, spec.observation.size, random)
     lead = (spec.members,) if spec.members else ()

@@ -10,10 +10,17 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from duetto.errors import UsageError
+import numpy as np
+
+from duetto.errors import CheckpointError, UsageError
+from duetto.functional import forms
+from duetto.functional.forms import Each, Several
 
 MANY = 64  # elements, above which one bound that all share is kept once
 MOST_CHANNELS = 16
+MOST_ELEMENTS = 2**26  # of a space that is read from a file
+_DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
+_BOX = {"shape": Several(int), "dtype": str, "low": Several(float), "high": Several(float)}
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Box:
     def _shortest(self, bound: tuple[float, ...]) -> tuple[float, ...]:
         if self.size <= MANY:
             return bound * self.size if len(bound) == 1 else bound
-        return bound[:1] if bound.count(bound[0]) == len(bound) else bound
+        return bound[:1] if bound and bound.count(bound[0]) == len(bound) else bound
 
     @property
     def size(self) -> int:
@@ -133,10 +140,35 @@ def to_json(space: Space) -> dict[str, Any]:
 
 
 def from_json(value: dict[str, Any]) -> Space:
-    """Undo `to_json`."""
-    kinds = {"Box": Box, "Discrete": Discrete, "MultiDiscrete": MultiDiscrete}
+    """Undo `to_json`. Raises CheckpointError for what is no space, or one of more elements than there can be."""
+    forms.check(value, {"kind": str}, "a space")
     if value["kind"] == "Dict":
+        forms.check(value, {"parts": Each({"kind": str})}, "a space")
         parts = tuple((name, from_json(part)) for name, part in value["parts"].items())
+        if any(isinstance(part, Dict) for _, part in parts):
+            raise CheckpointError("A space in the checkpoint is a Dict inside a Dict, which none of Duetto's is.")
         return Dict(parts)  # type: ignore[arg-type]
-    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in value.items() if name != "kind"}
-    return kinds[value["kind"]](**fields)
+    return _plain_from_json(value)
+
+
+def _plain_from_json(value: dict[str, Any]) -> Box | Discrete | MultiDiscrete:
+    match value["kind"]:
+        case "Box":
+            forms.check(value, _BOX, "a space")
+            space: Any = Box(tuple(value["shape"]), value["dtype"], tuple(value["low"]), tuple(value["high"]))
+            bounds = (len(value["low"]), len(value["high"]))
+            possible = value["dtype"] in _DTYPES and all(length in (1, space.size) for length in bounds)
+        case "Discrete":
+            forms.check(value, {"n": int} | ({"start": forms.INTEGER} if "start" in value else {}), "a space")
+            space, possible = Discrete(value["n"], value.get("start", 0)), value["n"] > 0
+        case "MultiDiscrete":
+            lists = {"nvec": int, "shape": int, "start": forms.INTEGER}
+            forms.check({"shape": [], "start": []} | value, {n: Several(form) for n, form in lists.items()}, "a space")
+            space = MultiDiscrete(*(tuple(value.get(name, ())) for name in lists))
+            whole = math.prod(space.shape) == len(space.nvec) or not space.shape
+            possible = whole and len(space.start) in (0, len(space.nvec)) and all(space.nvec)
+        case kind:
+            raise CheckpointError(f"The checkpoint has a space of the kind {kind!r}, which this Duetto does not know.")
+    if not possible or space.size > MOST_ELEMENTS:
+        raise CheckpointError(f"The checkpoint has a space that cannot be: {str(value)[:200]}.")
+    return space

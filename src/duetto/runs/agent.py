@@ -10,6 +10,7 @@ import numpy as np
 
 from duetto import environments, learners
 from duetto.errors import UsageError
+from duetto.functional import forms
 from duetto.learners import Backend, Learner
 from duetto.learners.choice import installed
 from duetto.networks import spaces
@@ -19,6 +20,7 @@ from duetto.storage.config import Config
 from duetto.storage.deciding import changes, listed
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import Policy
+from duetto.training.session import ACTING
 
 
 class Agent:
@@ -64,7 +66,10 @@ class Agent:
             case _:
                 loaded = store.load(_step(checkpoint), memory=False)
         state = loaded.state
+        forms.check(state, ACTING, "acting")
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
+        config.algorithm.check_spaces(observation, action, config.environment)
+        learners.check_parameters(config.algorithm, observation, action, state["learner"]["parameters"])
         chosen = _backend(config, backend)
         precision = config.run.precision if chosen == config.run.backend else "float32"
         learner = learners.build(chosen, config.algorithm, observation, action, precision=precision)

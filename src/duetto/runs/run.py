@@ -20,7 +20,7 @@ from duetto.display.video import record
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.storage import trust
+from duetto.storage import trust, within
 from duetto.storage.aside import BEFORE, free_folder
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
@@ -151,6 +151,8 @@ class Run:
             )
         agent = self.agent(checkpoint)
         path = Path(output) if output else self.path / "videos" / f"step-{agent.step:012}.mp4"
+        if not output:
+            within.check_folders([path.parent])
         stepper = self._stepper(1, render_mode="rgb_array")
         try:
             chosen = self.config.run.seed if seed is None else seed
@@ -168,7 +170,7 @@ class Run:
         path = self.path / "evaluations.csv"
         try:
             return [{name: float(value) for name, value in row.items()} for row in Csv.read(path)]
-        except ValueError as error:
+        except (TypeError, ValueError) as error:  # a cell too few is None
             raise DuettoError(f"{path} is damaged: {error}. Remove that line to read the others.") from error
 
     def _environment(self) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from duetto.errors import DuettoError, UsageError
+from duetto.functional import forms
 from duetto.storage import disk
 from duetto.storage.records import Csv, JsonLines, Mark
 
@@ -35,8 +36,10 @@ def return_to(logs: Sequence[tuple[JsonLines | Csv, Mark | int]], step: int) -> 
     One that is not what it was then goes on with those of its lines that can be read. As it was found it is kept in
     `before/` beside it. Returns a sentence for each of those.
 
-    Raises DuettoError if it cannot be kept; then it is as it was found.
+    Raises DuettoError if it cannot be kept; then it is as it was found. Raises CheckpointError if a mark is none.
     """
+    for _, mark in logs:
+        forms.check(mark, int if isinstance(mark, int) else {"length": int, "sha256": str}, "the mark of a log")
     changed = [(log, mark) for log, mark in logs if not log.return_to(mark)]
     found = {log: log.as_found() for log, _ in changed}
     aside = free_folder(changed[0][0].path.parent, BEFORE) if any(found.values()) else None

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from duetto.errors import CheckpointError, UsageError
-from duetto.storage import disk, segments, snapshot
+from duetto.storage import disk, segments, snapshot, within
 from duetto.storage.manifest import DamagedError, Manifest, MemoryDamagedError, MemoryRecord
 from duetto.storage.segments import Segment
 from duetto.storage.states import State, decode_tree, encode_tree
@@ -62,6 +62,7 @@ class CheckpointStore:
         self._best = folder / "best"
         self._history: dict[int, Manifest] = {}  # by step, ascending: what this store continues
         self._memory_begins_anew = False  # the last one was loaded without its memory
+        within.check_folders((folder, self._memory, self._best))
 
     @property
     def covered(self) -> np.ndarray:

@@ -22,6 +22,7 @@ from duetto.algorithms.base import Count, CountOrZero, NonNegative, Within, chec
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.storage import disk
+from duetto.storage.yaml_files import read_yaml, to_yaml
 
 RECORDED = (
     "duetto",
@@ -100,7 +101,7 @@ class Config:
     def to_yaml(self) -> str:
         """The contents of `config.yaml`. Raises UsageError for options that it cannot hold."""
         try:
-            return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=120)
+            return to_yaml(self.to_dict())
         except yaml.YAMLError as error:
             raise UsageError(
                 f"An option of this run cannot be written to its config.yaml ({error}). Use numbers, texts, lists and "
@@ -129,7 +130,7 @@ class Config:
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
         try:
-            return cls._from_values(yaml.safe_load(path.read_text("utf-8")), networks or {})
+            return cls._from_values(read_yaml(path), networks or {})
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:

@@ -13,9 +13,16 @@ TEMPORARY = ".tmp-"  # what begins like this is unfinished or on its way out, an
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a whole file and wait until the disk has it. The file may be half there if this raises."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags, 0o666)
+    """Write a whole new file and wait until the disk has it. The file may be half there if this raises.
+
+    What has its name makes way, and is not written over: it may be a link to another file.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except FileExistsError:
+        os.unlink(path)
+        descriptor = os.open(path, flags, 0o666)
     try:
         rest = memoryview(data)
         while rest:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from duetto.errors import DuettoError, RunInUseError
+from duetto.storage import within
 
 if sys.platform == "win32":
     import msvcrt
@@ -58,7 +59,7 @@ class FolderLock:
     def __enter__(self) -> Self:
         path = self.folder / _NAME
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = within.open_file(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise DuettoError(f"{self.folder} cannot be used as a run folder: {error.strerror}.") from error
         try:

@@ -6,6 +6,7 @@ of any file that it lists, is noticed.
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from duetto.errors import CheckpointError
+from duetto.storage import within
 
 FORMAT = "duetto-checkpoint"
 VERSION = 1
 MANIFEST = "manifest.json"
+_LARGEST = 2**27  # bytes; a hundred segments of a hundred environments take a tenth of a million
 _FILE_NAME = re.compile(r"[a-z]+(-\d{12})?\.(json|safetensors)")  # a stranger's manifest must not name ../../file
 
 
@@ -46,13 +49,17 @@ class FileRecord:
         """Return the file's content. Raises DamagedError unless it is the one that was recorded."""
         path = folder / self.name
         try:
-            data = path.read_bytes()
+            with os.fdopen(within.open_file(path, os.O_RDONLY), "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size != self.size:
+                    raise DamagedError(f"{path} is damaged: it has {size} bytes instead of {self.size}.")
+                data = file.read(size)
         except FileNotFoundError:
             raise DamagedError(f"{path} is missing.") from None
         except OSError as error:
             raise DamagedError(f"{path} cannot be read: {error.strerror}.") from error
-        if len(data) != self.size:
-            raise DamagedError(f"{path} is damaged: it has {len(data)} bytes instead of {self.size}.")
+        except MemoryError as error:
+            raise CheckpointError(f"{path} has {self.size:,} bytes, more than this machine has memory for.") from error
         if _sha256(data) != self.sha256:
             raise DamagedError(f"{path} is damaged: its checksum is wrong.")
         return data
@@ -101,7 +108,7 @@ class Manifest:
         """
         path = folder / MANIFEST
         try:
-            content = unseal(path.read_bytes())
+            content = unseal(within.read_file(path, _LARGEST))
         except FileNotFoundError:
             raise DamagedError(f"{path} is missing.") from None
         except OSError as error:
@@ -110,7 +117,7 @@ class Manifest:
             raise DamagedError(f"{path} is damaged: it is not what was written.") from None
         try:
             _check_format(content, path)
-            return cls(content["step"], [_file(f) for f in content["files"]], _memory(content["memory"]))
+            return cls(_count(content["step"]), [_file(f) for f in content["files"]], _memory(content["memory"]))
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(f"{path} is damaged: {error}.") from error
 
@@ -128,14 +135,30 @@ def _check_format(content: dict[str, Any], path: Path) -> None:
 def _memory(record: dict[str, Any] | None) -> MemoryRecord | None:
     if record is None:
         return None
-    segments = [SegmentRecord(_file(s["file"]), s["start"], s["count"]) for s in record["segments"]]
-    return MemoryRecord(record["written"], record["rows"], segments)
+    written = [_count(number) for number in record["written"]]
+    segments = [
+        SegmentRecord(_file(one["file"]), *(_counts(one[name], len(written)) for name in ("start", "count")))
+        for one in record["segments"]
+    ]
+    return MemoryRecord(written, _count(record["rows"]), segments)
 
 
 def _file(record: dict[str, Any]) -> FileRecord:
     if not _FILE_NAME.fullmatch(record["name"]):
         raise ValueError(f"{record['name']!r} is no file of a checkpoint")
-    return FileRecord(record["name"], record["size"], record["sha256"])
+    return FileRecord(record["name"], _count(record["size"]), record["sha256"])
+
+
+def _counts(value: list[Any], length: int) -> list[int]:
+    if len(value) != length:
+        raise ValueError(f"it speaks of {len(value)} environments and of {length}")
+    return [_count(number) for number in value]
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{value!r} is no count")
+    return value
 
 
 def seal(content: dict[str, Any]) -> bytes:

@@ -21,6 +21,9 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 
 from duetto.errors import DuettoError, UsageError
+from duetto.storage import within
+
+LARGEST = 2**30  # bytes of a log that is read
 
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -52,9 +55,10 @@ class _Log(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = path.open("ab+", buffering=0)
+            descriptor = within.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise DuettoError(f"{path} cannot be opened for writing: {error.strerror}.") from error
+        self._file = os.fdopen(descriptor, "ab+", buffering=0)
         self.found = self._size()
         self._tail = self._cut_to_whole_lines(self.found)  # dropped when it was opened; see `as_found`
         self._digest = self._digest_to(self._size())
@@ -244,7 +248,7 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError, csv.Error)
 
 def _lines(path: Path) -> tuple[list[bytes], bool]:
     """The whole lines of a file, and whether a half one follows."""
-    *lines, rest = path.read_bytes().split(b"\n")
+    *lines, rest = within.read_file(path, LARGEST).split(b"\n")
     return lines, bool(rest)
 
 

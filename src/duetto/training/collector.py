@@ -8,6 +8,8 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm, Tree
 from duetto.environments import Episode, Stepper, trees
+from duetto.functional import forms
+from duetto.functional.forms import ANY, Rows
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.learners import Learner
 from duetto.memory import Experience
@@ -99,6 +101,8 @@ class Collector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
+        own = {"noise": Rows(self._stepper.num_envs, None), "random": ANY, "rewards": ANY, "recurrence": ANY}
+        forms.check(state, own, "collector")
         self._noise = np.array(state["noise"], np.float32)
         restore(self._random, state["random"])
         if self._rewards is not None:

@@ -16,7 +16,10 @@ import numpy as np
 
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError
+from duetto.functional import forms
+from duetto.functional.forms import ANY, Each, Several
 from duetto.learners.base import Metrics, on_host
+from duetto.storage import within
 from duetto.storage.records import JsonLines
 
 RECENT = 100  # finished episodes that the training return is a mean of
@@ -28,6 +31,7 @@ class MetricLog:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        within.check_folders([folder / "tensorboard"])
         self.lines = JsonLines(folder / "metrics.jsonl")
         self._board: Any = None
         self._pending: list[tuple[int, Metrics]] = []  # not looked at yet, with the step of each
@@ -113,7 +117,11 @@ class MetricLog:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the lines are the caller's to cut back, see `storage.aside`."""
-        self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+        own = {"sums": Each(float), "counts": Each(int), "returns": Several(float), "lengths": Several(int)}
+        forms.check(state, own | {"position": ANY, "episodes": int}, "log")
+        forms.check(state["counts"], Each(int, list(state["sums"])), "log/counts")
+        self._sums = {name: value for name, value in state["sums"].items() if state["counts"][name]}
+        self._counts = {name: count for name, count in state["counts"].items() if count}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
         self.episodes = state["episodes"]

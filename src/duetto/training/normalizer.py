@@ -9,6 +9,8 @@ import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
 from duetto.errors import CheckpointError
+from duetto.functional import forms
+from duetto.functional.forms import ARRAY, Each
 from duetto.functional.scaling import Moments, fresh_moments, merged, scaled
 from duetto.networks.spaces import Box, Dict, Space
 from duetto.networks.windows import Window
@@ -104,11 +106,14 @@ class Normalizer:
         Raises:
             CheckpointError: The state is of other parts of an observation, or of none.
         """
+        forms.check(state, Each({"mean": ARRAY, "variance": ARRAY, "count": float}), "normalizer")
         if state.keys() != self._moments.keys():
             raise CheckpointError(
                 f"The checkpoint has statistics of {_listed(state)} observations, this run wants them of "
                 f"{_listed(self._moments)}. Put normalize_observations back to what it was in config.yaml."
             )
+        own = {name: {"mean": part.mean, "variance": part.variance} for name, part in self._moments.items()}
+        forms.check(state, own, "normalizer")
         self._moments = {
             name: Moments(np.array(part["mean"]), np.array(part["variance"]), part["count"])
             for name, part in state.items()
@@ -159,6 +164,8 @@ class RewardScaler:
             raise CheckpointError(
                 "The checkpoint has no statistics of rewards. Put normalize_rewards back to false in config.yaml."
             )
+        own = {"sums": self._sums, "moments": dict.fromkeys(Moments._fields, np.zeros(()))}
+        forms.check(state, own, "collector/rewards")
         self._sums = np.array(state["sums"])
         mean, variance, count = (np.asarray(state["moments"][name]) for name in Moments._fields)
         self._moments = Moments(mean, variance, float(count))

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Tree
+from duetto.functional import forms
+from duetto.functional.forms import ARRAY, Each
 from duetto.learners import Learner
 from duetto.networks.spaces import Box, Discrete, MultiDiscrete, Space
 from duetto.networks.windows import Window
@@ -55,6 +57,9 @@ class Recurrence:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
+        own = {"carry": self.carry, "action": self._previous_action, "reward": self._previous_reward}
+        forms.check(state, own, "collector/recurrence")
+        forms.check(state["carry"], Each(ARRAY, list(self.carry)), "collector/recurrence/carry")
         self.carry = {name: np.array(part) for name, part in state["carry"].items()}
         self._previous_action, self._previous_reward = np.array(state["action"]), np.array(state["reward"])
 

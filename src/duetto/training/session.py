@@ -32,6 +32,8 @@ from duetto.errors import (
     NonFiniteError,
     UsageError,
 )
+from duetto.functional import forms
+from duetto.functional.forms import ANY, Optional
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
 from duetto.learners.threads import cores
@@ -458,6 +460,9 @@ class Session:
             CheckpointError: It changes what cannot change in a run that has begun.
         """
         state = loaded.state
+        forms.check(state, _FORM, "state")
+        if state["session"]["step"] != loaded.step:
+            raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['session']['step']}.")
         self._check_same_run(state["run"])
         changed = changes(self.config, state.get("config", {}))
         self._note_changes(loaded, changed, accept_changes)
@@ -588,6 +593,23 @@ class Session:
     def close(self) -> None:
         """Release environments and files."""
         self._opened.close()
+
+
+ACTING: dict[str, Any] = {  # the form of what acting needs
+    "learner": {"parameters": ANY},
+    "normalizer": ANY,
+    "spaces": {"observation": ANY, "action": ANY},
+}
+_FORM = ACTING | {
+    "learner": ANY,
+    "log": ANY,
+    "memory": ANY,
+    "collector": ANY,
+    "stepper": ANY,
+    "evaluations": ANY,
+    "session": {"step": int, "best": Optional(float), "seconds": float},
+    "run": {"algorithm": str, "environment": str},
+}
 
 
 def is_instance(environment: Any) -> bool:

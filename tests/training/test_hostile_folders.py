@@ -1,0 +1,299 @@
+"""A run's folder from a stranger: nothing outside it is touched, and whatever it says ends in a sentence."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hostile
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+
+import duetto
+from duetto.display import plotting
+from duetto.display.progress import say
+from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
+from duetto.runs.run import Run
+from duetto.storage.checkpoint import CheckpointStore
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there, and there are no pipes")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    parent = tmp_path_factory.mktemp("whole")
+    return {name: hostile.make(parent, name) for name in hostile.ALGORITHMS}
+
+
+@pytest.fixture
+def run(whole: dict[str, Path], tmp_path: Path) -> Path:
+    return hostile.copy(whole["td3"], tmp_path)
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    for name in (".tmp-mine", "mine.txt", ".lock"):
+        (folder / name).write_text("precious\n")
+    return folder
+
+
+# ---------------------------------------------------------------------------------------------------- links
+@posix
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "evaluations.csv", "config.yaml"])
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_no_link_to_a_file_is_written_through(name: str, link: Callable, run: Path, outside: Path):
+    target, before = outside / "mine.txt", hostile.contents(outside)
+    if name in ("config.yaml", "metrics.jsonl", "evaluations.csv"):
+        target.write_bytes((run / name).read_bytes())
+        before = hostile.contents(outside)
+    (run / name).unlink(missing_ok=True)
+    link(target, run / name)
+    if (name, link) == ("config.yaml", os.link):  # it is never written over, but replaced
+        Run(run).resume(steps=30)
+    else:
+        with pytest.raises(DuettoError, match="is a link" if link is os.symlink else "hard link"):
+            Run(run).resume(steps=30)
+        (run / name).unlink()
+    after = hostile.contents(outside)
+    assert {key: value[1] for key, value in after.items()} == {key: value[1] for key, value in before.items()}
+
+
+@posix
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_that_waits_for_a_temporary_file_makes_way(link: Callable, run: Path, outside: Path):
+    link(outside / "mine.txt", run / ".tmp-config.yaml")
+    Run(run).resume(steps=30)
+    assert (outside / "mine.txt").read_text() == "precious\n"
+    assert Run(run).config.run.steps == 30
+
+
+@posix
+@pytest.mark.parametrize(
+    "name",
+    [
+        "checkpoints",
+        "checkpoints/memory",
+        "checkpoints/best",
+        "tensorboard",
+        "tensorboard/events",
+        "checkpoints/.tmp-x",
+    ],
+)
+def test_no_linked_folder_is_written_or_cleaned(name: str, run: Path, outside: Path):
+    path = run / name
+    if path.exists():
+        path.rename(outside / "moved")
+    path.symlink_to(outside / "moved" if (outside / "moved").exists() else outside)
+    before = hostile.contents(outside)
+    with pytest.raises(DuettoError, match="is a link"):
+        Run(run).resume(steps=30)
+    assert hostile.contents(outside) == before
+
+
+@posix
+def test_no_video_is_written_through_a_link(run: Path, outside: Path):
+    before = hostile.contents(outside)
+    (run / "videos").symlink_to(outside)
+    with pytest.raises(DuettoError, match="is a link"):
+        Run(run).video()
+    assert hostile.contents(outside) == before
+
+
+@posix
+def test_the_run_itself_may_be_reached_by_a_link(run: Path, tmp_path: Path):
+    (tmp_path / "runs").symlink_to(run.parent)
+    assert Run(tmp_path / "runs" / run.name).resume(steps=30).config.run.steps == 30
+
+
+@posix
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "evaluations.csv", ".lock"])
+def test_a_pipe_is_not_waited_for(name: str, run: Path):
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    with pytest.raises(DuettoError):
+        Run(run).resume(steps=30)
+
+
+@posix
+@pytest.mark.parametrize(("name", "read"), [("metrics.jsonl", Run.metrics), ("evaluations.csv", Run.evaluations)])
+def test_a_pipe_is_not_read(name: str, read: Callable[[Run], Any], run: Path):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    with pytest.raises(DuettoError, match="no plain file"):
+        read(Run(run))
+
+
+# ---------------------------------------------------------------------------------------------------- sizes
+def test_yaml_that_stands_for_gigabytes(run: Path):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    (run / "config.yaml").write_text("\n".join(lines))
+    for read in (lambda: Run(run), lambda: plotting.plot([run], run / "curves.png")):
+        with pytest.raises(DuettoError, match="alias"):
+            read()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "evaluations.csv"])
+def test_a_file_of_a_terabyte(name: str, run: Path):
+    with (run / name).open("wb") as file:
+        try:
+            file.truncate(2**40)  # a hole: it takes no room
+        except OSError:
+            pytest.skip("no such files here")
+    readings = {"config.yaml": Run, "metrics.jsonl": Run.metrics, "evaluations.csv": Run.evaluations}
+    given: Any = run if name == "config.yaml" else Run(run)
+    with pytest.raises(DuettoError, match="bytes, more than"):
+        readings[name](given)
+
+
+def _counts(start: int, count: int) -> Callable[[dict[str, np.ndarray]], None]:
+    def change(arrays: dict[str, np.ndarray]) -> None:
+        arrays["start"][:], arrays["count"][:] = start, count
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _counts(0, 80_000_000_000),
+        _counts(0, -1),
+        _counts(-5, 10),
+        _counts(2**62, 1),
+        lambda arrays: arrays.pop("reward"),
+    ],
+)
+def test_a_segment_that_claims_rows_which_it_has_not(change: Callable, run: Path):
+    hostile.change_segment(run, change)
+    with pytest.raises(CheckpointError, match="segment"):
+        Run(run).resume(steps=30)
+
+
+@pytest.mark.parametrize("nonsense", [-1, 10**400, 1.5, None, "x", [], True])
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda content, it: content.update(step=it),
+        lambda content, it: content["memory"].update(written=[it]),
+        lambda content, it: content["memory"].update(rows=it),
+        lambda content, it: content["memory"]["segments"][0].update(start=[it]),
+        lambda content, it: content["memory"]["segments"][0].update(count=it),
+        lambda content, it: content["files"][0].update(size=it),
+    ],
+)
+def test_a_manifest_of_what_cannot_be(put: Callable[[dict, Any], None], nonsense: Any, run: Path):
+    hostile.reseal(hostile.checkpoint(run), change=lambda content: put(content, nonsense))
+    with pytest.raises(CheckpointError, match="damaged"):
+        CheckpointStore(run / "checkpoints").load(20)
+
+
+HUGE = 1 << 37
+
+
+def _observation(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda state: state["spaces"]["observation"].update(changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _observation(shape=[HUGE], low=[0.0], high=[1.0]),
+        _observation(shape=[20_000_000], low=[0.0], high=[1.0]),
+        _observation(low=[]),
+        _observation(dtype="object"),
+        _observation(kind="Discrete", n=HUGE),
+        _observation(kind="MultiDiscrete", nvec=[0, 2]),
+        _observation(kind="Tuple"),
+        _observation(kind="Dict", parts={"a": {"kind": "Dict", "parts": {}}}),
+        lambda state: state["spaces"].update(action=None),
+        lambda state: state.update(learner=7),
+        lambda state: state["normalizer"][""].update(count="many"),
+        lambda state: state["normalizer"][""].update(mean=np.zeros(5)),
+        lambda state: state["learner"]["parameters"].update(actor=[1, 2]),
+    ],
+)
+def test_acting_checks_what_it_reads(change: Callable[[dict[str, Any]], Any], run: Path):
+    for folder, name in ((hostile.checkpoint(run), "last"), (hostile.best(run), "best")):
+        state = hostile.state_of(folder)
+        change(state)
+        hostile.put_state(folder, state)
+        with pytest.raises((CheckpointError, UsageError)):
+            duetto.load(run, name)
+
+
+def test_a_network_that_the_file_has_not_is_not_built(run: Path):
+    values = yaml.safe_load((run / "config.yaml").read_text())
+    values["algorithm"]["hidden"] = [2**40]  # 12 TiB
+    (run / "config.yaml").write_text(yaml.safe_dump(values))
+    with pytest.raises(CheckpointError, match="has shape"):
+        duetto.load(run)
+    with pytest.raises(UsageError, match="memory"):
+        Run(run).resume(steps=30)
+
+
+# ---------------------------------------------------------------------------------------------------- environments
+def _generator(saved: dict[str, Any]) -> dict[str, Any]:
+    """The environment's own generator among its saved layers."""
+    layers = (saved[str(depth)]["attributes"] for depth in range(len(saved)))
+    return next(one["_np_random"]["value"] for one in layers if isinstance(one.get("_np_random"), dict))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda saved: _generator(saved).update(bit_generator="test"),  # runs NumPy's own tests
+        lambda saved: _generator(saved).update(bit_generator="MT19937"),
+        lambda saved: _generator(saved).update(state={"state": -1, "inc": 10**60}),
+        lambda saved: saved["0"]["attributes"].update(step=5),
+        lambda saved: saved["0"]["attributes"].update(env=None),
+        lambda saved: saved["0"]["attributes"].update(x={"kind": "nothing"}),
+        lambda saved: saved.pop("0"),
+        lambda saved: saved["0"].pop("attributes"),
+    ],
+)
+def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]], Any], run: Path):
+    folder = hostile.checkpoint(run)
+    state = hostile.state_of(folder)
+    change(state["stepper"]["environments"]["0"])
+    hostile.put_state(folder, state)
+    with pytest.raises(CheckpointError):
+        Run(run).resume(steps=30)
+
+
+# ---------------------------------------------------------------------------------------------------- what is shown
+NASTY = "\x1b]0;title\x07\x9b2J\u202egnp\u2066\u200f\r\x00\ud800"
+
+
+def test_what_would_steer_the_terminal_is_shown(capsys: pytest.CaptureFixture[str]):
+    shown = r"\x1b]0;title\x07\x9b2J\u202egnp\u2066\u200f\r\x00\ud800"
+    assert escaped(NASTY) == shown == escaped(shown)
+    assert escaped("ein Weg → über [1]\n\tzwei") == "ein Weg → über [1]\n\tzwei"
+    assert str(UsageError(f"it is {NASTY}")) == f"it is {shown}"
+    assert plotting._text(NASTY) == shown
+    say(Console(), NASTY)
+    assert capsys.readouterr().out == f"{shown}\n"
+
+
+def test_what_the_folder_says_is_shown_on_the_terminal(run: Path, capsys: pytest.CaptureFixture[str]):
+    values = yaml.safe_load((run / "config.yaml").read_text())
+    for where in (("environment", "id"), ("algorithm", "name"), ("run", "backend")):
+        changed = {**values, where[0]: values[where[0]] | {where[1]: "x\x1b[2Jy"}}
+        (run / "config.yaml").write_text(yaml.safe_dump(changed))
+        with pytest.raises(SystemExit):
+            duetto_main(["evaluate", str(run)])
+        said = capsys.readouterr()
+        assert "\x1b" not in said.out + said.err
+        assert r"\x1b[2Jy" in said.err
+
+
+def duetto_main(arguments: list[str]) -> None:
+    from duetto.cli import main
+
+    main(arguments)
