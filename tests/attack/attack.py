@@ -37,8 +37,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch is imported: a forked process has no pool of threads
-sys.path[:0] = [str(Path(__file__).parents[2] / "benchmarks"), str(Path(__file__).parents[1] / "training")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import configs
 import damage
@@ -48,7 +48,7 @@ import sandbox
 import strangers
 import victims
 from report import circumstances, publish, table
-from sandbox import BAD, FORK, GOOD, Verdict
+from sandbox import BAD, FORK, GOOD
 
 KINDS = {"damage": 0.45, "kill": 0.2, "stranger": 0.2, "config": 0.15}
 JAX_SHARE = 0.25  # of the kills: its programs are compiled, or looked up, in each process
@@ -104,11 +104,8 @@ def import_all(names: set[str], compiled: Path) -> None:
 
     JAX's programs are compiled once, into a folder: cases come by the hundred.
     """
-    import duetto.display.video
-    import duetto.learners.torch  # noqa: F401
 
     if any(victims.VICTIMS[name].backend == "jax" for name in names):
-        import duetto.learners.jax
         import jax
 
         jax.config.update("jax_compilation_cache_dir", str(compiled))
@@ -190,14 +187,15 @@ def report(rows: list[Row], seed: int, seconds: float) -> str:
         [[name, *(harmed[name, outcome] for outcome in outcomes)] for name in sorted({name for name, _ in harmed})],
     )
     listed = "\n".join(
-        f"- Case {row.case}, {row.kind}, {row.run}, {row.where}: {row.deed}; {row.reader}: **{row.outcome}**, {row.sentence}"
+        f"- Case {row.case}, {row.kind}, {row.run}, {row.where}: {row.deed}; {row.reader}: **{row.outcome}**, "
+        f"{row.sentence}"
         for row in findings
     )
     return "\n\n".join(
         [
             "# The attack",
-            f"{len(rows)} cases of seed {seed}, {len(findings)} findings, in {seconds / 60:.0f} minutes. What a case is and what "
-            "each column means stands at the head of `tests/attack/attack.py`; all cases are in `attack.csv`.",
+            f"{len(rows)} cases of seed {seed}, {len(findings)} findings, in {seconds / 60:.0f} minutes. What a case "
+            "is and what each column means stands at the head of `tests/attack/attack.py`; `attack.csv` has them all.",
             circumstances({f"Python {platform.python_version()}": _versions()}),
             "## How the cases ended",
             of_kinds,

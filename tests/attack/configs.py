@@ -1,10 +1,11 @@
-"""Configs: one key of config.yaml is changed by hand. What decides numbers is refused, or said; what does not is free."""
+"""Configs: one key of config.yaml is changed by hand. What decides is refused, or said; what does not is free."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def case(place: Path, victim: Path, random: np.random.Generator, tell: Callable[
     path.write_text(yaml.safe_dump(values, sort_keys=False), "utf-8")
     reading, read = damage.readers(random, truth["steps"])
     if accepted := reading == "resumed" and random.random() < 0.3:
-        read = lambda folder: victims.resume(folder, accept_changes=True)
+        read = partial(victims.resume, accept_changes=True)
     tell(f"run/config.yaml: {key}", deed, f"{reading}, accepted" if accepted else reading)
     os.chdir(place / "home")
     verdict = damage.judge(folder, reading, read, truth, {key.split("/")[-1]}, original)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from duetto.errors import DuettoError
 
 FORK: Any = multiprocessing.get_context("fork")
-LIMIT = 120.0  # seconds for a case: then it hangs
+LIMIT = 60.0  # seconds for a case: then it hangs
 MEMORY = 3 << 30  # bytes that a case may ask for beyond what it began with
 
 GOOD = ("refused", "the same", "said", "free", "worked")

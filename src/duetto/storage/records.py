@@ -60,6 +60,12 @@ class _Log(ABC):
             raise DuettoError(f"{path} cannot be opened for writing: {error.strerror}.") from error
         self._file = os.fdopen(descriptor, "ab+", buffering=0)
         self.found = self._size()
+        if self.found > LARGEST:  # a file may claim any length, and this one is read whole
+            self.close()
+            raise DuettoError(
+                f"{path} has {self.found:,} bytes, more than the {LARGEST:,} that a log may have. Move it away to "
+                "start a new one."
+            )
         self._tail = self._cut_to_whole_lines(self.found)  # dropped when it was opened; see `as_found`
         self._digest = self._digest_to(self._size())
 
