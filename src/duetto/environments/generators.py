@@ -54,9 +54,8 @@ def load(layers: list[gymnasium.Env], saved: dict[str, Any]) -> None:
 
 
 def _checksum() -> int:
-    python = random.getstate()
-    numpy: Any = np.random.get_state(legacy=True)  # a tuple then; annotated for dicts too
-    return zlib.crc32(np.asarray(numpy[1]).tobytes(), zlib.crc32(repr((python, numpy[2:])).encode()))
+    numpy: Any = np.random.get_state()
+    return zlib.crc32(numpy[1].tobytes(), zlib.crc32(repr((random.getstate(), numpy[2:])).encode()))
 
 
 def _spaces(layers: Iterable[gymnasium.Env]) -> Iterator[tuple[str, gymnasium.Space]]:
