@@ -252,6 +252,13 @@ class Csv(_Log):
 _UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError, csv.Error)
 
 
+def holds(path: Path, mark: Mark | int) -> bool:
+    """Whether a log begins with what it held when `mark` was made. See `_Log.return_to`."""
+    length, proof = (mark, None) if isinstance(mark, int) else (mark["length"], mark["sha256"])
+    data = within.read_file(path, LARGEST)[:length] if path.exists() else b""
+    return len(data) == length and proof in (None, hashlib.sha256(data).hexdigest())
+
+
 def _lines(path: Path) -> tuple[list[bytes], bool]:
     """The whole lines of a file, and whether a half one follows."""
     *lines, rest = within.read_file(path, LARGEST).split(b"\n")
