@@ -73,7 +73,17 @@ def test_a_folder_that_is_moved_while_it_trains(
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backend: str):
     options = "--seed 5 --num-envs 2 --precision bf16 --threads 2 --evaluate-every 0 --runs-dir there --name mine"
-    code, _, err = train(*options.split(), "--vectorization", "sync", "--engine", "gymnasium", "--backend", backend)
+    code, _, err = train(
+        *options.split(),
+        "--vectorization",
+        "sync",
+        "--worker-timeout",
+        "45",
+        "--engine",
+        "gymnasium",
+        "--backend",
+        backend,
+    )
     assert (code, err) == (0, "")
     config = Run(tmp_path / "there" / "mine").config
     assert vars(config.run) == {
@@ -85,6 +95,7 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "threads": 2,
         "num_envs": 2,
         "vectorization": "sync",
+        "worker_timeout": 45.0,
         "engine": "gymnasium",
         "evaluate_every": 0,
         "evaluation_episodes": 2,

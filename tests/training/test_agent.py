@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import runpy
 from contextlib import suppress
 from pathlib import Path
@@ -249,9 +250,16 @@ def test_loading_runs_no_code(tmp_path: Path):
 
 
 def test_the_source_never_unpickles():
+    """But what a process hands to one that it has just started itself, by a pipe."""
     source = Path(duetto.__file__).parent
     for path in source.rglob("*.py"):
         text = path.read_text("utf-8")
+        if path.name == "rehearsal.py":
+            assert re.findall(r"pickle\.loads?\(.*\)", text) == [
+                "pickle.load(sys.stdin.buffer)",
+                "pickle.loads(recipe)",
+            ]
+            text = text.replace("import pickle", "")
         assert "import pickle" not in text, path
         assert "torch.load" not in text, path
         assert "allow_pickle=True" not in text, path

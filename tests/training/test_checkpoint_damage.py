@@ -90,7 +90,7 @@ def test_a_strangers_manifest_cannot_name_files_elsewhere(two: CheckpointStore, 
     path = two.folder / "step-000000000200" / "manifest.json"
     content = json.loads(path.read_bytes())["content"]
     content["files"][0]["name"] = "../../../secret.json"
-    path.write_bytes(manifest._seal(content))
+    path.write_bytes(manifest.seal(content))
     with pytest.raises(CheckpointError, match="no file of a checkpoint"):
         two.load(200)
 

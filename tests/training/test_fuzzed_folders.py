@@ -164,8 +164,8 @@ def change_logs(data: st.DataObject, run: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- who reads it
 def take_up(run: Run) -> None:
     """What resume does before the first step."""
-    with FolderLock(run.path), closing(run._session(run.config)) as session:
-        run._take_up(session)
+    with FolderLock(run.path) as lock, closing(run._session(run.config, lock)) as session:
+        run._take_up(session, without_memory=False, accept_changes=True)
 
 
 READERS: list[Callable[[Path], Any]] = [

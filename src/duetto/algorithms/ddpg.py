@@ -70,8 +70,7 @@ class DDPG(OffPolicy):
     normalize_batch_reward: bool = False
     """Standardise the rewards of each batch."""
     normalize_observations: Literal["off", "collected", "sampled", "sampled_both"] = "off"
-    """Scale observations by their running mean and std, over collected steps or over sampled batches; "sampled_both"
-    is over their next observations too, as in skrl."""
+    """Scale observations by their running mean and std, over collected steps or sampled batches (both: and next)."""
 
     random_steps: CountOrZero = 10_000
     """Steps of uniformly random actions at the start."""

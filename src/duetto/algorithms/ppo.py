@@ -96,8 +96,7 @@ class PPO(Algorithm):
     normalize_observations: bool = False
     """Scale observations (but images) by their running mean and std."""
     observation_statistics: Literal["rollouts", "steps"] = "rollouts"
-    """When these take observations in: a rollout's once it was learned from, so the first one is not scaled; or, as
-    Gymnasium's wrapper, each as it is seen, and it stays scaled as it was then."""
+    """Take observations in once they were learned from, so the first rollout is not scaled; or each as it is seen."""
     observation_clip: Positive = 5.0
     """Scaled observations are clipped to ± this."""
     normalize_rewards: bool = False

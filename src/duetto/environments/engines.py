@@ -95,6 +95,8 @@ class Loop(Engine):
     def reset(self, seed: int | None) -> Tree:
         """See Engine."""
         obs = self.layout.empty(self.num_envs)
+        for env in self.envs:
+            states.begin(env)
         for i, env in enumerate(self.envs):
             self.layout.write(obs, i, calls.reset(env, i, seed=None if seed is None else seed + i))
         return obs
@@ -163,6 +165,8 @@ class Vector(Engine):
     def reset(self, seed: int | None) -> Tree:
         """See Engine."""
         self.pending[:] = False
+        for env in self.vector.envs if type(self.vector) is SyncVectorEnv else ():
+            states.begin(env)
         if self._remake and seed is not None:
             self.vector.close()
             self.vector, seed = self._remake(seed), None

@@ -77,6 +77,13 @@ def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
     return exact
 
 
+def begin(env: gymnasium.Env) -> None:
+    """Note that it is about to be used: what others drew from the global generators until now (JAX does, when it is
+    imported) was not its doing.
+    """
+    generators.remember(next(_layers(env)))
+
+
 def remember(env: gymnasium.Env) -> None:
     """Look at an environment that was just made: what does not change from here on need not be saved."""
     layers = list(_layers(env))
