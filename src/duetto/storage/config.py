@@ -148,6 +148,9 @@ class Config:
         fields = {key: value for key, value in fields.items() if key not in fixed}
         _check_keys("algorithm.", fields, kind.options())
         _check_keys("environment.", environment, ("id", "options", "remakeable", "signature"))
+        for key, (form, wanted) in _ENVIRONMENT.items():
+            if not isinstance(environment[key], form):
+                raise UsageError(f"environment.{key} is {environment[key]!r}; it must be {wanted}.")
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
@@ -163,6 +166,13 @@ class Config:
             command=values["command"],
             versions=values["versions"],
         )
+
+
+_ENVIRONMENT = {
+    "id": (str, "a text"),
+    "options": (dict, "options by their names"),
+    "remakeable": (bool, "true or false"),
+}
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:
