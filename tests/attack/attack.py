@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +68,13 @@ class Row(NamedTuple):
     outcome: str
     seconds: float
     sentence: str
+
+
+# What cases import, sooner or later.
+IMPORTED = [
+    *("duetto.learners.torch", "duetto.display.video", "duetto.runs.run", "tensorboardX", "imageio.v2"),
+    *("duetto.cli.evaluate", "duetto.cli.resume", "duetto.cli.video", "gymnasium.envs.classic_control"),
+]
 
 
 class Campaign(NamedTuple):
@@ -105,8 +113,10 @@ def import_all(names: set[str], compiled: Path) -> None:
 
     JAX's programs are compiled once, into a folder: cases come by the hundred.
     """
-
+    for name in IMPORTED:
+        import_module(name)
     if any(victims.VICTIMS[name].backend == "jax" for name in names):
+        import_module("duetto.learners.jax")
         import jax
 
         jax.config.update("jax_compilation_cache_dir", str(compiled))
