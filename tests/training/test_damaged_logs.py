@@ -12,6 +12,7 @@ import pytest
 from fake_run import flip_bit
 from small_runs import StopAt, assert_same, train
 
+from duetto.display.curves import curves
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
 from duetto.storage import snapshot
@@ -171,6 +172,23 @@ def test_checkpoints_of_an_earlier_version(made: Path, run: Run):
     cut(other.path / "evaluations.csv")
     (notice,) = resumed(other)
     assert " 20 of its " in notice
+
+
+@pytest.mark.parametrize(("name", "metric"), [("evaluations.csv", "mean_return"), ("metrics.jsonl", "learn/updates")])
+def test_a_plot_says_that_a_log_was_changed(run: Run, name: str, metric: str):
+    """Though every line of it can be read."""
+    (curve,) = curves([run.path], metric)
+    assert curve.notices == ()
+    with (run.path / name).open("a") as file:
+        file.write("half a line is no damage")
+    change_a_digit(run.path / name)
+    (curve,) = curves([run.path], metric)
+    assert len(curve.notices) == 1
+    assert f"{run.path / name} is not what it was at the checkpoint of step 130." in curve.notices[0]
+    for path in run.path.glob("checkpoints/*/state.json"):
+        path.unlink()
+    (curve,) = curves([run.path], metric)
+    assert "is not what it was" not in "".join(curve.notices)
 
 
 def test_a_disk_that_does_not_take_what_is_kept(run: Run, monkeypatch: pytest.MonkeyPatch):

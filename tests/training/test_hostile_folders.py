@@ -151,6 +151,8 @@ def test_a_file_of_a_terabyte(name: str, run: Path):
     given: Any = run if name == "config.yaml" else Run(run)
     with pytest.raises(DuettoError, match="bytes, more than"):
         readings[name](given)
+    with pytest.raises(DuettoError, match="bytes, more than"):
+        Run(run).resume(steps=30)
 
 
 def _counts(start: int, count: int) -> Callable[[dict[str, np.ndarray]], None]:

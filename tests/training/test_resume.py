@@ -231,6 +231,22 @@ def test_when_all_are_damaged_nothing_is_changed(interrupted: tuple[Run, Run]):
     assert {path for path in before | after if before.get(path) != after.get(path)} == set()
 
 
+@pytest.mark.parametrize("file", ["state.safetensors", "state.json", "manifest.json", "info.json"])
+def test_damaged_best_parameters_are_said_and_make_way_for_the_next(interrupted: tuple[Run, Run], file: str):
+    """Resuming does not need them; but they would be called the best, and be unreadable, to the run's end."""
+    _, run = interrupted
+    [best] = run.path.glob("checkpoints/best/*")
+    flip(best / file)
+    said: list[str] = []
+    run.resume(on_start=lambda session: said.extend(session.notices))
+    assert len(said) == 1
+    assert str(best / file) in said[0]
+    assert "now the next evaluation's become the best" in said[0]
+    assert checkpoints(run).load_best().step == 180
+    run.resume(steps=210, on_start=lambda session: said.extend(session.notices))
+    assert len(said) == 1
+
+
 # ---------------------------------------------------------------------------------------------------- stopping
 def check_stopped_by(
     number: signal.Signals, folder: Path, to_all: bool = False, times: int = 1, **options: Any

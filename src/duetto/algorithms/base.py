@@ -417,9 +417,12 @@ def check_fields(options: Any) -> None:
 
 
 _WANTED = {int: "a whole number", float: "a number", tuple[int, ...]: "a tuple of whole numbers"}
+_PLAIN = {bool: "true or false", str: "a text", CustomNetwork | None: "a CustomNetwork, or nothing"}
 
 
 def _check_range(name: str, value: Any, hint: Any) -> None:
+    if hint in _PLAIN and not isinstance(value, hint):
+        raise UsageError(f"{name} is {value!r}; it must be {_PLAIN[hint]}.")
     for bound in (part for part in get_args(hint) if isinstance(part, Within)):
         wanted = get_args(hint)[0]
         numbers = value if wanted == tuple[int, ...] else (value,)

@@ -18,6 +18,7 @@ import yaml
 
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, UsageError
+from duetto.storage import marks
 from duetto.storage.records import Csv, JsonLines, Scan
 from duetto.storage.yaml_files import read_yaml
 
@@ -37,7 +38,7 @@ class Curve:
     steps: np.ndarray  # (T,), to where the shortest seed ends
     values: np.ndarray  # (seeds, T), interpolated where the seeds were looked at in different steps
     remark: str  # what ends it early
-    notices: tuple[str, ...]  # a sentence for each file of which lines cannot be read
+    notices: tuple[str, ...]  # a sentence for each file of which lines cannot be read or were changed
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,13 @@ class Series:
 
     steps: np.ndarray  # (T,)
     values: np.ndarray  # (T,)
-    notice: str  # how many lines cannot be read, if any
+    notice: str  # how many lines cannot be read, and that others were changed, if so
 
 
 def _series(folder: Path, metric: str) -> Series:
     names: set[str] = set()
     notices: list[str] = []
+    changed = marks.changed(folder)
     for file, scan in (("evaluations.csv", Csv.scan), ("metrics.jsonl", JsonLines.scan)):
         path = folder / file
         if not path.exists():
@@ -161,10 +163,13 @@ def _series(folder: Path, metric: str) -> Series:
         except OSError as error:
             raise DuettoError(f"{path} cannot be read: {error.strerror}.") from error
         points, unreadable = _points(found, metric, path)
-        notices += [f"{unreadable} of the lines of {path} cannot be read and are left out."] * (unreadable > 0)
+        said = [f"{unreadable} of the lines of {path} cannot be read and are left out."] * (unreadable > 0)
+        if file in changed:
+            said.append(f"{path} is not what it was at the checkpoint of step {changed[file]}.")
+        notices += said
         points = points[np.isfinite(points).all(1)]
         if len(points):
-            return Series(points[:, 0], points[:, 1], notices[-1] if unreadable else "")
+            return Series(points[:, 0], points[:, 1], " ".join(said))
         names |= {name for row in found.rows for name in row} - {"step"}
     if not names:
         raise UsageError(" ".join([f"{folder} has no evaluations and no metrics yet. Leave it out.", *notices]))

@@ -175,6 +175,9 @@ class Config:
         kind, origin = find(name, origin and Origin.from_dict(origin))
         _check_keys("algorithm.", fields, kind.options())
         _check_keys("environment.", environment, ("id", "options", "remakeable", "signature"))
+        for key, (form, wanted) in _ENVIRONMENT.items():
+            if not isinstance(environment[key], form):
+                raise UsageError(f"environment.{key} is {environment[key]!r}; it must be {wanted}.")
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
@@ -212,6 +215,13 @@ def _kind(
             "over in Python: duetto.Run(path, algorithm=...)."
         )
     return ALGORITHMS[name], None
+
+
+_ENVIRONMENT = {
+    "id": (str, "a text"),
+    "options": (dict, "options by their names"),
+    "remakeable": (bool, "true or false"),
+}
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:

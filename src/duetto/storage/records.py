@@ -60,6 +60,12 @@ class _Log(ABC):
             raise DuettoError(f"{path} cannot be opened for writing: {error.strerror}.") from error
         self._file = os.fdopen(descriptor, "ab+", buffering=0)
         self.found = self._size()
+        if self.found > LARGEST:  # a file may claim any length, and this one is read whole
+            self.close()
+            raise DuettoError(
+                f"{path} has {self.found:,} bytes, more than the {LARGEST:,} that a log may have. Move it away to "
+                "start a new one."
+            )
         self._tail = self._cut_to_whole_lines(self.found)  # dropped when it was opened; see `as_found`
         self._digest = self._digest_to(self._size())
 
@@ -244,6 +250,13 @@ class Csv(_Log):
 
 
 _UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError, csv.Error)
+
+
+def holds(path: Path, mark: Mark | int) -> bool:
+    """Whether a log begins with what it held when `mark` was made. See `_Log.return_to`."""
+    length, proof = (mark, None) if isinstance(mark, int) else (mark["length"], mark["sha256"])
+    data = within.read_file(path, LARGEST)[:length] if path.exists() else b""
+    return len(data) == length and proof in (None, hashlib.sha256(data).hexdigest())
 
 
 def _lines(path: Path) -> tuple[list[bytes], bool]:

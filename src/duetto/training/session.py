@@ -493,6 +493,7 @@ class Session:
         self.notices += loaded.problems
         logs = ((self.log.lines, state["log"]["position"]), (self.evaluations, state["evaluations"]))
         self.notices += return_to(logs, self.step)
+        self._look_at_best()
         self._note_threads(state["run"].get("threads", 0))
         self._rehearsal.recall(state["session"].get("exact"))
         if self.stepper.resumed_exactly:
@@ -504,6 +505,19 @@ class Session:
                 f"The state of {self.stepper.name} could not be restored: the run goes on with new episodes, so from "
                 "here it is not the same, number by number, as one that was never interrupted."
             )
+
+    def _look_at_best(self) -> None:
+        """Where the best parameters are damaged, those of the next evaluation are better than none."""
+        if self._best is None:
+            return
+        try:
+            self.store.load_best()
+        except CheckpointError as error:
+            self.notices.append(
+                f"{error} The best until step {self.step:,} had the mean return {self._best:.6g}; now the next "
+                "evaluation's become the best, whatever their return."
+            )
+            self._best = None
 
     def _with_empty_memory(self, state: dict[str, Any]) -> dict[str, Any]:
         """A state whose memory is empty. Its environments begin new episodes: a memory may need them whole."""

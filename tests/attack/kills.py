@@ -1,0 +1,114 @@
+"""Kills: a run that is killed one to three times, at any moment, is in the end the run that never was.
+
+A moment is one on the clock, or one between two file operations of a checkpoint. After each kill the run is resumed in
+a new process, as a user would; after the last it goes on to its end and is compared, bit for bit.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import victims
+from mortal import LethalOS
+from sandbox import FORK, LIMIT, Verdict
+from small_runs import checkpoints, differences
+from victims import Victim
+
+from duetto.runs.run import Run
+from duetto.storage import disk
+
+OPERATIONS = 45  # file operations of a checkpoint, and some of the next
+
+Moment = tuple[str, float]  # "seconds" of its life, or "file operations" after `arm_at`
+
+
+def moments(random: np.random.Generator, seconds: float) -> list[tuple[str, float, int]]:
+    """When each life ends: what is counted, how much of it, and from which step on operations are."""
+    count = 1 + int(random.integers(3) * random.integers(2))
+    return [
+        ("seconds", float(random.uniform(0, 1.1 * seconds)), 0)
+        if random.random() < 0.5
+        else ("operations", float(random.integers(OPERATIONS)), int(random.integers(victims.STEPS)))
+        for _ in range(count)
+    ]
+
+
+def live(home: Path, victim: Victim, what: str, amount: float, arm_at: int, first: bool) -> None:
+    """Begin the run or go on with it, and die at the moment if it is one of file operations."""
+    os.chdir(home)
+    lethal = LethalOS(int(amount))
+
+    def arm(session: Any) -> None:
+        lethal.armed = lethal.armed or session.step >= arm_at
+
+    if what == "operations":
+        disk.os = lethal
+        lethal.armed = arm_at == 0
+    try:
+        if first:
+            victim.train(callbacks=[arm])
+        else:
+            victims.resume(home / "run", callbacks=(arm,))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def end(process: Any, what: str, amount: float) -> int | None:
+    """Wait for its end, or bring it about."""
+    process.join(amount if what == "seconds" else LIMIT)
+    if process.is_alive() and what == "seconds":
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    return process.exitcode
+
+
+def case(
+    place: Path, victim: Victim, made: Path, random: np.random.Generator, tell: Callable[[str, str, str], None]
+) -> Verdict:
+    """Kill a run of this kind, and compare what becomes of it."""
+    truth, home = victims.truth(made), place / "home"
+    home.mkdir()
+    if (made / "whole" / "demos").exists():
+        shutil.copytree(made / "whole" / "demos", home / "demos")
+    plan = moments(random, truth["seconds"])
+    deeds = [f"{amount:.3g} {what}" + (f" after step {step}" if step else "") for what, amount, step in plan]
+    tell("the process", "killed after " + ", then ".join(deeds), "resumed")
+    died = 0
+    for number, (what, amount, arm_at) in enumerate(plan):
+        first = not (home / "run" / "config.yaml").exists()
+        if first and number:
+            shutil.rmtree(home / "run", ignore_errors=True)  # it was not yet a run: it is begun again
+        process = FORK.Process(target=live, args=(home, victim, what, amount, arm_at, first))
+        process.start()
+        code = end(process, what, amount)
+        died += code == -signal.SIGKILL
+        if code not in (0, -signal.SIGKILL):
+            return Verdict("traceback", (place / "output").read_text(errors="replace")[-600:])
+        if verdict := _lost(home / "run"):
+            return verdict
+    os.chdir(home)
+    if not (home / "run" / "config.yaml").exists():
+        return Verdict("worked", "it was killed before there was a run")
+    seen, notices = victims.resume(home / "run")
+    different = differences(truth["resumed"], seen)
+    if different:
+        return Verdict("silent", f"{len(different)} differences: {different[0][:300]}")
+    return Verdict("the same", " ".join([f"{died} of {len(plan)} kills came before the end.", *notices]))
+
+
+def _lost(folder: Path) -> Verdict | None:
+    """A checkpoint that was published is whole, after any kill."""
+    if not (folder / "config.yaml").exists():
+        return None
+    store = checkpoints(Run(folder))
+    return None if not store.steps() or not store.load_latest().problems else Verdict("lost", "the newest checkpoint")
