@@ -163,11 +163,6 @@ class StoredSpec:
     demonstrations: DemonstrationSpec | None = None
     on_policy: ClassVar[bool] = False
 
-    def first_update(self, num_envs: int) -> tuple[int, str]:
-        """The step at which there can be an update at the earliest, and which setting it waits for."""
-        phase = 1 if self.train_at_episode_end else self.train_every
-        return self.learning_starts + phase, f"learning_starts is {self.learning_starts:,}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySpec(StoredSpec):
@@ -175,6 +170,11 @@ class ReplaySpec(StoredSpec):
 
     train_at_episode_end: bool  # save the batches up until an episode ends
     replacement: bool  # sample with replacement
+
+    def first_update(self, num_envs: int) -> tuple[int, str]:
+        """The step at which there can be an update at the earliest, and which setting it waits for."""
+        phase = 1 if self.train_at_episode_end else self.train_every
+        return self.learning_starts + phase, f"learning_starts is {self.learning_starts:,}"
 
 
 @dataclass(frozen=True, kw_only=True)

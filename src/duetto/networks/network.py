@@ -8,7 +8,7 @@ features of all its positions and the carry behind them, and `head` turns some o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from array_api_compat import array_namespace
@@ -29,7 +29,10 @@ Carry = dict[str, Array]
 class Layers(Protocol):
     """How a framework computes layers. Weights are laid out as PyTorch's; (M, ...) those of an ensemble's M members."""
 
-    activations: Mapping[str, Callable[[Array], Array]]
+    @property
+    def activations(self) -> Mapping[str, Callable[[Array], Array]]:
+        """By name."""
+        ...
 
     def linear(self, x: Array, weight: Array, bias: Array) -> Array:
         """(..., in) to (..., out); with weights (M, out, in), (M, B, in) or (B, in) to (M, B, out)."""
@@ -55,7 +58,7 @@ class Layers(Protocol):
         """Features (B, S, F) to (B, S, size), and the carry after the last of them."""
         ...
 
-    def members(self, values: Values) -> list[Values] | None:
+    def members(self, values: Values) -> Sequence[Values] | None:
         """The arrays of each member where one after the other is faster; None where all are one batched product."""
         ...
 
@@ -103,12 +106,12 @@ class Network:
         if not self.spec.members:
             return self._heads(features, inputs, self.values)
         xp, lead = array_namespace(features), features.shape[:-1]
-        features, *inputs = (xp.reshape(part, (-1, part.shape[-1])) for part in (features, *inputs))
+        features, *given = (xp.reshape(part, (-1, part.shape[-1])) for part in (features, *inputs))
         members = self._layers.members(self.values)
         if members is None:
-            found = self._heads(features, inputs, self.values)
+            found = self._heads(features, given, self.values)
         else:
-            found = xp.stack([self._heads(features, inputs, values) for values in members])
+            found = xp.stack([self._heads(features, given, values) for values in members])
         return xp.reshape(found, (self.spec.members, *lead))
 
     def first_head(self, features: Features, *inputs: Array) -> Array:

@@ -274,7 +274,8 @@ def _compare(trial: Trial) -> None:
         ours, theirs = (on_host(one.values) for one in metrics)
         _near(ours, theirs, 10 * tolerance, f"{about}, update {number}, metrics {metrics[0].names}")
         if metrics[0].priority is not None:
-            _near(*(on_host(one.priority) for one in metrics), tolerance, f"{about}, update {number}, priorities")
+            ours, theirs = (on_host(one.priority) for one in metrics)
+            _near(ours, theirs, tolerance, f"{about}, update {number}, priorities")
         _close(pair, tolerance, f"{about}, update {number}")
     if pair[0].on_policy or pair[0].recurrent:
         return  # they act on windows, or on the host: looked at where they learn
@@ -282,8 +283,8 @@ def _compare(trial: Trial) -> None:
         np.random.default_rng(0), np.zeros((8, trial.action.size), np.float32), 0, 100, trial.action
     )
     for drawn in (None, noise):
-        acted = [learner.act(batches[0].obs, drawn) for learner in pair]
-        _near(*acted, 1e-3, f"{about}, actions")
+        ours, theirs = (learner.act(batches[0].obs, drawn) for learner in pair)
+        _near(ours, theirs, 1e-3, f"{about}, actions")
 
 
 def _close(pair: list[Learner], tolerance: float, about: str) -> None:
