@@ -4,7 +4,7 @@ What may happen, and nothing else:
 
 - it is refused in a sentence, and every file is as it was;
 - it works, and what comes out is that of the undamaged run, bit for bit;
-- it works and a notice names the damaged file, and no line of a log that could be read is gone;
+- it works and a notice names the damaged file or its checkpoint, and no line of a log that could be read is gone;
 - what was changed is free: `steps` in config.yaml, for example, or the command that it records.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from duetto.errors import DuettoError
 from duetto.storage.records import Csv, JsonLines
 
 LOGS = {"metrics.jsonl": JsonLines.scan, "evaluations.csv": Csv.scan}
+_SNAPSHOT = re.compile(r"(step-)?\d{12}")
 # Of config.yaml: what only looks on or tells. By hand, not Duetto's own list.
 FREE = {
     *("run/steps", "run/evaluate_every", "run/evaluation_episodes", "run/checkpoint_every", "run/log_every"),
@@ -234,6 +236,8 @@ def case(place: Path, victim: Path, random: np.random.Generator, tell: Callable[
     tell(str(path.relative_to(place / "home")), deed, reading)
     os.chdir(place / "home")
     names = {path.name, *(part for part in deed.split() if "." in part)}
+    if _SNAPSHOT.fullmatch(path.parent.name):  # which of its files and its manifest is wrong, nobody can tell
+        names.add(path.parent.name)
     verdict = judge(folder, reading, read, truth, names, original)
     shutil.rmtree(place / "home", ignore_errors=True)
     return verdict

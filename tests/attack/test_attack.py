@@ -20,6 +20,7 @@ import victims
 import yaml
 from sandbox import Verdict
 
+from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="cases are forked")
@@ -41,6 +42,11 @@ def test_nothing_lost_nothing_silent_no_traceback():
     done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "40 cases of seed 11, 0 findings" in done.stdout
+
+
+def test_all_algorithms_are_attacked_on_both_frameworks():
+    found = {(victim.backend, victim.algorithm) for victim in victims.VICTIMS.values()}
+    assert found == {(backend, name) for backend in ("torch", "jax") for name in ALGORITHMS}
 
 
 # ---------------------------------------------------------------------------------------------------- it can find
