@@ -142,7 +142,9 @@ def do(campaign: Campaign, runs: Path, number: int) -> Row:
     began = time.perf_counter()
     verdict = sandbox.attempt(place, case, None if kind == "kill" else sandbox.MEMORY)
     where, deed, reader = json.loads(told.read_text()) if told.exists() else ("", "", "")
-    sentence = " ".join(verdict.sentence.replace(str(place), "").split())
+    sentence = " ".join(verdict.sentence.split())
+    for machine in (str(place), str(Path(__file__).parents[2]), sys.prefix):
+        sentence = sentence.replace(machine, "")
     if verdict.outcome in GOOD or not os.environ.get("KEEP"):
         sandbox.clear(place)
     return Row(
