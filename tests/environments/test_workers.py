@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -245,3 +246,29 @@ def test_a_trainer_that_is_killed_takes_even_those_along_that_hang(tmp_path: Pat
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.communicate()  # closes its pipes
+
+
+AT_IMPORT = """
+import os
+import gymnasium
+from gymnasium.spaces import Box
+
+SEEN = float(os.environ.get("SEEN", 0))
+
+class Seeing(gymnasium.Env):
+    observation_space, action_space = Box(-9, 9, (2,)), Box(-1, 1, (1,))
+    def reset(self, *, seed=None, options=None):
+        return [SEEN, float(os.environ.get("SEEN", 0))], {}
+"""
+
+
+def test_workers_see_the_environment_variables_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "seeing.py").write_text(AT_IMPORT)
+    monkeypatch.syspath_prepend(tmp_path)
+    seeing = importlib.import_module("seeing")
+    for value in (1, 2):  # the fork server keeps the variables that it was started with
+        monkeypatch.setenv("SEEN", str(value))
+        stepper = make(seeing.Seeing, num_envs=2, vectorization="subprocess")
+        stepper.reset(0)
+        assert np.asarray(stepper.obs).tolist() == [[value, value]] * 2
+        stepper.close()

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -48,7 +49,7 @@ class Workers(AsyncVectorEnv):
         super().__init__(
             makers,
             context="forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn",
-            worker=_work,
+            worker=_Worker(dict(os.environ)),
             autoreset_mode=AutoresetMode.DISABLED,
         )
 
@@ -192,6 +193,23 @@ def _kill(processes: list[Any]) -> None:
             process.kill()
     for process in processes:
         process.join()
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """What a worker does, with the trainer's environment variables of now: a fork server keeps those of its start.
+
+    They are set while this is read, before what the environment's factory imports.
+    """
+
+    variables: dict[str, str]
+
+    def __call__(self, *arguments: Any) -> None:
+        _work(*arguments)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        os.environ.clear()
+        os.environ.update(state["variables"])
 
 
 def _work(index: int, make: Callable[[], gymnasium.Env], pipe: Any, *rest: Any) -> None:
