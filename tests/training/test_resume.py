@@ -21,7 +21,7 @@ from small_runs import OPTIONS, SMALL, CrashAt, CrashError, StopAt, assert_same,
 from duetto.errors import CheckpointError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
-from duetto.training import session as session_module
+from duetto.training import resuming
 from duetto.training.session import Session
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
@@ -104,11 +104,11 @@ def test_another_number_of_threads_is_said(tmp_path: Path, monkeypatch: pytest.M
         Run(run.path).resume(90, on_start=lambda session: found.extend(session.notices))
         return " ".join(found)
 
-    monkeypatch.setattr(session_module, "cores", lambda: 2)
+    monkeypatch.setattr(resuming, "cores", lambda: 2)
     assert notices(2) == ""
     assert "made with 2 threads, and the run goes on with 1: from here" in notices(0)
     assert "`threads: 2` in its config.yaml they are the same" in notices(1)
-    monkeypatch.setattr(session_module, "cores", lambda: 1)
+    monkeypatch.setattr(resuming, "cores", lambda: 1)
     assert "goes on with its 2 threads, so that its numbers stay the same, but there are 1 cores" in notices(2)
 
 

@@ -21,7 +21,7 @@ from duetto.storage.config import Config
 from duetto.storage.deciding import changes, listed, where
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import Policy
-from duetto.training.session import ACTING
+from duetto.training.resuming import ACTING
 
 
 class Agent:

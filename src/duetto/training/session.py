@@ -12,8 +12,6 @@ checkpoint.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,32 +21,26 @@ from typing import Any
 import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
-from duetto.algorithms.base import DIVERGENCE, RolloutSpec, SequenceBatch
-from duetto.errors import (
-    CheckpointError,
-    DuettoError,
-    EnvironmentFailedError,
-    FolderLostError,
-    NonFiniteError,
-    UsageError,
-)
+from duetto.algorithms.base import DIVERGENCE, SequenceBatch
+from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
 from duetto.functional import forms
-from duetto.functional.forms import ANY, Optional
 from duetto.functional.randomness import generator
 from duetto.learners.base import Parameters, on_host
-from duetto.learners.threads import cores
 from duetto.networks import spaces
 from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
-from duetto.storage.deciding import ENVIRONMENT, Change, changes, deciding, listed, other_versions, packages, where
+from duetto.storage.deciding import ENVIRONMENT, Change, changes, deciding, listed, packages
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
+from duetto.training import resuming
 from duetto.training.collector import Collector
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+from duetto.training.interruption import interruptible
 from duetto.training.metrics import ADVICE, MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.policy import Policy
+from duetto.training.whereabouts import check_folder
 
 EVALUATION_FIELDS = (
     "step",
@@ -170,7 +162,7 @@ class Session:
 
     def run(self, callbacks: Sequence[Callback] = ()) -> None:
         """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is the last thing made."""
-        with self._interruptible():
+        with interruptible(self.stop):
             try:
                 for _ in self._steps():
                     for callback in callbacks:
@@ -289,34 +281,6 @@ class Session:
             self.notices.append(f"Step {self.step:,}: {symptom}")
             self._diagnosed = True
 
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the loop after the current step; a second one ends the process at once.
-
-        So does SIGHUP, unless it is ignored already (nohup); but a terminal that closes may send it several times: from
-        the first on it is ignored.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def on_signal(number: int, _: Any) -> None:
-            self.stop()
-            signal.signal(number, earlier[number] if number != hangup else signal.SIG_IGN)
-
-        hangup = getattr(signal, "SIGHUP", None)  # Windows has none
-        earlier: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
-            earlier[hangup] = signal.getsignal(hangup)
-        for number in earlier:
-            signal.signal(number, on_signal)
-        try:
-            yield
-        finally:
-            for number, handler in earlier.items():
-                if signal.getsignal(number) == on_signal:
-                    signal.signal(number, handler)
-
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
         """Evaluate the policy now, write it down, and keep the parameters if they are the best so far.
@@ -375,26 +339,7 @@ class Session:
             raise
 
     def _check_folder(self) -> None:
-        place = self._lock.place()
-        if place == self.folder:
-            return
-        at, saved = f"The run stopped at step {self.step}", self._saved
-        if place is not None:
-            kept = f"; its checkpoint of step {saved[0]} is there" if saved else ", before its first checkpoint"
-            raise FolderLostError(
-                f"{self.folder} was moved to {place} while the run worked in it. {at}{kept}. "
-                f"Go on with: duetto resume {place}"
-            )
-        kept = f"; its last checkpoint was that of step {saved[0]}" if saved else ", before its first checkpoint"
-        if self.folder.exists():
-            raise FolderLostError(
-                f"{self.folder} is no longer the folder that the run began in, or its .lock was replaced, and another "
-                f"process may be at work in it. {at}{kept}. Look at what is there before you go on with it."
-            )
-        raise FolderLostError(
-            f"{self.folder} is gone: it was deleted, or moved to where that cannot be seen. {at}{kept}. "
-            "If it was moved, go on with: duetto resume and its new place. Otherwise start a new run."
-        )
+        check_folder(self.folder, self._lock, self.step, None if self._saved is None else self._saved[0])
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
@@ -460,12 +405,14 @@ class Session:
             CheckpointError: It changes what cannot change in a run that has begun.
         """
         state = loaded.state
-        forms.check(state, _FORM, "state")
+        forms.check(state, resuming.FORM, "state")
         if state["session"]["step"] != loaded.step:
             raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['session']['step']}.")
-        self._check_same_run(state["run"])
+        resuming.check_same_run(state["run"], self.config, self.folder)
         changed = changes(self.config, state.get("config", {}))
-        self._note_changes(loaded, changed, accept_changes)
+        if changed and not accept_changes:
+            raise resuming.refusal(loaded, changed, self.config, self.folder)
+        self.notices += resuming.notes_of_changes(loaded, changed, self._versions)
         try:
             self._restore(loaded, changed, without_memory)
         except CheckpointError as error:
@@ -475,9 +422,10 @@ class Session:
 
     def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
         state = loaded.state
-        self._check_spaces(state["spaces"])
+        resuming.check_spaces(state["spaces"], self.stepper)
         if without_memory:
-            state = self._with_empty_memory(state)
+            state, note = resuming.with_empty_memory(state, self.config, self.memory)
+            self.notices.append(note)
         self.learner.load_state_dict(state["learner"])
         self.memory.load_state_dict(state["memory"])
         for segment in loaded.segments:
@@ -494,7 +442,7 @@ class Session:
         logs = ((self.log.lines, state["log"]["position"]), (self.evaluations, state["evaluations"]))
         self.notices += return_to(logs, self.step)
         self._look_at_best()
-        self._note_threads(state["run"].get("threads", 0))
+        self.notices += resuming.notes_of_threads(state["run"].get("threads", 0), self.learner.threads)
         self._rehearsal.recall(state["session"].get("exact"))
         if self.stepper.resumed_exactly:
             return
@@ -519,98 +467,9 @@ class Session:
             )
             self._best = None
 
-    def _with_empty_memory(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A state whose memory is empty. Its environments begin new episodes: a memory may need them whole."""
-        spec, left = self.config.algorithm.memory(), self.config.run.steps - state["session"]["step"]
-        if isinstance(spec, RolloutSpec):
-            self.notices.append(
-                f"{self.config.algorithm.name()} has no replay memory: nothing was left out, and the run goes on "
-                "exactly."
-            )
-            return state
-        waits = f"Learning waits for {spec.learning_starts:,} steps, as at the run's start"
-        if left <= spec.learning_starts:
-            waits += f", and only {left:,} are left: give more --steps to learn on"
-        self.notices.append(
-            "The run goes on with an empty memory and new episodes: what it remembered is left out. "
-            f"{waits}. From here the run is not the same, number by number, as one that was never interrupted."
-        )
-        environments_anew = state["stepper"] | {"environments": None}
-        return state | {"memory": self.memory.emptied(state["memory"]), "stepper": environments_anew}
-
-    def _note_threads(self, saved: int) -> None:
-        now, here = self.learner.threads, cores()
-        if saved and now and saved != now:
-            self.notices.append(
-                f"The checkpoint was made with {saved} thread{'s' * (saved > 1)}, and the run goes on with {now}: from "
-                "here its numbers may differ in their last bits from those of a run that was never interrupted. "
-                f"With `threads: {saved}` in its config.yaml they are the same."
-            )
-        elif now > here:
-            self.notices.append(
-                f"The run goes on with its {now} threads, so that its numbers stay the same, but there are {here} "
-                f"cores here: it is slow. With `threads: {here}` in its config.yaml it is faster, and its last bits "
-                "may differ."
-            )
-
-    def _note_changes(self, loaded: Loaded, changed: list[Change], accepted: bool) -> None:
-        since = f"since the checkpoint at step {loaded.step:,}"
-        if changed and not accepted:
-            edited = where(self.config, self.folder / "config.yaml", changed)
-            raise UsageError(
-                f"{edited} has changed {since}, in what decides the numbers: {listed(changed)}. "
-                "To go on with what it says now, give --accept-changes (in Python accept_changes=True); else put the "
-                "old values back."
-            )
-        if changed:
-            afresh = any(change.key in ENVIRONMENT for change in changed)
-            self.notices.append(
-                f"Changed {since}: {listed(changed)}. The run goes on with the new values"
-                + (", and with new episodes." if afresh else ".")
-            )
-        if others := other_versions(loaded.state.get("versions", {}), self._versions):
-            self.notices.append(
-                f"Installed in another version {since}: {others}. From here the numbers may differ from those of a run "
-                "that was never interrupted."
-            )
-
-    def _check_same_run(self, saved: dict[str, str]) -> None:
-        ours = {"algorithm": self.config.algorithm.name(), "environment": self.config.environment}
-        for kind, name in ours.items():
-            if saved[kind] != name:
-                raise CheckpointError(
-                    f"The checkpoints in {self.folder} are of the {kind} {saved[kind]}, but its config.yaml says "
-                    f"{name}. Put that back, or start a new run."
-                )
-
-    def _check_spaces(self, saved: dict[str, Any]) -> None:
-        for kind, ours in (("observation", self.stepper.observation_space), ("action", self.stepper.action_space)):
-            if spaces.from_json(saved[kind]) != ours:
-                raise CheckpointError(
-                    f"The run was made with the {kind} space {spaces.from_json(saved[kind])}; "
-                    f"{self.stepper.name} has {ours} now. Resume it with the environment that it was started with."
-                )
-
     def close(self) -> None:
         """Release environments and files."""
         self._opened.close()
-
-
-ACTING: dict[str, Any] = {  # the form of what acting needs
-    "learner": {"parameters": ANY},
-    "normalizer": ANY,
-    "spaces": {"observation": ANY, "action": ANY},
-}
-_FORM = ACTING | {
-    "learner": ANY,
-    "log": ANY,
-    "memory": ANY,
-    "collector": ANY,
-    "stepper": ANY,
-    "evaluations": ANY,
-    "session": {"step": int, "best": Optional(float), "seconds": float},
-    "run": {"algorithm": str, "environment": str},
-}
 
 
 def is_instance(environment: Any) -> bool:

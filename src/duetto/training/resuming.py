@@ -1,0 +1,125 @@
+"""What a checkpoint and the run that goes on from it must agree on, and the sentences for where they do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from duetto.algorithms.base import RolloutSpec
+from duetto.environments import Stepper
+from duetto.errors import CheckpointError, UsageError
+from duetto.functional.forms import ANY, Optional
+from duetto.learners.threads import cores
+from duetto.memory import Mixed, Replay, Rollout, SequenceReplay
+from duetto.networks import spaces
+from duetto.storage.checkpoint import Loaded
+from duetto.storage.config import Config
+from duetto.storage.deciding import ENVIRONMENT, Change, listed, other_versions, where
+
+AnyMemory = Replay | Rollout | SequenceReplay | Mixed
+
+ACTING: dict[str, Any] = {  # the form of what acting needs
+    "learner": {"parameters": ANY},
+    "normalizer": ANY,
+    "spaces": {"observation": ANY, "action": ANY},
+}
+FORM = ACTING | {  # of a whole state
+    "learner": ANY,
+    "log": ANY,
+    "memory": ANY,
+    "collector": ANY,
+    "stepper": ANY,
+    "evaluations": ANY,
+    "session": {"step": int, "best": Optional(float), "seconds": float},
+    "run": {"algorithm": str, "environment": str},
+}
+
+
+def check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
+    """Raise CheckpointError where the checkpoint is of another algorithm or environment."""
+    ours = {"algorithm": config.algorithm.name(), "environment": config.environment}
+    for kind, name in ours.items():
+        if saved[kind] != name:
+            raise CheckpointError(
+                f"The checkpoints in {folder} are of the {kind} {saved[kind]}, but its config.yaml says "
+                f"{name}. Put that back, or start a new run."
+            )
+
+
+def check_spaces(saved: dict[str, Any], stepper: Stepper) -> None:
+    """Raise CheckpointError where the environment has other spaces now."""
+    for kind, ours in (("observation", stepper.observation_space), ("action", stepper.action_space)):
+        if spaces.from_json(saved[kind]) != ours:
+            raise CheckpointError(
+                f"The run was made with the {kind} space {spaces.from_json(saved[kind])}; "
+                f"{stepper.name} has {ours} now. Resume it with the environment that it was started with."
+            )
+
+
+def refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path) -> UsageError:
+    """What is said of changes that nobody has accepted."""
+    edited = where(config, folder / "config.yaml", changed)
+    return UsageError(
+        f"{edited} has changed {_since(loaded)}, in what decides the numbers: {listed(changed)}. "
+        "To go on with what it says now, give --accept-changes (in Python accept_changes=True); else put the "
+        "old values back."
+    )
+
+
+def notes_of_changes(loaded: Loaded, changed: list[Change], versions: dict[str, str]) -> list[str]:
+    """What is said of changes that were accepted, and of packages that are installed in another version now."""
+    notes = []
+    if changed:
+        afresh = any(change.key in ENVIRONMENT for change in changed)
+        notes.append(
+            f"Changed {_since(loaded)}: {listed(changed)}. The run goes on with the new values"
+            + (", and with new episodes." if afresh else ".")
+        )
+    if others := other_versions(loaded.state.get("versions", {}), versions):
+        notes.append(
+            f"Installed in another version {_since(loaded)}: {others}. From here the numbers may differ from those of "
+            "a run that was never interrupted."
+        )
+    return notes
+
+
+def _since(loaded: Loaded) -> str:
+    return f"since the checkpoint at step {loaded.step:,}"
+
+
+def notes_of_threads(saved: int, now: int) -> list[str]:
+    """What is said where the number of threads, 0 where it is unknown, is another than the checkpoint's."""
+    here = cores()
+    if saved and now and saved != now:
+        return [
+            f"The checkpoint was made with {saved} thread{'s' * (saved > 1)}, and the run goes on with {now}: from "
+            "here its numbers may differ in their last bits from those of a run that was never interrupted. "
+            f"With `threads: {saved}` in its config.yaml they are the same."
+        ]
+    if now > here:
+        return [
+            f"The run goes on with its {now} threads, so that its numbers stay the same, but there are {here} "
+            f"cores here: it is slow. With `threads: {here}` in its config.yaml it is faster, and its last bits "
+            "may differ."
+        ]
+    return []
+
+
+def with_empty_memory(state: dict[str, Any], config: Config, memory: AnyMemory) -> tuple[dict[str, Any], str]:
+    """A state whose memory is empty, and what is said of it.
+
+    Its environments begin new episodes: a memory may need them whole.
+    """
+    spec, left = config.algorithm.memory(), config.run.steps - state["session"]["step"]
+    if isinstance(spec, RolloutSpec):
+        name = config.algorithm.name()
+        return state, f"{name} has no replay memory: nothing was left out, and the run goes on exactly."
+    waits = f"Learning waits for {spec.learning_starts:,} steps, as at the run's start"
+    if left <= spec.learning_starts:
+        waits += f", and only {left:,} are left: give more --steps to learn on"
+    note = (
+        "The run goes on with an empty memory and new episodes: what it remembered is left out. "
+        f"{waits}. From here the run is not the same, number by number, as one that was never interrupted."
+    )
+    environments_anew = state["stepper"] | {"environments": None}
+    return state | {"memory": memory.emptied(state["memory"]), "stepper": environments_anew}, note
