@@ -281,7 +281,10 @@ def test_pictures_are_of_the_whole_screen() -> None:
         ({"size": "84"}, "size is '84'. Give a whole number"),
         ({"stack": True}, "stack is True. Give a whole number"),
         ({"clip_rewards": 1}, "clip_rewards is 1. Give true or false"),
-        ({"clip_rewards": True, "log_rewards": True}, "clip_rewards and log_rewards are both on. Leave one of them off"),
+        (
+            {"clip_rewards": True, "log_rewards": True},
+            "clip_rewards and log_rewards are both on. Leave one of them off",
+        ),
         ({"fire_reset": "life"}, "fire_reset is 'life'. Give true, false or lives"),
         ({"fire_reset": "lives"}, "only with episodic_life. Set that to true, or fire_reset to true"),
         ({"stack": 0}, "stack is 0. Give a number of at least 1"),

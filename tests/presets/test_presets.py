@@ -96,11 +96,12 @@ PUBLISHED = {
     },
     # skrl's torch_gymnasium_pendulumnovel_ddpg_lstm.py; noise in units of the action's range, [-2, 2] there
     ("ddpg", "skrl-lstm"): {
-        "recurrent": "lstm", "recurrent_size": 400, "hidden": (400, 300), "batch_size": 100, "unroll": 20, "discount": 0.98,
-        "tau": 0.005, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "replay_capacity": 20_000,
-        "random_steps": 0, "learning_starts": 1_000, "exploration": "ou", "exploration_noise": 0.1 / 2, "ou_theta": 0.15,
+        "recurrent": "lstm", "recurrent_size": 400, "hidden": (400, 300), "batch_size": 100, "unroll": 20, "tau": 0.005,
+        "discount": 0.98, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "replay_capacity": 20_000,
+        "random_steps": 0, "learning_starts": 1_000, "initializer": "normal", "initializer_gain": 0.1,
+        "exploration": "ou", "exploration_noise": 0.1 / 2, "ou_theta": 0.15, "ou_reset": False, "ou_dt": 0.0,
         "exploration_scale": 1.0, "exploration_final_scale": 1e-3, "exploration_scale_steps": 0,
-        "exploration_stops": True, "ou_reset": False, "ou_dt": 0.0, "initializer": "normal", "initializer_gain": 0.1,
+        "exploration_stops": True,
     },
     # SPEC 4.1 to 4.4
     ("ppo", "walkthrough"): {
@@ -136,7 +137,7 @@ PUBLISHED = {
         "hidden": (64, 64), "activation": "tanh", "initial_log_std": -0.5,
         "observation_statistics": "rollouts", "observation_clip": 5.0, "normalization_prior": 1.0,
     },
-    # Kapturowski et al. (2019), sections 2.3 and 3 and table 2; the last line from SEED's agents/r2d2 and atari/networks.py
+    # Kapturowski et al. (2019), sections 2.3 and 3 and table 2; the last two lines from SEED's code
     ("r2d2", "paper"): {
         "burn_in": 40, "unroll": 80, "overlap": 80, "learn_from_start": False, "stored_carry": True, "batch_size": 64,
         "n_step": 5, "discount": 0.997, "previous_reward": "raw", "priority_exponent": 0.9, "priority_mix": 0.9,
