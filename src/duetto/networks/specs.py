@@ -9,7 +9,8 @@ all that the frameworks know (`torch_layers`, `jax_layers`, `numpy`). `network.N
     Network(Torso(observation, hidden=(64,)), (Policy(action), StateValue()), shared=False) a policy and its values
 
 Parameters have names ("layers.0.weight") and PyTorch's layouts (a weight is (out, in)), with a leading axis for the
-members of an ensemble. Names, layouts and initial values are equal in both frameworks.
+members of an ensemble. Names, layouts and initial values are equal in both frameworks. Batch normalisation also keeps
+*running statistics* (`Network.statistics`), arrays by name beside the parameters that no optimiser moves.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from duetto.networks.spaces import Box, Space
 
 Activation = Literal["relu", "tanh", "elu", "silu"]
 Blocks = Literal["mlp", "layer_norm", "simba"]
+BatchBlocks = Literal["batch_norm", "batch_renorm"]  # for algorithms whose losses say which batches are looked at
 EXPANSION = 4  # how much wider a residual block of SimBa is inside
 
 
@@ -100,6 +102,8 @@ class Stack:
     layer_norm   x → σ(norm(W x)) → ... → W x
     simba        x → W x → x + W' relu(W norm(x)) → ... → norm(x) → W x      W is 4 times as wide as x
                  (Lee et al., 2025, arXiv:2410.09754, section 4; one residual block for each hidden size, all equal)
+    batch_norm   x → norm(x) → norm(σ(W x)) → ... → W x      over the rows of a batch; see `batch_norm`
+    batch_renorm the same, corrected towards the running statistics
     """
 
     name: str
@@ -107,7 +111,7 @@ class Stack:
     hidden: tuple[int, ...] = ()
     outputs: int = 0  # of the last layer; 0 for none
     activation: Activation = "relu"
-    blocks: Blocks = "mlp"
+    blocks: Blocks | BatchBlocks = "mlp"
     joined: int = 0  # as many further numbers join the input ...
     joins: int = 0  # ... of this linear layer
     numbered: bool = True  # False: a single layer, called by the stack's name alone
@@ -118,8 +122,10 @@ class Stack:
                 f"Residual blocks (network simba) are of one size; these hidden layers are {self.hidden}. "
                 "Give one size, once for each block: --hidden 256 256."
             )
-        if self.blocks == "simba" and self.joins:
-            raise UsageError("With network simba the action joins at the first layer: leave critic_action_layer at 0.")
+        if self.blocks not in ("mlp", "layer_norm") and self.joins:
+            raise UsageError(
+                f"With network {self.blocks} the action joins at the first layer: leave critic_action_layer at 0."
+            )
 
     @property
     def width(self) -> int:
@@ -143,10 +149,17 @@ class Stack:
         return pairs
 
     @property
+    def over_batches(self) -> bool:
+        """Whether its normalisation is over the rows of a batch."""
+        return self.blocks in ("batch_norm", "batch_renorm") and bool(self.hidden)
+
+    @property
     def norms(self) -> list[int]:
-        """Units of each layer normalisation."""
+        """Units of each normalisation."""
         if self.blocks == "mlp" or not self.hidden:
             return []
+        if self.over_batches:
+            return [self.inputs + self.joined, *self.hidden]
         return [*self.hidden, *self.hidden[-1:]] if self.blocks == "simba" else list(self.hidden)
 
     def layer(self, i: int) -> str:
@@ -154,8 +167,17 @@ class Stack:
         return f"{self.name}.{i}" if self.numbered else self.name
 
     def norm(self, i: int) -> str:
-        """The name of a layer normalisation."""
+        """The name of a normalisation."""
         return f"{self.name}_norms.{i}"
+
+    @property
+    def statistics(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the running statistics by name."""
+        found: dict[str, tuple[int, ...]] = {}
+        for i, width in enumerate(self.norms if self.over_batches else []):
+            found |= {f"{self.norm(i)}.mean": (width,), f"{self.norm(i)}.variance": (width,)}
+            found |= {f"{self.norm(i)}.count": ()} if self.blocks == "batch_renorm" else {}
+        return found
 
 
 @dataclass(frozen=True)
@@ -210,7 +232,7 @@ class Deterministic:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks = "mlp"
+    blocks: Blocks | BatchBlocks = "mlp"
     name: ClassVar[str] = "action"
     gain: ClassVar[float] = 1.0
 
@@ -229,7 +251,7 @@ class SquashedGaussian:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks = "mlp"
+    blocks: Blocks | BatchBlocks = "mlp"
     log_std: tuple[float, float] = (-20.0, 2.0)  # the range
     name: ClassVar[str] = "policy"
     gain: ClassVar[float] = 1.0
@@ -246,7 +268,7 @@ class Values:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks = "mlp"
+    blocks: Blocks | BatchBlocks = "mlp"
     joins: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
     name: ClassVar[str] = "value"
     gain: ClassVar[float] = 1.0
@@ -329,6 +351,15 @@ class Network:
     initializer: Initializer = Initializer()
     custom: CustomNetwork | None = None  # instead of all this
 
+    def __post_init__(self) -> None:
+        names = [stack.name for stack in self._stacks()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(
+                f"Two stacks of these heads are called {', '.join(twice)}: they would be one and the same parameters. "
+                "Give each head's stacks names of their own, or make it two networks."
+            )
+
     @property
     def observation(self) -> Space:
         """What it takes."""
@@ -354,6 +385,15 @@ class Network:
         """The names of the torsos, one for all heads or one for each."""
         return ("torso",) if self.shared else tuple(f"{head.name}_torso" for head in self.heads)
 
+    @property
+    def statistics(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of its batch normalisation's running statistics by name: kept beside the parameters, not learned."""
+        lead = (self.members,) if self.members else ()
+        return {name: (*lead, *shape) for stack in self._stacks() for name, shape in stack.statistics.items()}
+
+    def _stacks(self) -> list[Stack]:
+        return [stack for head in self.heads for stack in head.stacks(self.torso.width)]
+
     def carry(self) -> dict[str, tuple[int, int]]:
         """The arrays of its carry by name, without the leading batch axis; none without recurrence."""
         state = self.recurrent.state() if self.recurrent else {}
@@ -371,6 +411,7 @@ class Parameter:
     custom: ClassVar[None] = None
     recurrent: ClassVar[None] = None
     members: ClassVar[int] = 0
+    statistics: ClassVar[dict[str, tuple[int, ...]]] = {}
 
     def carry(self) -> dict[str, tuple[int, int]]:
         """None."""
