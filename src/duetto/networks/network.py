@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 from array_api_compat import array_namespace
 
-from duetto.functional.distributions import SquashedGaussian
+from duetto.functional.distributions import DiagonalGaussian, Distribution, SquashedGaussian
 from duetto.functional.values import dueling
 from duetto.networks import batch_norm, specs
 from duetto.networks.encoding import convolutions, split
 from duetto.networks.policies import distribution
+from duetto.networks.spaces import Space
 from duetto.networks.windows import Window
 
 Array = Any
@@ -108,9 +109,10 @@ class Network:
         spec, shape = self.spec.recurrent, window.previous_reward.shape
         assert spec is not None
         merged = _mapped(lambda part: array_namespace(part).reshape(part, (-1, *part.shape[2:])), window.obs)
+        parts = split(self.spec.observation, merged)
         found, carry = [], {}
         for torso in self.spec.torsos:
-            x = self._encoded(torso, merged)
+            x = self._encoded(torso, *parts)
             x = array_namespace(x).reshape(x, (*shape, -1))
             prefix = f"{torso}/" if len(self.spec.heads) > 1 else ""
             weights = _below(self.values, f"{torso}.recurrent.weights.")
@@ -146,13 +148,13 @@ class Network:
 
     # ------------------------------------------------------------------------------------------------ torsos
     def _features(self, obs: Any) -> Features:
-        found = tuple(self._encoded(torso, obs) for torso in self.spec.torsos)
+        parts = split(self.spec.observation, obs)
+        found = tuple(self._encoded(torso, *parts) for torso in self.spec.torsos)
         return found[0] if len(found) == 1 else found
 
-    def _encoded(self, torso: str, obs: Any) -> Array:
-        """Features (B, width) of each observation on its own, before recurrent layers."""
+    def _encoded(self, torso: str, images: dict[str, Array], vectors: list[Array]) -> Array:
+        """Features (B, width) of each observation on its own, before recurrent layers; see `encoding.split`."""
         spec, like = self.spec.torso, next(iter(self.values.values()))
-        images, vectors = split(spec.observation, obs)
         parts = [self._image(torso, name, image, like) for name, image in images.items()]
         parts += [self._layers.entering(vector, like) for vector in vectors]
         x = parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=-1)
@@ -172,17 +174,16 @@ class Network:
         """`moved` is where running statistics are put; None: not training."""
         several = isinstance(features, tuple)
         found = tuple(
-            self._head(head, features[i] if several else features, inputs, values, moved)
-            for i, head in enumerate(self.spec.heads)
+            self._head(i, features[i] if several else features, inputs, values, moved)
+            for i in range(len(self.spec.heads))
         )
         return found if isinstance(self.spec.head, tuple) else found[0]
 
-    def _head(
-        self, head: specs.Head, x: Array, inputs: Any, values: Values, moved: dict[str, Array] | None = None
-    ) -> Any:
+    def _head(self, i: int, x: Array, inputs: Any, values: Values, moved: dict[str, Array] | None = None) -> Any:
         """A new kind of head is one more case here."""
+        head = self.spec.heads[i]
         x = self._layers.entering(x, next(iter(values.values())))
-        outputs = [self._stack(stack, x, values, "", *inputs, moved=moved) for stack in head.stacks(x.shape[-1])]
+        outputs = [self._stack(stack, x, values, "", *inputs, moved=moved) for stack in self.spec.stacks[i]]
         outputs = [self._layers.leaving(output) for output in outputs]
         match head:
             case specs.Deterministic():
@@ -192,16 +193,15 @@ class Network:
             case specs.ActionValues():
                 return dueling(*outputs) if head.dueling else outputs[0]
             case specs.Policy():
-                return distribution(head.space, self._with_std(outputs[0], values))
+                return self._policy(head.space, outputs[0], values)
             case specs.Values() | specs.StateValue():
                 return outputs[0][..., 0]
 
-    def _with_std(self, parameters: Array, values: Values) -> Array:
+    def _policy(self, space: Space, outputs: Array, values: Values) -> Distribution:
         if "log_std" not in values:
-            return parameters
-        xp = array_namespace(parameters)
-        log_std = xp.reshape(self._layers.leaving(values["log_std"]), (*(1,) * (parameters.ndim - 1), -1))
-        return xp.concat([parameters, xp.broadcast_to(log_std, parameters.shape)], axis=-1)
+            return distribution(space, outputs)
+        log_std = self._layers.leaving(values["log_std"])[(None,) * (outputs.ndim - 1)]
+        return DiagonalGaussian(outputs, log_std + array_namespace(outputs).zeros_like(outputs))
 
     # ------------------------------------------------------------------------------------------------ layers
     def _stack(

@@ -16,6 +16,7 @@ members of an ensemble. Names, layouts and initial values are equal in both fram
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -132,7 +133,7 @@ class Stack:
         """How many numbers come out."""
         return self.outputs or (self.hidden[-1] if self.hidden else self.inputs)
 
-    @property
+    @cached_property
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each linear layer."""
         sizes = [self.inputs, *self.hidden]
@@ -148,12 +149,12 @@ class Stack:
             pairs[self.joins] = (inputs + self.joined, width)
         return pairs
 
-    @property
+    @cached_property
     def over_batches(self) -> bool:
         """Whether its normalisation is over the rows of a batch."""
         return self.blocks in ("batch_norm", "batch_renorm") and bool(self.hidden)
 
-    @property
+    @cached_property
     def norms(self) -> list[int]:
         """Units of each normalisation."""
         if self.blocks == "mlp" or not self.hidden:
@@ -195,12 +196,12 @@ class Torso:
     recurrent: Recurrent | None = None  # behind the hidden layers
     blocks: Blocks = "mlp"
 
-    @property
+    @cached_property
     def images(self) -> dict[str, Box]:
         """The image parts by name; "image" where the observation is a single one."""
         return {name: part for name, part in named_parts(self.observation) if isinstance(part, Box) and part.is_image}
 
-    @property
+    @cached_property
     def stack(self) -> Stack:
         """The hidden layers."""
         vector = sum(part.size for _, part in named_parts(self.observation) if not is_image(part))
@@ -352,7 +353,7 @@ class Network:
     custom: CustomNetwork | None = None  # instead of all this
 
     def __post_init__(self) -> None:
-        names = [stack.name for stack in self._stacks()]
+        names = [stack.name for stacks in self.stacks for stack in stacks]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(
@@ -370,7 +371,7 @@ class Network:
         """Of each torso."""
         return self.torso.recurrent
 
-    @property
+    @cached_property
     def heads(self) -> tuple[Head, ...]:
         """One or several."""
         return self.head if isinstance(self.head, tuple) else (self.head,)
@@ -380,19 +381,26 @@ class Network:
         """What a user's own network is constructed with: numbers of an action, or outputs that stand for it."""
         return self.heads[0].action
 
-    @property
+    @cached_property
     def torsos(self) -> tuple[str, ...]:
         """The names of the torsos, one for all heads or one for each."""
         return ("torso",) if self.shared else tuple(f"{head.name}_torso" for head in self.heads)
 
-    @property
+    @cached_property
     def statistics(self) -> dict[str, tuple[int, ...]]:
         """Shapes of its batch normalisation's running statistics by name: kept beside the parameters, not learned."""
         lead = (self.members,) if self.members else ()
-        return {name: (*lead, *shape) for stack in self._stacks() for name, shape in stack.statistics.items()}
+        return {
+            name: (*lead, *shape)
+            for stacks in self.stacks
+            for stack in stacks
+            for name, shape in stack.statistics.items()
+        }
 
-    def _stacks(self) -> list[Stack]:
-        return [stack for head in self.heads for stack in head.stacks(self.torso.width)]
+    @cached_property
+    def stacks(self) -> tuple[list[Stack], ...]:
+        """The layers of each head."""
+        return tuple(head.stacks(self.torso.width) for head in self.heads)
 
     def carry(self) -> dict[str, tuple[int, int]]:
         """The arrays of its carry by name, without the leading batch axis; none without recurrence."""
