@@ -47,6 +47,7 @@ def test_what_the_issue_asks_for_is_there():
     assert tuned <= presets("td3").keys()
     assert {"paper", "skrl"} <= presets("ddpg").keys()
     assert {"author", "simba", "Pendulum-v1", "LunarLanderContinuous-v3", "pybullet"} <= presets("sac").keys()
+    assert {"author", "narrow", "Pendulum-v1"} <= presets("crossq").keys()
     assert {"walkthrough", "atari", "mujoco", "cleanrl", "classic"} <= presets("ppo").keys()
 
 
