@@ -48,6 +48,7 @@ def test_what_the_issue_asks_for_is_there():
     assert tuned <= presets("td3").keys()
     assert {"paper", "skrl"} <= presets("ddpg").keys()
     assert {"author", "simba", "Pendulum-v1", "LunarLanderContinuous-v3", "pybullet"} <= presets("sac").keys()
+    assert {"author", "narrow", "Pendulum-v1"} <= presets("crossq").keys()
     assert {"walkthrough", "atari", "mujoco", "cleanrl", "classic"} <= presets("ppo").keys()
 
 
@@ -180,6 +181,14 @@ PUBLISHED = {
         "actor_learning_rate": 1e-4, "critic_learning_rate": 1e-4, "temperature_learning_rate": 1e-4,
         "actor_weight_decay": 1e-2, "critic_weight_decay": 1e-2, "decoupled_weight_decay": True, "temperature": 0.01,
         "target_entropy_scale": 0.5, "normalize_observations": "collected",
+    },
+    # adityab/CrossQ, train.py (--algo crossq) and sbx/sac/policies.py
+    ("crossq", "author"): {
+        "hidden": (256, 256), "critic_hidden": (2048, 2048), "activation": "relu", "batch_size": 256, "discount": 0.99,
+        "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "temperature_learning_rate": 1e-3,
+        "adam_beta1": 0.5, "policy_delay": 3, "network": "batch_renorm", "temperature": 1.0,
+        "target_entropy_scale": 1.0,
+        "replay_capacity": 1_000_000, "random_steps": 5_000, "learning_starts": 5_000, "gradient_steps": 1,
     },
     # rl-baselines3-zoo, sac.yml: LunarLanderContinuous-v3, Pendulum-v1 (but for its layers), HalfCheetahBulletEnv-v0
     ("sac", "LunarLanderContinuous-v3"): {

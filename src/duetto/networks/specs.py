@@ -27,7 +27,9 @@ from duetto.networks.spaces import Box, Space
 
 Activation = Literal["relu", "tanh", "elu", "silu"]
 Blocks = Literal["mlp", "layer_norm", "simba"]
-BatchBlocks = Literal["batch_norm", "batch_renorm"]  # for algorithms whose losses say which batches are looked at
+AllBlocks = Literal[
+    "mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"
+]  # the last two where losses `train` them
 EXPANSION = 4  # how much wider a residual block of SimBa is inside
 
 
@@ -112,7 +114,7 @@ class Stack:
     hidden: tuple[int, ...] = ()
     outputs: int = 0  # of the last layer; 0 for none
     activation: Activation = "relu"
-    blocks: Blocks | BatchBlocks = "mlp"
+    blocks: AllBlocks = "mlp"
     joined: int = 0  # as many further numbers join the input ...
     joins: int = 0  # ... of this linear layer
     numbered: bool = True  # False: a single layer, called by the stack's name alone
@@ -233,7 +235,7 @@ class Deterministic:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks | BatchBlocks = "mlp"
+    blocks: AllBlocks = "mlp"
     name: ClassVar[str] = "action"
     gain: ClassVar[float] = 1.0
 
@@ -252,7 +254,7 @@ class SquashedGaussian:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks | BatchBlocks = "mlp"
+    blocks: AllBlocks = "mlp"
     log_std: tuple[float, float] = (-20.0, 2.0)  # the range
     name: ClassVar[str] = "policy"
     gain: ClassVar[float] = 1.0
@@ -269,7 +271,7 @@ class Values:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks | BatchBlocks = "mlp"
+    blocks: AllBlocks = "mlp"
     joins: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
     name: ClassVar[str] = "value"
     gain: ClassVar[float] = 1.0

@@ -24,7 +24,8 @@ def build(spec: NetworkSpec, random: np.random.Generator, device: str = "cpu") -
     if spec.custom is not None:
         return Custom(spec, _modules(spec, random), device)
     values = {name: _laid_out(torch.from_numpy(value)) for name, value in initial_parameters(spec, random).items()}
-    values = {name: value.to(device).requires_grad_(name not in spec.statistics) for name, value in values.items()}
+    kept = spec.statistics
+    values = {name: value.to(device).requires_grad_(name not in kept) for name, value in values.items()}
     return Parameters(values) if isinstance(spec, Parameter) else Built(spec, values, torch_layers)
 
 
@@ -34,12 +35,11 @@ def _laid_out(value: Tensor) -> Tensor:
 
 
 class Built(network.Network):
-    """A network of ours."""
+    """A network of ours. Attributes: as `network.Network`; learned, all of its arrays but the running statistics."""
 
-    @property
-    def learned(self) -> dict[str, Tensor]:
-        """All of its arrays but the running statistics."""
-        return {name: value for name, value in self.values.items() if name not in self.spec.statistics}
+    def __init__(self, spec: Network, values: dict[str, Tensor], layers: Any) -> None:
+        super().__init__(spec, values, layers)
+        self.learned = {name: value for name, value in values.items() if value.requires_grad}
 
     def keep_statistics(self) -> None:
         """Running statistics as the last call with `train` left them."""
