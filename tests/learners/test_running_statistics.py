@@ -24,6 +24,9 @@ class Normed(SAC):
         return nets | {"critic": replace(nets["critic"], head=head)}
 
     def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
+        return self._of_critics(nets, batch)
+
+    def _of_critics(self, nets: Any, batch: Any) -> Any:
         nets.target_critic(batch.next_obs, batch.action, train=self.trains)
         q = nets.critic(batch.obs, batch.action, train=self.trains)
         return batch.mean((q - batch.reward[None]) ** 2), {}
@@ -31,6 +34,14 @@ class Normed(SAC):
     def actor_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
         nets.critic(batch.next_obs, batch.action, train=self.trains)  # another's: forgotten
         return super().actor_loss(nets, batch, noise)
+
+
+@dataclass(frozen=True)
+class InPassing(Normed):
+    """Its critics' own loss does not train them; the actor's calls them with `train`."""
+
+    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
+        return replace(self, trains=False)._of_critics(nets, batch)
 
 
 def statistics(learner, name="critic"):
@@ -62,6 +73,15 @@ def test_a_loss_that_does_not_train_leaves_them(backend):
     learner = build(backend, small(Normed, trains=False))
     before = statistics(learner)
     learner.update(batch())
+    assert_same(statistics(learner), before)
+
+
+def test_what_another_loss_saw_in_passing_is_forgotten(backend):
+    """Also at the network's own next update, here without `train`."""
+    learner = build(backend, small(InPassing))
+    before = statistics(learner)
+    for _ in range(2):
+        learner.update(batch())
     assert_same(statistics(learner), before)
 
 

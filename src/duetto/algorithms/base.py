@@ -251,7 +251,7 @@ class Updater(Protocol):
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
         """One optimiser step of network `name` on `loss(nets, *args) -> (scalar, info)`; no other network moves.
 
-        Where the loss called it with `train`, its running statistics move too (`networks/batch_norm.py`), by the last call.
+        Where the loss called it with `train`, its running statistics move too, by the last call; see `batch_norm`.
 
         Returns `info`, without gradients: what the loss computed is there for the next one. All of it is logged, but
         PRIORITY, which goes back to the memory.
