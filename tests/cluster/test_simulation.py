@@ -119,9 +119,8 @@ def not_replayed(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("broken", [twice, any_number, dropped, forgotten, not_replayed])
 def test_without_any_one_rule_it_shows(broken, monkeypatch: pytest.MonkeyPatch):
-    play_all(40)
     broken(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, RuntimeError)):  # a host that was asked out of turn says so
         play_all(40)
 
 

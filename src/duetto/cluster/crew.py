@@ -4,7 +4,7 @@ What an actor is asked has a number, and it is asked nothing else before it has 
 every action, an actor's state follows from what it was asked since that was last saved: this is its `past`, and all
 that a new one needs.
 
-    asked            reset   1   2   save   3   4   5   6
+    asked            reset   1   2  (save)  3   4   5   6
     past behind 6    reset, load what was saved,   3   4   5   6
     it dies at 7     a new one does the past, is compared with what 6 gave, and then does 7
 """
@@ -52,6 +52,7 @@ class Actor:
     failures: list[Answer] = field(default_factory=list)  # since its last answer
     past: list[Request] | None = field(default_factory=list)  # None: nothing brings another one to where it is
     last: tuple[str, Any] = ("", None)  # what the past came to
+    saved: list[Request] | None = None  # a shorter past, from the next step on
     saved_at: float = 0.0
     saving_took: float = 0.0
     lost: bool = False  # what it is asked now is to begin new episodes, instead of something else
@@ -67,7 +68,6 @@ class Crew:
     Attributes:
         actors: In the order of their environments.
         restarts: Processes that took the place of another.
-        waited: Seconds spent waiting for answers.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Crew:
         """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never."""
         self._transport, self._recipe, self._timeout, self._notices = transport, recipe, timeout, notices
         self.actors = [Actor(index, share) for index, share in enumerate(shares)]
-        self.restarts, self.waited = 0, 0.0
+        self.restarts = 0
         for actor in self.actors:
             self._start(actor)
 
@@ -87,7 +87,6 @@ class Crew:
             Fault, DuettoError: What an environment did wrong, that with the lowest number first; or an actor has failed
                 three times without an answer.
         """
-        began = self._transport.clock()
         waiting = [self.actors[index] for index in requests]
         for actor in waiting:
             self._ask(actor, requests[actor.index])
@@ -100,7 +99,6 @@ class Crew:
                 if reply := self._reply(actor, answers.get(actor.call)):
                     replies[actor.index] = reply
             waiting = [actor for actor in waiting if actor.index not in replies]
-        self.waited += self._transport.clock() - began
         for index in sorted(replies):
             if error := replies[index].error:
                 raise self._renumbered(error, self.actors[index])
@@ -216,19 +214,16 @@ class Crew:
         match request.method:
             case "describe" | "render":
                 return
-            case "reset":
-                actor.past = [request]
-            case "load" if actor.past:
-                actor.past = [actor.past[0], request]
-            case "save" if value is None:
-                actor.past = None
+            case "save":
+                actor.saved = None if value is None or not actor.past else [actor.past[0], Request("load", (value,))]
+                actor.past = actor.past if actor.saved else None
                 return
-            case "save" if actor.past:
-                actor.past = [actor.past[0], Request("load", (value,))]
+            case "reset":
+                actor.past, actor.saved, actor.saved_at = [request], None, self._transport.clock()
+            case _ if actor.saved:  # only now: what comes back is compared with what this came to
+                actor.past, actor.saved, actor.saved_at = [*actor.saved, request], None, self._transport.clock()
             case _ if actor.past:
                 actor.past.append(request)
-        if request.method in ("reset", "load", "save"):
-            actor.saved_at = self._transport.clock()
         actor.last = (request.method, value)
 
     def _renumbered(self, error: Exception, actor: Actor) -> Exception:

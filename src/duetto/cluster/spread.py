@@ -11,6 +11,7 @@ environments that take longer than the distance, about a millisecond, and for te
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class Spread(Engine):
         self.name, self.label, self.layout, self.stacked = first.name, first.label, first.layout, first.stacked
         self.single_action_space, self.metadata = first.action_space, first.metadata
         self.pending: np.ndarray | None = None
+        self._waited = 0.0
         self._anew: dict[int, Lost] = {}  # of actors whose new episodes are to be handed out with the next step
 
     def _all(self, method: str, arguments: list[tuple[Any, ...]] | None = None) -> list[list[Any] | Lost]:
@@ -57,10 +59,11 @@ class Spread(Engine):
         for actor in crew.actors:
             if actor.index not in self._anew:
                 own = np.array(actions[actor.share.start : actor.share.stop])
-                requests[actor.index] = [Request("step", (own,))]
-                if crew.saving_is_due(actor):
-                    requests[actor.index].append(Request("save"))
+                saving = [Request("save")] if crew.saving_is_due(actor) else []
+                requests[actor.index] = [*saving, Request("step", (own,))]
+        began = time.perf_counter()
         results = crew.ask(requests) | self._anew
+        self._waited += time.perf_counter() - began
         self._anew = {}
         outcomes, pending = [], []
         for actor in crew.actors:
@@ -69,8 +72,8 @@ class Spread(Engine):
                     outcomes.append(_lost(obs, len(actor.share)))
                     pending.append(None)
                 case values:
-                    outcomes.append(values[0][0])
-                    pending.append(values[0][1])
+                    outcomes.append(values[-1][0])
+                    pending.append(values[-1][1])
         self._join_pending(pending, outcomes)
         return join_outcomes(outcomes)
 
@@ -111,7 +114,7 @@ class Spread(Engine):
         return {
             "time/actors": len(self._crew.actors),
             "time/actor_restarts": self._crew.restarts,
-            "time/waiting_for_actors": round(self._crew.waited, 3),
+            "time/waiting_for_actors": round(self._waited, 3),
         }
 
     def close(self) -> None:
