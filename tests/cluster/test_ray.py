@@ -1,0 +1,167 @@
+"""The real thing: a Ray cluster of three nodes on this machine, of which parts are killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import assert_same, small, train
+
+import duetto
+from duetto.runs.run import Run
+
+ray: Any = pytest.importorskip("ray")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc"),
+    pytest.mark.filterwarnings("default"),  # Ray's own
+]
+STORE = 80 * 2**20
+
+
+class Nodes:
+    """A head and two more, each with its own processes."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        how = {"num_cpus": 2, "object_store_memory": STORE, "include_dashboard": False}
+        self.cluster = Cluster(initialize_head=True, head_node_args=how)
+        self.others = [self.cluster.add_node(num_cpus=2, object_store_memory=STORE) for _ in range(2)]
+        ray.init(self.cluster.address, log_to_driver=False)
+
+    def close(self) -> None:
+        ray.shutdown()
+        self.cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    folder = tempfile.mkdtemp(prefix="duetto-ray-")
+    Path(folder, "ray").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_TMPDIR", folder)
+        started = Nodes()
+        yield started
+        started.close()
+    shutil.rmtree(folder)
+
+
+def processes(word: str) -> list[int]:
+    """Ids of this user's processes whose command has the word."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word.encode() in (folder / "cmdline").read_bytes() and folder.stat().st_uid == os.getuid():
+                found.append(int(folder.name))
+    return [number for number in found if number != os.getpid()]
+
+
+class Strike:
+    """A callback that does something terrible at a step, once."""
+
+    def __init__(self, step: int, deed: Any) -> None:
+        self.step, self.deed, self.said = step, deed, []
+
+    def __call__(self, session: duetto.Session) -> None:
+        if session.step >= self.step and self.deed:
+            deed, self.deed = self.deed, None
+            deed()
+        self.said = list(session.notices)
+
+
+def kill_an_actor() -> None:
+    os.kill(processes("ray::Host")[0], signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("algorithm", "environment"), [("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")])
+def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str, environment: str):
+    local = train(tmp_path, small(algorithm), environment, name="local", num_envs=5)
+    strike = Strike(90, kill_an_actor)
+    cluster = duetto.Cluster(actors=3)
+    spread = train(
+        tmp_path, small(algorithm), environment, name="spread", num_envs=5, cluster=cluster, callbacks=[strike]
+    )
+    assert_same(local, spread)
+    assert spread.metrics()[-1]["time/actor_restarts"] == 1
+    assert [notice for notice in strike.said if "died" in notice and "no number has changed" in notice]
+    wait_until(lambda: not processes("ray::Host"))
+
+
+def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_path: Path):
+    def lose_a_node() -> None:
+        nodes.cluster.remove_node(nodes.others.pop(), allow_graceful=False)
+
+    strike = Strike(90, lose_a_node)
+    how: dict[str, Any] = {"algorithm": small("td3", n_step=3), "num_envs": 3}
+    spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=3), callbacks=[strike], **how)
+    assert_same(train(tmp_path, name="local", **how), spread)
+    assert spread.metrics()[-1]["time/actor_restarts"] >= 1
+
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+import duetto
+from small_runs import train
+
+if __name__ == "__main__":
+    def strike(session):
+        if session.step >= 90:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train(Path(sys.argv[1]), name="killed", num_envs=2, cluster=duetto.Cluster(actors=2), callbacks=[strike])
+"""
+
+
+def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(nodes: Nodes, tmp_path: Path):
+    """It had a cluster of its own, of which a folder with Ray's logs is all that is left."""
+    temporary, before, hosts = Path(tempfile.mkdtemp(prefix="d")), shared_memory(), processes("ray::Host")
+    (tmp_path / "driver.py").write_text(DRIVER)
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
+    done = subprocess.run([sys.executable, "driver.py", str(tmp_path)], cwd=tmp_path, env=variables, check=False)
+    assert done.returncode == -signal.SIGKILL
+    wait_until(lambda: not processes(str(temporary)) and processes("ray::Host") == hosts)
+    assert shared_memory() <= before
+    assert [path.name[:11] for path in temporary.iterdir()] == ["duetto-ray-"]
+    shutil.rmtree(temporary)
+    again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=1))
+    assert_same(train(tmp_path, name="local", num_envs=2), again)
+
+
+def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
+    temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
+    options = ["--hidden", "16", "16", "--batch-size", "16", "--random-steps", "30", "--learning-starts", "30"]
+    options += ["--backend", "torch", "--steps", "60", "--num-envs", "2", "--evaluation-episodes", "1"]
+    command = [sys.executable, "-c", "from duetto.cli import main; main()", "train", "td3", "--cluster", "Pendulum-v1"]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary), "COLUMNS": "80"}
+    whole = [*command, *options, "--actors", "2", "--runs-dir", str(tmp_path), "--name", "whole"]
+    done = subprocess.run(whole, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ray" not in done.stdout.lower().replace("array", "") + done.stderr.lower()
+    assert "2 actors, 0 restarts" in done.stdout
+    assert list(temporary.iterdir()) == []
+    assert not processes(str(temporary))
+    assert shared_memory() <= before
+    temporary.rmdir()
+
+
+def shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+def wait_until(happened: Any, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.1)
