@@ -151,11 +151,11 @@ def test_more_actors_than_environments_is_said(tmp_path: Path):
 def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with pytest.raises(UsageError, match="'free' is not built yet. Use exact"):
+    with pytest.raises(UsageError, match=r"'free' is not built yet\. Use exact"):
         duetto.Cluster(pace="free")
     with pytest.raises(UsageError, match="actors is 0; it must be at least 1"):
         duetto.Cluster(actors=0)
-    with pytest.raises(UsageError, match="lives in this process. For a cluster, pass its id, or a factory"):
+    with pytest.raises(UsageError, match=r"lives in this process\. For a cluster, pass its id, or a factory"):
         train(tmp_path, environment=gymnasium.make("Pendulum-v1"), cluster=Simulation())
     with (
         (tmp_path / "open").open("w") as file,
@@ -163,6 +163,8 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     ):
         train(tmp_path / "runs", environment=lambda: Line(len(file.name)), cluster=Simulation())
     monkeypatch.setattr(options, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r'needs Ray, which is not installed. Install: pip install "duetto\[cluster\]"'):
+    with pytest.raises(
+        UsageError, match=r'needs Ray, which is not installed. Install: pip install "duetto\[cluster\]"'
+    ):
         duetto.Cluster()
     assert not list(tmp_path.glob("*/*/config.yaml")) + list(tmp_path.glob("*/config.yaml"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+
 import numpy as np
 import pytest
 from taped import Forgetful, Taped, Unsavable, same, spread
@@ -45,8 +46,8 @@ def play(seed: int) -> Counter[str]:
             assert same(engine.step(actions), local.step(actions)), f"step {step}"
         assert same(engine.save(), local.save())
     except Fault as fault:
-        assert fault.failed, fault
-        assert "for the third time without an answer" in str(fault)
+        if "for the third time without an answer" not in str(fault):
+            raise
         happened["stopped"] += 1
     finally:
         engine.close()
@@ -148,5 +149,6 @@ def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(kind, seed:
             lost += gone
             counts = stepper.obs[:, 1].copy()
     except EnvironmentFailedError as error:
-        assert "for the third time" in str(error)
+        if "for the third time without an answer" not in str(error):
+            raise
     assert any("begin new episodes" in notice for notice in notices) == bool(lost.any())

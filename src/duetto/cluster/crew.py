@@ -170,8 +170,8 @@ class Crew:
         actor.failures.append(answer)
         if len(actor.failures) == ATTEMPTS:
             raise Fault(
-                f"{actor} {answer.failure}, for the third time without an answer. Look for the cause in the environment "
-                "and in what it calls, or in the memory of its machine.",
+                f"{actor} {answer.failure}, for the third time without an answer. Look for the cause in the "
+                "environment and in what it calls, or in the memory of its machine.",
                 trace=answer.details,
                 failed=True,
             )

@@ -69,7 +69,7 @@ class Host:
             return Reply(number, [], raised("its actor", error, None))
         return Reply(number, values, None, came_back, saving=self._saving)
 
-    def _relive(self, past: list[Request]) -> int | None | Literal[False]:
+    def _relive(self, past: list[Request]) -> int | Literal[False] | None:
         """A checksum of what it came to; False where a saved state did not come back exactly."""
         found = None
         for request in past:

@@ -58,8 +58,8 @@ class Cluster:
         actors = min(self.actors, num_envs)
         if actors < self.actors:
             notices.append(
-                f"{num_envs} environment{'s' * (num_envs > 1)} on {actors} of the {self.actors} actors: the others would "
-                "have none. Give more --num-envs."
+                f"{num_envs} environment{'s' * (num_envs > 1)} on {actors} of the {self.actors} actors: the others "
+                "would have none. Give more --num-envs."
             )
         return self._spread(self._transport(actors), recipe, num_envs, actors, options["worker_timeout"], notices)
 

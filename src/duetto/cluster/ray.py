@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -23,6 +24,7 @@ from duetto.cluster.transport import Answer
 from duetto.environments import subprocesses
 from duetto.errors import UsageError
 
+TO_CONNECT = 10.0  # seconds
 OBJECT_STORE = 128 * 2**20  # bytes of a cluster of our own: nothing stays in it, and large steps pass through
 DIED = "died: its process was killed or ended, or its machine is gone"
 
@@ -48,13 +50,14 @@ class RayTransport:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             if address is not None:
+                _look_for(address)
                 ray.init(address, **quiet)
                 return
             self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
             with subprocesses.deaf_to_hangups():
                 own: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "_temp_dir": self._folder}
                 ray.init("local", num_cpus=actors, num_gpus=0, include_dashboard=False, **own, **quiet)
-        except (ConnectionError, TimeoutError, ValueError, RuntimeError, ImportError) as error:
+        except (OSError, ValueError, RuntimeError, ImportError) as error:
             self.close()
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"There is no Ray cluster {where} ({_first_line(error)}).") from error
@@ -111,6 +114,13 @@ def _answer(call: Any) -> Answer:
         return Answer(failure=DIED, details=str(error), gone=True)
     except exceptions.RayError as error:
         return Answer(failure=f"failed ({_first_line(error)})", details=str(error), gone=True)
+
+
+def _look_for(address: str) -> None:
+    """OSError where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), TO_CONNECT).close()
 
 
 def _first_line(error: Exception) -> str:

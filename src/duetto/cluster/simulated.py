@@ -53,7 +53,7 @@ class Simulated:
         self._rates, self._machines = rates or Rates(), machines
         self._now = 0.0
         self._processes: list[_Process] = []
-        self._calls: dict[int, tuple[float, Answer, _Process]] = {}  # when each comes to what
+        self._calls: dict[int, tuple[float, Answer]] = {}  # when each comes to what
         self.mishaps: dict[str, int] = {}
 
     def start(self, kind: Callable[..., Any], *arguments: Any) -> _Process:
@@ -66,7 +66,7 @@ class Simulated:
     def call(self, worker: _Process, *message: Any) -> int:
         """See Transport."""
         number = len(self._calls)
-        self._calls[number] = (self._now + self._delay(), self._fate(worker, message), worker)
+        self._calls[number] = (self._now + self._delay(), self._fate(worker, message))
         return number
 
     def _fate(self, process: _Process, message: tuple[Any, ...]) -> Answer:
@@ -92,7 +92,7 @@ class Simulated:
         limit = float("inf") if timeout is None else self._now + timeout
         found, last = {}, self._now
         for call in calls:
-            when, answer, process = self._calls[call]
+            when, answer = self._calls[call]
             if answer.failure == "hangs":
                 last = limit
             elif when <= limit:

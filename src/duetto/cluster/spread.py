@@ -51,7 +51,9 @@ class Spread(Engine):
         """See Engine."""
         seeds = [(None if seed is None else seed + actor.share.start,) for actor in self._crew.actors]
         self._anew, self.pending = {}, None
-        return join_trees([result.obs if isinstance(result, Lost) else result[0] for result in self._all("reset", seeds)])
+        return join_trees(
+            [result.obs if isinstance(result, Lost) else result[0] for result in self._all("reset", seeds)]
+        )
 
     def step(self, actions: np.ndarray) -> Outcome:
         """See Engine."""
@@ -80,7 +82,9 @@ class Spread(Engine):
     def _join_pending(self, pending: list[np.ndarray | None], outcomes: list[Outcome]) -> None:
         self.pending = None
         if any(part is not None for part in pending):
-            parts = [np.zeros(len(outcomes[i].reward), bool) if part is None else part for i, part in enumerate(pending)]
+            parts = [
+                np.zeros(len(outcomes[i].reward), bool) if part is None else part for i, part in enumerate(pending)
+            ]
             self.pending = np.concatenate(parts)
 
     def reset_env(self, env: int, seed: int) -> Tree:

@@ -5,6 +5,7 @@ A saved state has an entry "0" .. "N-1" for each environment, and whatever else 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from duetto.environments.trees import Tree
 def shares(num_envs: int, parts: int) -> list[range]:
     """The environments of each part: contiguous, and as even as can be."""
     bounds = [num_envs * part // parts for part in range(parts + 1)]
-    return [range(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [range(start, stop) for start, stop in pairwise(bounds)]
 
 
 def join_saved(parts: list[Any]) -> Any:

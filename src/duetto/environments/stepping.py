@@ -80,6 +80,7 @@ class Stepper:
 
     @property
     def engine(self) -> Engine:
+        """See above."""
         return self._engine
 
     @property
