@@ -58,12 +58,12 @@ class Forgetful(Taped):
 
 
 def spread(
-    environment: Any, transport: Simulated, num_envs: int, actors: int, timeout: float = 5.0
+    environment: Any, transport: Simulated, num_envs: int, actors: int, **options: Any
 ) -> tuple[Spread, list[str]]:
     """Environments on simulated actors, and the notices."""
     notices: list[str] = []
-    recipe = recipes.pack(environment, {})
-    return Spread(Crew(transport, recipe, shares(num_envs, actors), timeout, notices)), notices
+    recipe = recipes.pack(environment, options)
+    return Spread(Crew(transport, recipe, shares(num_envs, actors), 5.0, notices)), notices
 
 
 def same(one: Any, other: Any) -> bool:

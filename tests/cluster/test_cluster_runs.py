@@ -31,7 +31,7 @@ class Simulation(options.Cluster):
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "transports", [])
 
-    def _transport(self, actors: int) -> Simulated:
+    def connect(self, actors: int) -> Simulated:
         self.transports.append(Simulated(7, self.rates))  # type: ignore[attr-defined]
         return self.transports[-1]
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from duetto.algorithms.base import Within, check_fields
-from duetto.cluster.crew import Crew
-from duetto.cluster.spread import Spread
-from duetto.cluster.transport import Transport
-from duetto.environments import Stepper, recipes
-from duetto.environments.faults import Fault, summary
-from duetto.environments.shares import shares
 from duetto.errors import UsageError
-from duetto.training.session import is_instance
+
+if TYPE_CHECKING:  # the options alone import neither environments nor Ray
+    from duetto.cluster.transport import Transport
+    from duetto.environments import Stepper
 
 Pace = Literal["exact", "lockstep", "free"]
 
@@ -28,7 +25,7 @@ class Cluster:
     """
 
     address: str | None = None
-    """Ray's, such as "auto" or "ray://HOST:10001"; None is a cluster on this machine, for this run alone."""
+    """Ray's, such as "auto" or "HOST:6379"; None is a cluster on this machine, for this run alone."""
     actors: Annotated[int, Within(1)] = 2
     """Processes that the environments are spread over."""
     pace: Pace = "exact"
@@ -42,41 +39,22 @@ class Cluster:
             raise UsageError('A cluster needs Ray, which is not installed. Install: pip install "duetto[cluster]"')
 
     def make_stepper(self, environment: Any, notices: list[str], *, num_envs: int, **options: Any) -> Stepper:
-        """A Stepper whose environments live in actors; closing it ends these, and the cluster if it began here."""
-        if is_instance(environment):
-            raise UsageError(
-                "An environment that is made already lives in this process. For a cluster, pass its id, or a factory "
-                "that makes a new one at each call."
-            )
-        try:
-            recipe = recipes.pack(environment, options)
-        except Exception as error:  # whatever a user's objects raise
-            raise UsageError(
-                f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
-                "makes what it needs when it is called."
-            ) from error
+        """A Stepper whose environments live in actors; closing it ends these, and the cluster if it began here.
+
+        `options` are those of `environments.make`. What becomes of actors is said in `notices`.
+        """
+        from duetto.cluster.placing import place
+
         actors = min(self.actors, num_envs)
         if actors < self.actors:
             notices.append(
                 f"{num_envs} environment{'s' * (num_envs > 1)} on {actors} of the {self.actors} actors: the others "
                 "would have none. Give more --num-envs."
             )
-        return self._spread(self._transport(actors), recipe, num_envs, actors, options["worker_timeout"], notices)
+        return place(environment, num_envs, options, lambda: self.connect(actors), actors, notices)
 
-    def _transport(self, actors: int) -> Transport:
+    def connect(self, actors: int) -> Transport:
+        """The way to the cluster, which has room for so many actors."""
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, actors)
-
-    def _spread(
-        self, transport: Transport, recipe: bytes, num_envs: int, actors: int, timeout: float, notices: list[str]
-    ) -> Stepper:
-        crew = Crew(transport, recipe, shares(num_envs, actors), timeout, notices)
-        try:
-            engine = Spread(crew)
-        except BaseException as error:
-            crew.close()
-            if isinstance(error, Fault):
-                raise error.told("The environments", 0) from error
-            raise
-        return Stepper(engine, engine.name)
