@@ -37,8 +37,8 @@ def place(
         recipe = recipes.pack(environment, options)
     except Exception as error:  # whatever a user's objects raise
         raise UsageError(
-            f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that makes "
-            "what it needs when it is called."
+            f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
+            "makes what it needs when it is called."
         ) from error
     crew = Crew(connect(), recipe, shares(num_envs, actors), options["worker_timeout"], notices)
     try:
