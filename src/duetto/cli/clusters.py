@@ -24,7 +24,7 @@ AnyPace = Annotated[Pace | None, arg(help="Who waits for whom; exact: the number
 def with_address(arguments: list[str]) -> list[str]:
     """`--cluster` alone gets the address that it stands for: tyro knows no option whose value may be left out."""
     completed = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         completed.append(argument)
         if argument == "--cluster" and not _ADDRESS.fullmatch(following):
             completed.append(HERE)

@@ -112,7 +112,7 @@ class Crew:
     def close(self) -> None:
         """Let the environments close themselves, and end all processes."""
         try:
-            if not any(actor.call for actor in self.actors):  # nobody hangs
+            if all(actor.call is None for actor in self.actors):  # nobody hangs
                 goodbye = [Request("close")]
                 calls = [self._transport.call(one.worker, one.number + 1, goodbye, None) for one in self.actors]
                 self._transport.wait(calls, TO_CLOSE)

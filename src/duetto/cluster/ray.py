@@ -36,11 +36,15 @@ class RayTransport:
         """`address` None: the cluster that this process is connected to already, or else one of its own."""
         self._folder: str | None = None
         self._ours = not ray.is_initialized()
-        if self._ours:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to count its users is their own choice
-            with _own_signals():
-                self._connect(address, actors)
+        if address is not None and not self._ours:
+            raise UsageError(
+                "This process is connected to a Ray cluster already. Leave the address out to use that one."
+            )
         try:
+            if self._ours:
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to count its users is their own choice
+                with _own_signals():
+                    self._connect(address, actors)
             self._check_room(actors)
         except BaseException:
             self.close()
@@ -58,7 +62,6 @@ class RayTransport:
                 own: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "_temp_dir": self._folder}
                 ray.init("local", num_cpus=actors, num_gpus=0, include_dashboard=False, **own, **quiet)
         except (OSError, ValueError, RuntimeError, ImportError) as error:
-            self.close()
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"There is no Ray cluster {where} ({_first_line(error)}).") from error
 

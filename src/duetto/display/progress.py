@@ -132,5 +132,6 @@ class ProgressDisplay:
         since, before = self._waited or (now, waited)
         if self._waited is None or now - since > RATE_SECONDS:
             self._waited = (now, waited)
+        restarted = f", {restarts:.0f} restarted" if restarts else ""
         share = f", waits {(waited - before) / (now - since):.0%}" if now > since else ""
-        return f"{numbers['time/actors']:.0f} actors, {restarts:.0f} restarts{share}"
+        return f"{numbers['time/actors']:.0f} actors{restarted}{share}"
