@@ -138,12 +138,12 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(node
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
     done = subprocess.run([sys.executable, "driver.py", str(tmp_path)], cwd=tmp_path, env=variables, check=False)
     assert done.returncode == -signal.SIGKILL
+    again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=1))
+    assert_same(train(tmp_path, name="local", num_envs=2), again)
     wait_until(lambda: not processes(temporary), 90)  # Ray's agents take their time
     assert shared_memory() <= before
     assert [path.name[:11] for path in temporary.iterdir()] == ["duetto-ray-"]
     shutil.rmtree(temporary)
-    again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=1))
-    assert_same(train(tmp_path, name="local", num_envs=2), again)
 
 
 def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):

@@ -26,7 +26,7 @@ from duetto.errors import UsageError
 
 TO_CONNECT = 10.0  # seconds
 OBJECT_STORE = 128 * 2**20  # bytes of a cluster of our own: nothing stays in it, and large steps pass through
-DIED = "died: its process was killed or ended, or its machine is gone"
+DIED = "died (its process was killed or ended, or its machine is gone)"
 
 
 class RayTransport:
