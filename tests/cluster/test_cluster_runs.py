@@ -101,6 +101,25 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: P
     assert len(checkpoints(run).steps()) > 0
 
 
+def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
+    cut = 0
+
+    def look(session: duetto.Session) -> None:
+        nonlocal cut
+        lost, kept = session.stepper.lost, session.memory
+        if lost is None or kept._filled < 2:
+            return
+        arrays, real = kept._arrays, kept._real
+        assert not real[kept._filled - 1][lost].any()
+        before = kept._filled - 2
+        assert (arrays["truncated"][before] | arrays["terminated"][before] | ~real[before])[lost].all()
+        cut += 1
+
+    cluster = Simulation(Rates(dies_before=0.03, hangs=0.0), actors=2)
+    train(tmp_path, small("ppo"), Opaque, num_envs=4, steps=800, cluster=cluster, callbacks=[look])
+    assert cut > 3
+
+
 class Failing(Line):
     """Its environment 2 raises in its 20th step, while it is told to."""
 

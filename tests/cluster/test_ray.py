@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from line_environment import Line
 from small_runs import assert_same, small, train
 
 import duetto
@@ -110,7 +111,7 @@ def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_
         nodes.cluster.remove_node(nodes.others.pop(), allow_graceful=False)
 
     strike = Strike(90, lose_a_node)
-    how: dict[str, Any] = {"algorithm": small("td3", n_step=3), "num_envs": 3}
+    how: dict[str, Any] = {"algorithm": small("td3", n_step=3), "environment": Line, "num_envs": 3}
     spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=3), callbacks=[strike], **how)
     assert_same(train(tmp_path, name="local", **how), spread)
     assert spread.metrics()[-1]["time/actor_restarts"] >= 1

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from taped import Taped, same, spread
 
 from duetto import environments
 from duetto.cluster.crew import Crew
+from duetto.cluster.host import Host, Request
 from duetto.cluster.simulated import Rates, Simulated
+from duetto.environments import recipes
 from duetto.environments.shares import shares, take_saved
 
 RATES = Rates(dies_before=0.02, dies_after=0.02, hangs=0.0)
@@ -68,6 +71,24 @@ def test_one_environment_alone_can_begin_anew():
     assert same(engine.reset_env(2, 77)[2], local.reset_env(2, 77)[2])
     actions = np.arange(4)
     assert same(engine.step(actions), local.step(actions))
+
+
+class Writing(Taped):
+    """Writes to the action that it is given."""
+
+    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def step(self, action: np.ndarray) -> Any:
+        action *= 2
+        return super().step(action[0] > 0)
+
+
+def test_an_environment_may_write_to_its_action_though_what_a_network_brings_is_read_only():
+    host = Host(recipes.pack(Writing, {}), 1)
+    host.do(1, [Request("reset", (0,))], [])
+    action = np.ones((1, 2), np.float32)
+    action.flags.writeable = False
+    assert host.do(2, [Request("step", (action,))]).error is None
 
 
 def test_a_state_is_saved_now_and_then_and_no_more_is_made_again_than_since():
