@@ -14,6 +14,7 @@ from duetto.cluster.crew import Crew
 from duetto.cluster.host import Host, Request
 from duetto.cluster.simulated import Rates, Simulated
 from duetto.environments import recipes
+from duetto.environments.faults import Fault
 from duetto.environments.shares import shares, take_saved
 
 RATES = Rates(dies_before=0.02, dies_after=0.02, hangs=0.0)
@@ -73,6 +74,21 @@ def test_one_environment_alone_can_begin_anew():
     assert same(engine.step(actions), local.step(actions))
 
 
+NEVER = dict.fromkeys(Rates.__dataclass_fields__, 0.0)
+
+
+def test_places_where_nobody_ever_runs_do_not_count_for_a_while():
+    transport = Simulated(0, Rates(**NEVER | {"never_runs": 0.9}))
+    engine, notices = spread(Taped, transport, 4, 2)
+    assert transport.mishaps["never_runs"] > 6
+    engine.reset(0)
+    transport._rates = Rates(**NEVER | {"never_runs": 0.9, "dies_before": 0.5})
+    engine.step(np.zeros(4, int))
+    assert notices
+    with pytest.raises(Fault, match=r"actor 0 \(environments 0 to 1\) has found no place for 120 s; the last one died"):
+        spread(Taped, Simulated(0, Rates(**NEVER | {"never_runs": 1.0})), 4, 2)
+
+
 class Writing(Taped):
     """Writes to the action that it is given."""
 
@@ -92,7 +108,7 @@ def test_an_environment_may_write_to_its_action_though_what_a_network_brings_is_
 
 
 def test_a_state_is_saved_now_and_then_and_no_more_is_made_again_than_since():
-    transport = Simulated(0, Rates(*[0.0] * len(Rates.__dataclass_fields__)))
+    transport = Simulated(0, Rates(**NEVER))
     engine, _ = spread(Taped, transport, 2, 1)
     engine.reset(0)
     crew: Crew = engine._crew

@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.cluster.host import Host, Reply, Request, checksum
+from duetto.cluster.host import GREETING, Host, Reply, Request, checksum
 from duetto.cluster.transport import Answer, Call, Transport, Worker
 from duetto.environments import Tree
 from duetto.environments.faults import Fault
 
 ATTEMPTS = 3  # of one actor without an answer between, before the run stops
-TO_START = 120.0  # seconds more for a new actor's first answer: before it, packages are imported
+TO_START = 120.0  # seconds until a new actor has found a place, and more for its first answer: packages are imported
+PAUSE = 1.0  # seconds before a place is looked for again
 TO_CLOSE = 5.0  # seconds that environments have to close themselves
 SAVED_EVERY = 1.0  # seconds at least between two savings of an actor's state, which take at most ...
 SAVING_COSTS = 0.01  # ... this part of the time
@@ -42,7 +43,9 @@ class Actor:
     index: int
     share: range
     worker: Worker = None
-    new: bool = True  # has not answered anything yet
+    here: bool = False  # it has found a place, and greeted
+    looked_since: float | None = None  # for a place, after the first that was none
+    new: bool = True  # has not answered anything yet, but the greeting
     restarted: bool = False  # since its last answer
     number: int = 0  # of what it was asked last
     requests: list[Request] = field(default_factory=list)
@@ -123,12 +126,39 @@ class Crew:
 
     # ------------------------------------------------------------------------------------------- one actor
     def _start(self, actor: Actor) -> None:
+        """Begin a process, and greet it.
+
+        A cluster may not know yet that a machine is gone, and start processes there that never run. That is no fault
+        of theirs, and does not count.
+        """
         recipe = self._transport.put(self._recipe)  # for each: what was put may be lost with the machine that it is on
-        actor.worker, actor.new = self._transport.start(Host, recipe, len(actor.share)), True
+        actor.worker = self._transport.start(Host, recipe, len(actor.share))
+        actor.here, actor.new = False, True
+        actor.call = self._transport.call(actor.worker, GREETING, [], None)
+        actor.deadline = self._transport.clock() + TO_START
+
+    def _greeted(self, actor: Actor, answer: Answer) -> None:
+        now = self._transport.clock()
+        if not answer.failure:
+            actor.here, actor.looked_since = True, None
+            self._send(actor)
+            return
+        actor.looked_since = actor.looked_since or now
+        if now - actor.looked_since >= TO_START:
+            raise Fault(
+                f"{actor} has found no place for {TO_START:g} s; the last one {answer.failure}. Look at the cluster, "
+                "and go on when it has room.",
+                trace=answer.details,
+                failed=True,
+            )
+        self._transport.kill(actor.worker)
+        self._transport.pause(PAUSE)
+        self._start(actor)
 
     def _ask(self, actor: Actor, requests: list[Request], lost: bool = False) -> None:
         actor.number, actor.requests, actor.lost = actor.number + 1, requests, lost
-        self._send(actor)
+        if actor.here:
+            self._send(actor)
 
     def _send(self, actor: Actor) -> None:
         """Ask what is to be asked now; a new one, after its past, which does not matter before a reset."""
@@ -148,6 +178,9 @@ class Crew:
     def _reply(self, actor: Actor, answer: Answer | None) -> Reply | None:
         """The reply that was waited for; without one, the actor is asked again if that is necessary."""
         if answer is None and self._transport.clock() < actor.deadline:
+            return None
+        if not actor.here:
+            self._greeted(actor, answer or Answer(failure=f"did not start for {TO_START:g} s"))
             return None
         if answer is None or answer.failure:
             late = f"has not answered for {self._timeout:g} s (--worker-timeout gives it more)"
@@ -183,8 +216,6 @@ class Crew:
         self._start(actor)
         if actor.past is None and actor.requests[0].method != "reset":
             self._begin_anew(actor)
-        else:
-            self._send(actor)
 
     def _begin_anew(self, actor: Actor) -> None:
         """New episodes, with a seed of their own."""

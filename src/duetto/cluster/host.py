@@ -14,6 +14,8 @@ from duetto.environments.engines import Engine, Outcome
 from duetto.environments.faults import Fault, raised, summary
 from duetto.errors import DuettoError, UsageError
 
+GREETING = 0  # the number of a message that only asks whether somebody is there
+
 
 class Request(NamedTuple):
     """A call of an engine's method."""
@@ -44,6 +46,8 @@ class Host:
 
     def do(self, number: int, requests: list[Request], past: list[Request] | None = None) -> Reply:
         """Do what is requested. A new actor does the `past` of the one before it first, and is then where that was."""
+        if number == GREETING:
+            return Reply(number, [])
         if self._reply is not None and number <= self._reply.number:
             return self._reply  # that of a newer message tells whoever asks that this one is out of date
         if (past is None) != (self._stepper is not None):

@@ -100,6 +100,10 @@ class RayTransport:
         """See Transport."""
         return time.monotonic()
 
+    def pause(self, seconds: float) -> None:
+        """See Transport."""
+        time.sleep(seconds)
+
     def close(self) -> None:
         """See Transport."""
         if self._ours:

@@ -30,7 +30,7 @@ class Rates:
     old_answer: float = 0.02  # comes instead of the one that was asked for
     hangs: float = 0.005
     machine_dies: float = 0.005  # with all that is on it
-    put_lost: float = 0.01  # per process that is started with it
+    never_runs: float = 0.3  # per process that is started: its machine is gone, or what was put for it
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Simulated:
 
     def start(self, kind: Callable[..., Any], *arguments: Any) -> _Process:
         """See Transport."""
-        broken = self._happens("put_lost")
+        broken = self._happens("never_runs")
         process = _Process(int(self._random.integers(self._machines)), None if broken else kind(*_copy(arguments)))
         self._processes.append(process)
         return process
@@ -112,6 +112,10 @@ class Simulated:
     def clock(self) -> float:
         """See Transport."""
         return self._now
+
+    def pause(self, seconds: float) -> None:
+        """See Transport."""
+        self._now += seconds
 
     def close(self) -> None:
         """See Transport."""

@@ -54,6 +54,10 @@ class Transport(Protocol):
         """Seconds, for timeouts."""
         ...
 
+    def pause(self, seconds: float) -> None:
+        """Let so much time pass."""
+        ...
+
     def close(self) -> None:
         """Let go of the cluster, and end it if it is ours."""
         ...
