@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duetto.algorithms import *  # noqa: F403 (every algorithm, as the registry has them)
+    from duetto.cluster import Cluster as Cluster
     from duetto.display.plotting import plot as plot
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
 _HOMES = {
+    "Cluster": "duetto.cluster",
     "DuettoError": "duetto.errors",
     "UsageError": "duetto.errors",
     "CustomNetwork": "duetto.networks.specs",

@@ -129,3 +129,12 @@ def test_an_interrupted_episode_ends_its_windows_also_after_a_checkpoint():
         np.testing.assert_allclose([found[0, t][0] for t in range(4)], [1.9, 1, 1.9, 1], rtol=1e-6)
         np.testing.assert_allclose([found[0, t][1] for t in range(4)], [0.81, 0.9, 0.81, 0.9], rtol=1e-6)
     assert replay.state_dict()["cuts"] == [[0, 1]]
+
+
+def test_one_environment_alone_is_interrupted():
+    replay = build_all(num_envs=3, capacity=15, n_step=3)
+    for number in range(2):
+        for env in range(2):
+            replay.add(rows(env, number, reward=1))
+    replay.interrupt(np.array([True, False, True]))
+    assert replay.state_dict()["cuts"] == [[0, 1]]

@@ -162,3 +162,18 @@ def test_it_is_interrupted_once():
     state = encode_tree("state", rollout.state_dict())
     rollout.interrupt()
     assert encode_tree("state", rollout.state_dict()) == state
+
+
+def test_one_environment_alone_is_interrupted():
+    found = []
+    for which in (None, np.array([True, False]), np.array([False, False])):
+        rollout = build(2)
+        rollout.add(step([0, 0], [1, 1]))
+        rollout.interrupt(which)
+        for time in (7, 8, 9):
+            rollout.add(step([time, time], [time + 1, time + 1]))
+        found.append(one(rollout).advantage.reshape(4, 2))
+    both, first, none = found
+    assert not np.array_equal(both, none)
+    np.testing.assert_array_equal(first[:, 0], both[:, 0])
+    np.testing.assert_array_equal(first[:, 1], none[:, 1])

@@ -186,3 +186,12 @@ def test_an_interruption_ends_all_episodes():
     assert items(replay)[0, 2]["discount"].tolist() == pytest.approx([0.81, 0.81, 0.9, 0])
     replay.interrupt()
     assert replay.written.tolist() == [6, 3, 0]
+
+
+def test_one_environment_alone_is_interrupted():
+    world = World(3)
+    replay = world.build(burn_in=0, unroll=4, overlap=2)
+    world.episode(replay, 5, "", env=0)
+    world.episode(replay, 5, "", env=2)
+    replay.interrupt(np.array([True, True, False]))
+    assert sorted(items(replay)) == [(0, 0), (0, 2), (2, 0)]

@@ -13,6 +13,7 @@ from rich.console import Console
 from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFixed, arg
 
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.cli.clusters import Actors, Address, AnyPace, cluster, with_address
 from duetto.cli.options import EnvironmentOptions, environment_options
 from duetto.cli.output import expendable
 from duetto.errors import UsageError
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> None:
         print("One of your own: duetto train ./my_algorithm.py:MyAlgorithm ENVIRONMENT.")
         return
     algorithm, origin = _algorithm(arguments[0])
-    options = arguments[1:]
+    options = with_address(arguments[1:])
     known = beside(Path(origin.file)) if origin else None
     name, preset = choose(algorithm.name(), _environment(algorithm, options), _preset(options), known)
     train(_parsed(algorithm, options, name, preset), name, preset, origin)
@@ -71,6 +72,7 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
     from duetto.cli.showing import finish, shown
     from duetto.runs.run import start
 
+    placed = cluster(call.cluster, call.actors, call.pace)
     with expendable() as stream:
         console = Console(file=stream)
         with shown(console) as display:
@@ -85,6 +87,7 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
                 callbacks=[display],
                 on_start=display.announce,
                 origin=origin,
+                cluster=placed,
             )
         finish(console, run, display)
 
@@ -100,6 +103,9 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
             dataclasses.field(default=hyperparameters),
         ),
         ("environment_options", EnvironmentOptions, ()),
+        ("cluster", Address, None),
+        ("actors", Actors, None),
+        ("pace", AnyPace, None),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
         ("runs_dir", Annotated[str, arg(help="Where the run's folder is made.")], "runs"),
         ("name", Annotated[str | None, arg(help="The folder's name.")], None),

@@ -46,6 +46,7 @@ class ProgressDisplay:
         self._task = self._bar.add_task("", total=None, rate="-", results="")
         self._next = self._next_line = 0.0
         self._since: tuple[float, int] | None = None
+        self._waited: tuple[float, float] | None = None
         self._shown_notices = 0
         self.session: Session | None = None
         self._shown_evaluation: object = None
@@ -110,6 +111,8 @@ class ProgressDisplay:
         parts: list[str] = []
         if session.memory.pretraining_left:
             parts.append(f"pre-training: {session.memory.pretraining_left:,} updates left")
+        if actors := self._actors(session):
+            parts.append(actors)
         if session.last_evaluation is not None:
             parts.append(f"evaluation {session.last_evaluation[1].mean_return:,.1f}")
         if session.log.recent_return is not None:
@@ -118,3 +121,17 @@ class ProgressDisplay:
         if loss is not None:
             parts.append(f"critic loss {loss:,.3g}")
         return "  ".join(parts)
+
+    def _actors(self, session: Session) -> str:
+        """On a cluster: how many actors, how many took the place of another, and how long the run waits for them."""
+        numbers = session.stepper.engine.numbers()
+        if "time/actors" not in numbers:
+            return ""
+        restarts, waited = numbers["time/actor_restarts"], numbers["time/waiting_for_actors"]
+        now = time.perf_counter()
+        since, before = self._waited or (now, waited)
+        if self._waited is None or now - since > RATE_SECONDS:
+            self._waited = (now, waited)
+        restarted = f", {restarts:.0f} restarted" if restarts else ""
+        share = f", waits {(waited - before) / (now - since):.0%}" if now > since else ""
+        return f"{numbers['time/actors']:.0f} actors{restarted}{share}"

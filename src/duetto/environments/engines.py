@@ -35,6 +35,7 @@ class Outcome(NamedTuple):
     score: np.ndarray | None = None  # float64, what counts for the episode; None: the reward
     ended: np.ndarray | None = None  # True where the episode is over; None: where it is terminated or truncated
     lives: np.ndarray | None = None  # left after this step; None: the environment does not say
+    lost: np.ndarray | None = None  # True where the episode broke off without an end, and `obs` begins another one
 
 
 class Engine(ABC):
@@ -74,6 +75,10 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release windows, processes and physics engines."""
+
+    def numbers(self) -> dict[str, float]:
+        """How the stepping goes, for the log: names begin with "time/", since it depends on machines."""
+        return {}
 
 
 class Loop(Engine):

@@ -23,11 +23,9 @@ import tempfile
 import zlib
 from typing import IO, Any
 
-import cloudpickle
 import numpy as np
-from gymnasium.envs.registration import registry
 
-from duetto.environments import families, making, naming, trees
+from duetto.environments import families, naming, recipes, trees
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
 
@@ -136,9 +134,8 @@ class Rehearsal:
             self._answer = None
 
     def _pickle(self, environment: Any, options: dict[str, Any]) -> bytes:
-        spec = registry.get(environment) if isinstance(environment, str) else None  # may be registered by a script
         try:
-            return cloudpickle.dumps((environment, options, spec))
+            return recipes.pack(environment, options)
         except Exception as error:  # whatever a user's objects raise
             self._over = True
             self._say(None, f"it cannot be handed to another process ({type(error).__name__}: {error})")
@@ -178,10 +175,7 @@ def main() -> None:
 def _rehearse(recipe: bytes, saved: dict[str, Any], trace: _Trace) -> tuple[bool | None, str]:
     """Whether it comes back exactly, and what did not."""
     try:
-        environment, options, spec = pickle.loads(recipe)
-        if spec is not None:
-            registry.setdefault(spec.id, spec)
-        stepper = making.make(environment, **options)
+        stepper = recipes.make(recipe)
     except Exception as error:  # whatever a user's objects raise
         return None, f"it cannot be made in another process ({type(error).__name__}: {error})"
     number = 0

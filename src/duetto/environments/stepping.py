@@ -58,7 +58,10 @@ class Stepper:
             life's: forget recurrent state there.
         steps: Vector steps since the Stepper was made or, if later, since the run that it resumes began.
         resumed_exactly: False after `load_state_dict` had to begin new episodes.
+        lost: (N,) bool, True where the last step broke an episode off without an end, gave no transition and began
+            another episode; None: nowhere.
         watcher: Called after each step with its actions and what it returns, unless it is None.
+        engine: What steps the environments.
     """
 
     def __init__(self, engine: Engine, name: str | None = None) -> None:
@@ -69,10 +72,16 @@ class Stepper:
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
         self.steps = 0
         self.resumed_exactly = True
+        self.lost: np.ndarray | None = None
         self.watcher: Callable[[np.ndarray, Transition, list[Episode]], None] | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
         self._has_obs = False
+
+    @property
+    def engine(self) -> Engine:
+        """See above."""
+        return self._engine
 
     @property
     def can_save(self) -> bool:
@@ -125,9 +134,11 @@ class Stepper:
         if np.count_nonzero(outcome.starts):
             self._check_obs(outcome.obs, self._rows)
         transition = self._transition(action, outcome, rows)
-        self._obs, self.starts = outcome.obs, outcome.starts
+        self._obs, self.starts, self.lost = outcome.obs, outcome.starts, outcome.lost
         self.obs = trees.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
         episodes = self._count(outcome, rows)
+        if self.lost is not None:
+            self._returns[self.lost], self._lengths[self.lost] = 0.0, 0
         if self.watcher is not None:
             self.watcher(action, transition, episodes)
         return transition, episodes

@@ -25,7 +25,7 @@ def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float)
     """
     # AsyncVectorEnv makes one environment in this process first, so most mistakes surface here.
     try:
-        with _deaf_to_hangups():
+        with deaf_to_hangups():
             vector = Workers([partial(_checked, single, name) for single in singles], timeout)
     except (Fault, BrokenPipeError, ConnectionResetError) as error:
         if isinstance(error, Fault) and not isinstance(error.__cause__, EOFError | OSError):  # it did start
@@ -49,7 +49,7 @@ def _checked(single: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
 
 
 @contextmanager
-def _deaf_to_hangups() -> Iterator[None]:
+def deaf_to_hangups() -> Iterator[None]:
     """A terminal that closes reaches every process, too: those that start in here, Python's own helpers among them,
     inherit that they ignore it.
     """

@@ -74,9 +74,9 @@ class Mixed(Memory):
         """Store the agent's steps."""
         self._agent.add(experience)
 
-    def interrupt(self) -> None:
-        """Every environment begins a new episode though the last one did not end."""
-        self._agent.interrupt()
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
+        self._agent.interrupt(envs)
 
     # ------------------------------------------------------------------------------------------------ sampling
     @property

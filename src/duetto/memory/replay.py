@@ -117,9 +117,11 @@ class Replay(Memory):
         """See `Memory.emptied`."""
         return state | {"written": np.zeros_like(state["written"]), "cuts": [], "schedule": dict(Schedule.BEGINNING)}
 
-    def interrupt(self) -> None:
-        """Every environment begins a new episode though the last one did not end: no n-step window runs across."""
-        self._rings.cut()
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end: no
+        n-step window runs across.
+        """
+        self._rings.cut(envs)
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """The transitions written after the counts `since` (num_envs,) and still stored, as flat arrays.

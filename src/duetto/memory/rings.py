@@ -134,12 +134,15 @@ class Rings:
             array[index] = segment[name][alive]
         self._mark_cuts()
 
-    def cut(self) -> None:
+    def cut(self, envs: np.ndarray | None = None) -> None:
         """Mark each environment's newest transition as truncated: what is written next begins another episode.
+
+        Only in those that `envs` (N,) bool says, unless it is None.
 
         The mark is kept in `cuts`, because a segment with the unmarked transition may have been saved already.
         """
-        self.cuts += [[env, int(count) - 1] for env, count in enumerate(self.written) if count]
+        chosen = self.written > 0 if envs is None else envs & (self.written > 0)
+        self.cuts += [[env, int(self.written[env]) - 1] for env in np.flatnonzero(chosen).tolist()]
         self._mark_cuts()
 
     def _mark_cuts(self) -> None:

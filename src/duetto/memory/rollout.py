@@ -101,13 +101,16 @@ class Rollout(Memory):
         """The mean KL divergence of the epoch just learned from: beyond the limit, the next ones are left out."""
         self._diverged = divergence > self._spec.target_kl
 
-    def interrupt(self) -> None:
-        """Every environment begins a new episode though the last one did not end: the trace is cut there."""
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end: the
+        trace is cut there.
+        """
         if not self._filled:
             return
         last = self._filled - 1
         done = self._arrays["terminated"][last] | self._arrays["truncated"][last]
-        for env in np.flatnonzero(~done & self._real[last]).tolist():
+        open_ended = self._real[last] & ~done & (True if envs is None else envs)
+        for env in np.flatnonzero(open_ended).tolist():
             self._arrays["truncated"][last, env] = True
             self._ends.append((last, env, _row(self._next_obs, env)))
 

@@ -102,9 +102,12 @@ class SequenceReplay(Memory):
             self._cut(turn.env, number, turn.terminated | turn.truncated)
         self._schedule.advance(len(experience.env), episode_ended=False)
 
-    def interrupt(self) -> None:
-        """Every environment begins a new episode though the last one did not end: it counts as truncated."""
-        env = np.flatnonzero(self._episodes.running)
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end: it
+        counts as truncated.
+        """
+        running = self._episodes.running
+        env = np.flatnonzero(running if envs is None else running & envs)
         number = self._episodes.written[env] - 1
         self._episodes.finish(env)
         self._cut(env, number, np.ones(len(env), bool))

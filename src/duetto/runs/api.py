@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from duetto.algorithms import Algorithm
+from duetto.cluster import Cluster
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
@@ -25,6 +26,7 @@ def train(
     name: str | None = None,
     callbacks: Sequence[Callback] = (),
     environment_options: dict[str, Any] | None = None,
+    cluster: Cluster | None = None,
     **options: Any,
 ) -> Run:
     """Train an agent and return its run.
@@ -36,6 +38,7 @@ def train(
         name: The folder's name; by default made of algorithm, environment and seed.
         callbacks: Called with the `Session` after every vector step; `session.stop()` ends the run early.
         environment_options: Arguments for the environment's own constructor.
+        cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
         options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`.
 
     Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
@@ -54,6 +57,7 @@ def train(
         name=name,
         environment_options=environment_options,
         callbacks=callbacks,
+        cluster=cluster,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.cluster import Cluster
 from duetto.display.video import record
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
@@ -28,7 +29,7 @@ from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
-from duetto.training.session import Callback, Session, is_instance
+from duetto.training.session import Callback, MakeStepper, Session, is_instance
 
 
 class Run:
@@ -69,6 +70,7 @@ class Run:
         on_start: Callback | None = None,
         without_memory: bool = False,
         accept_changes: bool = False,
+        cluster: Cluster | None = None,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
@@ -77,12 +79,13 @@ class Run:
         the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
         that checkpoint (to fine-tune, for example); without, UsageError says what has.
+        `cluster` is where the environments live from here on; None: in this process, wherever they were.
         """
         with FolderLock(self.path) as lock:
             config = self.config
             if steps is not None:
                 config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
-            with closing(self._session(config, lock)) as session:
+            with closing(self._session(config, lock, cluster)) as session:
                 self._take_up(session, without_memory, accept_changes)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
@@ -92,16 +95,16 @@ class Run:
                 _work(session, callbacks, on_start)
         return self
 
-    def _session(self, config: Config, lock: FolderLock) -> Session:
+    def _session(self, config: Config, lock: FolderLock, cluster: Cluster | None) -> Session:
         """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
         logged = [path for path in (self.path / "metrics.jsonl", self.path / "evaluations.csv") if path.exists()]
         if CheckpointStore(self.path / "checkpoints").steps() or not logged:
-            return Session(config, self.path, self._environment(), lock)
+            return Session(config, self.path, self._environment(), lock, _stepping(cluster))
         aside = free_folder(self.path, BEFORE)
         for path in logged:
             path.rename(aside / path.name)
         try:
-            session = Session(config, self.path, self._environment(), lock)
+            session = Session(config, self.path, self._environment(), lock, _stepping(cluster))
         except BaseException:
             for path in logged:
                 (aside / path.name).replace(path)
@@ -205,6 +208,7 @@ def start(
     callbacks: Sequence[Callback] = (),
     on_start: Callback | None = None,
     origin: Origin | None = None,
+    cluster: Cluster | None = None,
 ) -> Run:
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
     label = environment if isinstance(environment, str) else _describe(environment)
@@ -224,7 +228,7 @@ def start(
     with FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            session = Session(config, path, environment, lock)
+            session = Session(config, path, environment, lock, _stepping(cluster))
         except BaseException:
             shutil.rmtree(path)
             raise
@@ -244,6 +248,10 @@ def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | 
     if on_start is not None:
         on_start(session)
     session.run(callbacks)
+
+
+def _stepping(cluster: Cluster | None) -> MakeStepper | None:
+    return None if cluster is None else cluster.make_stepper
 
 
 def _resolved(

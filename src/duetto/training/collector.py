@@ -82,11 +82,12 @@ class Collector:
         after = {f"next_carry/{name}": part for name, part in carry.items()}
         return action, extras | before | after
 
-    def interrupt(self) -> None:
-        """Every environment begins a new episode though the last one did not end."""
-        self._noise = self._explorer.after_episode(self._noise, np.ones(self._stepper.num_envs, bool))
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
+        ended = np.ones(self._stepper.num_envs, bool) if envs is None else envs
+        self._noise = self._explorer.after_episode(self._noise, ended)
         if self._rewards is not None:
-            self._rewards.interrupt()
+            self._rewards.interrupt(envs)
 
     def state_dict(self) -> dict[str, Any]:
         """The noise process, the generator, the rewards' scale and what networks carry."""

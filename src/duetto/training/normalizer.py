@@ -143,9 +143,9 @@ class RewardScaler:
         self._sums[env[done]] = 0.0
         return np.clip(reward / np.sqrt(self._moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
 
-    def interrupt(self) -> None:
-        """Every environment begins a new episode."""
-        self._sums[:] = 0.0
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Every environment, or those in `envs` (N,) bool, begins a new episode."""
+        self._sums[... if envs is None else envs] = 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """The sums and their statistics."""

@@ -57,6 +57,7 @@ EVALUATION_FIELDS = (
 AT_THE_END, WHEN_STOPPED = 60.0, 5.0
 
 Callback = Callable[["Session"], None]
+MakeStepper = Callable[..., environments.Stepper]  # of an environment, a list for notices, and options of `make`
 
 
 class Session:
@@ -69,8 +70,19 @@ class Session:
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
-    def __init__(self, config: Config, folder: Path, environment: Any, lock: FolderLock | None = None) -> None:
-        """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile."""
+    def __init__(
+        self,
+        config: Config,
+        folder: Path,
+        environment: Any,
+        lock: FolderLock | None = None,
+        make_stepper: MakeStepper | None = None,
+    ) -> None:
+        """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile.
+
+        `make_stepper` makes the environments that are learned from; None: in this process.
+        """
+        self._make_stepper = make_stepper or _here
         self.config, self.folder, self._environment = config, folder, environment
         self._lock = lock or FolderLock(folder)
         self.notices: list[str] = []
@@ -97,7 +109,7 @@ class Session:
             "engine": options.engine,
             "kwargs": self.config.environment_options,
         }
-        self.stepper = environments.make(self._environment, **how)
+        self.stepper = self._make_stepper(self._environment, self.notices, **how)
         if not is_instance(self._environment):  # that one is the user's to close
             opened.callback(self.stepper.close)
         self._rehearsal = environments.Rehearsal(self.stepper, self.notices, self._environment, **how)
@@ -207,6 +219,9 @@ class Session:
         yield from self._pretrain()
         while self.step < options.steps and not self._stop:
             experience, episodes = self.collector.collect(self.step, options.steps)
+            if self.stepper.lost is not None:
+                self.memory.interrupt(self.stepper.lost)
+                self.collector.interrupt(self.stepper.lost)
             self.memory.add(experience)
             before, self.step = self.step, self.step + len(experience.reward)
             self.log.add_episodes(episodes)
@@ -269,7 +284,7 @@ class Session:
         extra: dict[str, Any] = {f"learn/{name}_learning_rate": rate for name, rate in rates.items()}
         extra["learn/updates"] = self.learner.updates
         self.log.look()  # wait for the device before the clock is read
-        extra |= {"time/seconds": self.seconds}
+        extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
         with self._in_its_folder():
             line = self.log.write(self.step, extra)
         self._diagnose(line)
@@ -475,6 +490,10 @@ class Session:
 def is_instance(environment: Any) -> bool:
     """Whether it is an environment or vector environment made by the user, not an id, a class or another factory."""
     return hasattr(environment, "step") and not isinstance(environment, type)
+
+
+def _here(environment: Any, _: list[str], **options: Any) -> environments.Stepper:
+    return environments.make(environment, **options)
 
 
 def _check_finite(parameters: Parameters) -> None:

@@ -1,0 +1,41 @@
+"""The options `--cluster [ADDRESS] --actors N --pace PACE`, for the commands that train."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from tyro.conf import arg
+
+from duetto.cluster.options import Cluster, Pace
+from duetto.errors import UsageError
+
+HERE = "here"
+_ADDRESS = re.compile(r"auto|here|(ray://)?[\w.-]+:\d+")
+
+Address = Annotated[
+    str | None,
+    arg(metavar="[ADDRESS]", help="Step the environments on a Ray cluster: at this address, or one on this machine."),
+]
+Actors = Annotated[int | None, arg(help="Processes of the cluster that the environments are spread over; 2.")]
+AnyPace = Annotated[Pace | None, arg(help="Who waits for whom; exact: the numbers of a run without a cluster.")]
+
+
+def with_address(arguments: list[str]) -> list[str]:
+    """`--cluster` alone gets the address that it stands for: tyro knows no option whose value may be left out."""
+    completed = []
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
+        completed.append(argument)
+        if argument == "--cluster" and not _ADDRESS.fullmatch(following):
+            completed.append(HERE)
+    return completed
+
+
+def cluster(address: str | None, actors: int | None, pace: Pace | None) -> Cluster | None:
+    """The cluster that is asked for, or None."""
+    given = {name: value for name, value in {"actors": actors, "pace": pace}.items() if value is not None}
+    if address is None:
+        if given:
+            raise UsageError(f"--{next(iter(given))} is of a cluster. Give --cluster too, or leave it out.")
+        return None
+    return Cluster(None if address == HERE else address, **given)

@@ -1,0 +1,263 @@
+"""The actors of a run, kept at work: whoever dies is replaced by one that is where it was.
+
+What an actor is asked has a number, and it is asked nothing else before it has answered. Since the coordinator decides
+every action, an actor's state follows from what it was asked since that was last saved: this is its `past`, and all
+that a new one needs.
+
+    asked            reset   1   2  (save)  3   4   5   6
+    past behind 6    reset, load what was saved,   3   4   5   6
+    it dies at 7     a new one does the past, is compared with what 6 gave, and then does 7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from duetto.cluster.host import GREETING, Host, Reply, Request, checksum
+from duetto.cluster.transport import Answer, Call, Transport, Worker
+from duetto.environments import Tree
+from duetto.environments.faults import Fault
+
+ATTEMPTS = 3  # of one actor without an answer between, before the run stops
+TO_START = 120.0  # seconds until a new actor has found a place, and more for its first answer: packages are imported
+PAUSE = 1.0  # seconds before a place is looked for again
+TO_CLOSE = 5.0  # seconds that environments have to close themselves
+SAVED_EVERY = 1.0  # seconds at least between two savings of an actor's state, which take at most ...
+SAVING_COSTS = 0.01  # ... this part of the time
+
+
+class Lost(NamedTuple):
+    """What is left of an actor whose environments could not be brought back: new episodes."""
+
+    obs: Tree  # their first observations
+
+
+@dataclass
+class Actor:
+    """One share of the environments, whichever process has them."""
+
+    index: int
+    share: range
+    worker: Worker = None
+    here: bool = False  # it has found a place, and greeted
+    looked_since: float | None = None  # for a place, after the first that was none
+    new: bool = True  # has not answered anything yet, but the greeting
+    restarted: bool = False  # since its last answer
+    number: int = 0  # of what it was asked last
+    requests: list[Request] = field(default_factory=list)
+    message: tuple[Any, ...] = ()
+    call: Call | None = None  # what is not answered yet
+    deadline: float = float("inf")
+    failures: list[Answer] = field(default_factory=list)  # since its last answer
+    past: list[Request] | None = field(default_factory=list)  # None: nothing brings another one to where it is
+    last: tuple[str, Any] = ("", None)  # what the past came to
+    saved: list[Request] | None = None  # a shorter past, from the next step on
+    saved_at: float = 0.0
+    saving_took: float = 0.0
+    lost: bool = False  # what it is asked now is to begin new episodes, instead of something else
+
+    def __str__(self) -> str:
+        first, last = self.share.start, self.share.stop - 1
+        return f"actor {self.index} (environment{f' {first}' if first == last else f's {first} to {last}'})"
+
+
+class Crew:
+    """Asks actors, and has an answer of each whatever happens to them.
+
+    Attributes:
+        actors: In the order of their environments.
+        restarts: Processes that took the place of another.
+    """
+
+    def __init__(
+        self, transport: Transport, recipe: bytes, shares: Sequence[range], timeout: float, notices: list[str]
+    ) -> None:
+        """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never."""
+        self._transport, self._recipe, self._timeout, self._notices = transport, recipe, timeout, notices
+        self.actors = [Actor(index, share) for index, share in enumerate(shares)]
+        self.restarts = 0
+        for actor in self.actors:
+            self._start(actor)
+
+    def ask(self, requests: dict[int, list[Request]]) -> dict[int, list[Any] | Lost]:
+        """What each of these actors gave to its requests.
+
+        Raises:
+            Fault, DuettoError: What an environment did wrong, that with the lowest number first; or an actor has failed
+                three times without an answer.
+        """
+        waiting = [self.actors[index] for index in requests]
+        for actor in waiting:
+            self._ask(actor, requests[actor.index])
+        replies: dict[int, Reply] = {}
+        while waiting:
+            patience = min(actor.deadline for actor in waiting) - self._transport.clock()
+            calls = [actor.call for actor in waiting]
+            answers = self._transport.wait(calls, None if patience == float("inf") else max(0.0, patience))
+            for actor in waiting:
+                if reply := self._reply(actor, answers.get(actor.call)):
+                    replies[actor.index] = reply
+            waiting = [actor for actor in waiting if actor.index not in replies]
+        for index in sorted(replies):
+            if error := replies[index].error:
+                raise self._renumbered(error, self.actors[index])
+        return {index: self._result(self.actors[index], reply) for index, reply in sorted(replies.items())}
+
+    def saving_is_due(self, actor: Actor) -> bool:
+        """Whether its past has become long enough to be saved instead."""
+        since = self._transport.clock() - actor.saved_at
+        return bool(actor.past) and since >= max(SAVED_EVERY, actor.saving_took / SAVING_COSTS)
+
+    def close(self) -> None:
+        """Let the environments close themselves, and end all processes."""
+        try:
+            if all(actor.call is None for actor in self.actors):  # nobody hangs
+                goodbye = [Request("close")]
+                calls = [self._transport.call(one.worker, one.number + 1, goodbye, None) for one in self.actors]
+                self._transport.wait(calls, TO_CLOSE)
+        finally:
+            for actor in self.actors:
+                self._transport.kill(actor.worker)
+            self._transport.close()
+
+    # ------------------------------------------------------------------------------------------- one actor
+    def _start(self, actor: Actor) -> None:
+        """Begin a process, and greet it.
+
+        A cluster may not know yet that a machine is gone, and start processes there that never run. That is no fault
+        of theirs, and does not count.
+        """
+        recipe = self._transport.put(self._recipe)  # for each: what was put may be lost with the machine that it is on
+        actor.worker = self._transport.start(Host, recipe, len(actor.share))
+        actor.here, actor.new = False, True
+        actor.call = self._transport.call(actor.worker, GREETING, [], None)
+        actor.deadline = self._transport.clock() + TO_START
+
+    def _greeted(self, actor: Actor, answer: Answer) -> None:
+        now = self._transport.clock()
+        if not answer.failure:
+            actor.here, actor.looked_since = True, None
+            self._send(actor)
+            return
+        actor.looked_since = actor.looked_since or now
+        if now - actor.looked_since >= TO_START:
+            raise Fault(
+                f"{actor} has found no place for {TO_START:g} s; the last one {answer.failure}. Look at the cluster, "
+                "and go on when it has room.",
+                trace=answer.details,
+                failed=True,
+            )
+        self._transport.kill(actor.worker)
+        self._transport.pause(PAUSE)
+        self._start(actor)
+
+    def _ask(self, actor: Actor, requests: list[Request], lost: bool = False) -> None:
+        actor.number, actor.requests, actor.lost = actor.number + 1, requests, lost
+        if actor.here:
+            self._send(actor)
+
+    def _send(self, actor: Actor) -> None:
+        """Ask what is to be asked now; a new one, after its past, which does not matter before a reset."""
+        past = None
+        if actor.new:
+            past = [] if actor.requests[0].method == "reset" else actor.past
+        actor.message = (actor.number, actor.requests, past)
+        self._repeat(actor)
+
+    def _repeat(self, actor: Actor) -> None:
+        actor.call = self._transport.call(actor.worker, *actor.message)
+        patience = self._timeout or float("inf")
+        if actor.new:
+            patience += TO_START + actor.saving_took / SAVING_COSTS
+        actor.deadline = self._transport.clock() + patience
+
+    def _reply(self, actor: Actor, answer: Answer | None) -> Reply | None:
+        """The reply that was waited for; without one, the actor is asked again if that is necessary."""
+        if answer is None and self._transport.clock() < actor.deadline:
+            return None
+        if not actor.here:
+            self._greeted(actor, answer or Answer(failure=f"did not start for {TO_START:g} s"))
+            return None
+        if answer is None or answer.failure:
+            late = f"has not answered for {self._timeout:g} s (--worker-timeout gives it more)"
+            self._failed(actor, answer or Answer(failure=late, gone=True))
+            return None
+        reply: Reply = answer.value
+        if reply.number != actor.number:  # an old answer that came twice
+            self._repeat(actor)
+            return None
+        was_new, actor.new = actor.new, False
+        expected = checksum(*actor.last) if was_new and actor.message[-1] else None
+        if reply.error is None and not (reply.exact and reply.checksum == expected):
+            self._begin_anew(actor)
+            return None
+        self._tell(actor)
+        actor.call, actor.failures, actor.restarted = None, [], False
+        return reply
+
+    def _failed(self, actor: Actor, answer: Answer) -> None:
+        actor.failures.append(answer)
+        if len(actor.failures) == ATTEMPTS:
+            raise Fault(
+                f"{actor} {answer.failure}, for the third time without an answer. Look for the cause in the "
+                "environment and in what it calls, or in the memory of its machine.",
+                trace=answer.details,
+                failed=True,
+            )
+        if not answer.gone and len(actor.failures) == 1:  # only the answer is lost, it seems
+            self._repeat(actor)
+            return
+        self._transport.kill(actor.worker)
+        self.restarts, actor.restarted = self.restarts + 1, True
+        self._start(actor)
+        if actor.past is None and actor.requests[0].method != "reset":
+            self._begin_anew(actor)
+
+    def _begin_anew(self, actor: Actor) -> None:
+        """New episodes, with a seed of their own."""
+        seed = int(np.random.SeedSequence([actor.share.start, actor.number]).generate_state(1)[0] >> 1)
+        self._ask(actor, [Request("reset", (seed,))], lost=True)
+
+    def _tell(self, actor: Actor) -> None:
+        if not (actor.restarted or actor.lost):
+            return
+        then = "another one has taken its place, and no number has changed."
+        if actor.lost:
+            then = (
+                "its environments could not be brought back to where they were and begin new episodes, so from here "
+                "the run is not the same, number by number, as one in which nothing dies."
+            )
+        what = actor.failures[-1].failure
+        self._notices.append(f"A{str(actor)[1:]} {what}: {then}")
+
+    def _result(self, actor: Actor, reply: Reply) -> list[Any] | Lost:
+        for request, value in zip(actor.requests, reply.values, strict=True):
+            self._note(actor, request, value)
+        actor.saving_took = reply.saving or actor.saving_took
+        return Lost(reply.values[0]) if actor.lost else reply.values
+
+    def _note(self, actor: Actor, request: Request, value: Any) -> None:
+        """Write down what brings another process to where this one is now."""
+        match request.method:
+            case "describe" | "render":
+                return
+            case "save":
+                actor.saved = None if value is None or not actor.past else [actor.past[0], Request("load", (value,))]
+                actor.past = actor.past if actor.saved else None
+                return
+            case "reset":
+                actor.past, actor.saved, actor.saved_at = [request], None, self._transport.clock()
+            case _ if actor.saved:  # only now: what comes back is compared with what this came to
+                actor.past, actor.saved, actor.saved_at = [*actor.saved, request], None, self._transport.clock()
+            case _ if actor.past:
+                actor.past.append(request)
+        actor.last = (request.method, value)
+
+    def _renumbered(self, error: Exception, actor: Actor) -> Exception:
+        if isinstance(error, Fault) and error.env is not None:
+            return Fault(error.what, error.env + actor.share.start, error.trace, error.failed)
+        return error

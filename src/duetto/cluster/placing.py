@@ -1,0 +1,51 @@
+"""From an environment to a `Stepper` whose environments live in actors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from duetto.cluster.crew import Crew
+from duetto.cluster.spread import Spread
+from duetto.cluster.transport import Transport
+from duetto.environments import Stepper, recipes
+from duetto.environments.faults import Fault, summary
+from duetto.environments.shares import shares
+from duetto.errors import UsageError
+from duetto.training.session import is_instance
+
+
+def place(
+    environment: Any,
+    num_envs: int,
+    options: dict[str, Any],
+    connect: Callable[[], Transport],
+    actors: int,
+    notices: list[str],
+) -> Stepper:
+    """See `Cluster.make_stepper`.
+
+    Raises:
+        UsageError: The environment cannot be made in another process, or is none that fits.
+    """
+    if is_instance(environment):
+        raise UsageError(
+            "An environment that is made already lives in this process. For a cluster, pass its id, or a factory that "
+            "makes a new one at each call."
+        )
+    try:
+        recipe = recipes.pack(environment, options)
+    except Exception as error:  # whatever a user's objects raise
+        raise UsageError(
+            f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
+            "makes what it needs when it is called."
+        ) from error
+    crew = Crew(connect(), recipe, shares(num_envs, actors), options["worker_timeout"], notices)
+    try:
+        engine = Spread(crew)
+    except BaseException as error:
+        crew.close()
+        if isinstance(error, Fault):
+            raise error.told("The environments", 0) from error
+        raise
+    return Stepper(engine, engine.name)

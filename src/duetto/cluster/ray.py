@@ -1,0 +1,148 @@
+"""The transport on Ray, and the one file that imports it.
+
+Ray trusts its network: it pickles what travels between its processes. Nothing of that is written to a run's folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import ray
+from ray import exceptions
+
+from duetto.cluster.transport import Answer
+from duetto.environments import subprocesses
+from duetto.errors import UsageError
+
+TO_CONNECT = 10.0  # seconds
+OBJECT_STORE = 128 * 2**20  # bytes of a cluster of our own: nothing stays in it, and large steps pass through
+DIED = "died (its process was killed or ended, or its machine is gone)"
+
+
+class RayTransport:
+    """See Transport. A cluster that is begun here has no dashboard, and is gone behind it."""
+
+    def __init__(self, address: str | None, actors: int) -> None:
+        """`address` None: the cluster that this process is connected to already, or else one of its own."""
+        self._folder: str | None = None
+        self._ours = not ray.is_initialized()
+        if address is not None and not self._ours:
+            raise UsageError(
+                "This process is connected to a Ray cluster already. Leave the address out to use that one."
+            )
+        try:
+            if self._ours:
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to count its users is their own choice
+                with _own_signals():
+                    self._connect(address, actors)
+            self._check_room(actors)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, address: str | None, actors: int) -> None:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            if address is not None:
+                _look_for(address)
+                ray.init(address, **quiet)
+                return
+            self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
+            with subprocesses.deaf_to_hangups():
+                own: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "_temp_dir": self._folder}
+                ray.init("local", num_cpus=actors, num_gpus=0, include_dashboard=False, **own, **quiet)
+        except (OSError, ValueError, RuntimeError, ImportError) as error:
+            where = "on this machine" if address is None else f"at {address}"
+            raise UsageError(f"There is no Ray cluster {where} ({_first_line(error)}).") from error
+
+    def _check_room(self, actors: int) -> None:
+        cores = int(ray.cluster_resources().get("CPU", 0))
+        if actors > cores:
+            raise UsageError(f"The cluster has {cores} CPUs, and {actors} actors take one each. Use fewer --actors.")
+
+    def start(self, kind: Callable[..., Any], *arguments: Any) -> Any:
+        """See Transport."""
+        options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
+        return ray.remote(kind).options(scheduling_strategy="SPREAD", **options).remote(*arguments)  # type: ignore[attr-defined]
+
+    def call(self, worker: Any, *message: Any) -> Any:
+        """See Transport."""
+        return worker.do.remote(*message)
+
+    def wait(self, calls: Sequence[Any], timeout: float | None) -> dict[Any, Answer]:
+        """See Transport."""
+        done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=timeout)
+        try:
+            return dict(zip(done, map(Answer, ray.get(done)), strict=True))
+        except exceptions.RayError:  # of one of them at least
+            return {call: _answer(call) for call in done}
+
+    def put(self, value: Any) -> Any:
+        """See Transport."""
+        return ray.put(value)
+
+    def kill(self, worker: Any) -> None:
+        """See Transport."""
+        with suppress(exceptions.RayError):
+            ray.kill(worker)
+
+    def clock(self) -> float:
+        """See Transport."""
+        return time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """See Transport."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        """See Transport."""
+        if self._ours:
+            ray.shutdown()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _answer(call: Any) -> Answer:
+    try:
+        return Answer(ray.get(call))
+    except (exceptions.ActorUnavailableError, exceptions.ObjectLostError) as error:
+        return Answer(failure=f"gave an answer that was lost ({_first_line(error)})", details=str(error))
+    except exceptions.RayActorError as error:
+        return Answer(failure=DIED, details=str(error), gone=True)
+    except exceptions.RayError as error:
+        return Answer(failure=f"failed ({_first_line(error)})", details=str(error), gone=True)
+
+
+def _look_for(address: str) -> None:
+    """OSError where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), TO_CONNECT).close()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray takes SIGTERM for itself; whoever had it gets it back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

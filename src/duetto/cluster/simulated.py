@@ -1,0 +1,139 @@
+"""A cluster without processes, machines or time: everything that can go wrong goes wrong, by a seed.
+
+What is asked is done at once, in this process, on copies; only *when* it came to something is drawn, on a clock that
+jumps from event to event. So thousands of courses of events take a minute, and each is repeated by its seed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from duetto.cluster.transport import Answer
+
+DIED = Answer(failure="died", details="simulated", gone=True)
+LOST = Answer(failure="gave an answer that was lost", details="simulated")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How probable each mishap is, per call."""
+
+    dies_before: float = 0.01  # what was asked is done
+    dies_after: float = 0.01  # ... but its answer has left
+    answer_lost: float = 0.01
+    done_twice: float = 0.02
+    old_answer: float = 0.02  # comes instead of the one that was asked for
+    hangs: float = 0.005
+    machine_dies: float = 0.005  # with all that is on it
+    never_runs: float = 0.3  # per process that is started: its machine is gone, or what was put for it
+
+
+@dataclass
+class _Process:
+    machine: int
+    object: Any  # None: it could not start
+    alive: bool = True
+    answered: Answer | None = None
+
+
+class Simulated:
+    """A transport, see there.
+
+    Attributes:
+        mishaps: How often each happened, by its name in `Rates`.
+    """
+
+    def __init__(self, seed: int, rates: Rates | None = None, machines: int = 3) -> None:
+        self._random = np.random.default_rng(seed)
+        self._rates, self._machines = rates or Rates(), machines
+        self._now = 0.0
+        self._processes: list[_Process] = []
+        self._calls: dict[int, tuple[float, Answer]] = {}  # when each comes to what
+        self.mishaps: dict[str, int] = {}
+
+    def start(self, kind: Callable[..., Any], *arguments: Any) -> _Process:
+        """See Transport."""
+        broken = self._happens("never_runs")
+        process = _Process(int(self._random.integers(self._machines)), None if broken else kind(*_copy(arguments)))
+        self._processes.append(process)
+        return process
+
+    def call(self, worker: _Process, *message: Any) -> int:
+        """See Transport."""
+        number = len(self._calls)
+        self._calls[number] = (self._now + self._delay(), self._fate(worker, message))
+        return number
+
+    def _fate(self, process: _Process, message: tuple[Any, ...]) -> Answer:
+        if self._happens("machine_dies"):
+            for other in self._processes:
+                other.alive = other.alive and other.machine != process.machine
+        if not process.alive or process.object is None or self._dies(process, "dies_before"):
+            return DIED
+        if self._happens("hangs"):
+            return Answer(failure="hangs")
+        earlier = process.answered
+        process.answered = Answer(_copy(process.object.do(*_copy(message))))
+        if self._happens("done_twice"):
+            process.answered = Answer(_copy(process.object.do(*_copy(message))))
+        if self._dies(process, "dies_after"):
+            return DIED
+        if self._happens("answer_lost"):
+            return LOST
+        return earlier if earlier and self._happens("old_answer") else process.answered
+
+    def wait(self, calls: Sequence[int], timeout: float | None) -> dict[int, Answer]:
+        """See Transport."""
+        limit = float("inf") if timeout is None else self._now + timeout
+        found, last = {}, self._now
+        for call in calls:
+            when, answer = self._calls[call]
+            if answer.failure == "hangs":
+                last = limit
+            elif when <= limit:
+                found[call], last = answer, max(last, when)
+        assert last < float("inf"), "nobody will ever answer"
+        self._now = last
+        return found
+
+    def put(self, value: Any) -> Any:
+        """See Transport."""
+        return value
+
+    def kill(self, worker: _Process) -> None:
+        """See Transport."""
+        worker.alive = False
+
+    def clock(self) -> float:
+        """See Transport."""
+        return self._now
+
+    def pause(self, seconds: float) -> None:
+        """See Transport."""
+        self._now += seconds
+
+    def close(self) -> None:
+        """See Transport."""
+
+    def _dies(self, process: _Process, how: str) -> bool:
+        if self._happens(how):
+            process.alive = False
+        return not process.alive
+
+    def _happens(self, name: str) -> bool:
+        happens = self._random.random() < getattr(self._rates, name)
+        if happens:
+            self.mishaps[name] = self.mishaps.get(name, 0) + 1
+        return happens
+
+    def _delay(self) -> float:
+        return float(self._random.exponential(0.1))
+
+
+def _copy(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))

@@ -1,0 +1,63 @@
+"""What is needed of a cluster: five calls.
+
+    start   a new process somewhere, with an object in it          put    a value that later processes are started with
+    call    ask the object something; nobody waits                 kill   end a process, whatever it is doing
+    wait    for what was asked
+
+A call is made at most once by Ray, but may have been *made* although its answer was lost; and a transport may as well
+make it twice, or hand out an answer that it had handed out before. So whoever asks numbers what he asks (`crew.py`),
+and whoever answers a repeated number gives the same answer again (`host.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+Worker = Any  # a process, known to its transport
+Call = Hashable  # what was asked of it
+
+
+class Answer(NamedTuple):
+    """What came of a call: a value or, where there will be none, why."""
+
+    value: Any = None
+    failure: str = ""  # the rest of a sentence that begins with the process: "died."
+    details: str = ""  # whatever else is known of it, in several lines
+    gone: bool = False  # the process is no more; otherwise it may be asked again
+
+
+class Transport(Protocol):
+    """See above; no call of it raises because of what happens to a process, `wait` tells."""
+
+    def start(self, kind: Callable[..., Any], *arguments: Any) -> Worker:
+        """A process, at the latest at its first call; `arguments` may be what `put` gave."""
+        ...
+
+    def call(self, worker: Worker, *message: Any) -> Call:
+        """Ask the worker's object for `do(*message)`."""
+        ...
+
+    def wait(self, calls: Sequence[Call], timeout: float | None) -> dict[Call, Answer]:
+        """Until all of them have come to something, or for `timeout` seconds: what they have come to."""
+        ...
+
+    def put(self, value: Any) -> Any:
+        """A value that is sent to processes: what stands for it."""
+        ...
+
+    def kill(self, worker: Worker) -> None:
+        """End it, without a word."""
+        ...
+
+    def clock(self) -> float:
+        """Seconds, for timeouts."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Let so much time pass."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the cluster, and end it if it is ours."""
+        ...

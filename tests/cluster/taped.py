@@ -1,0 +1,77 @@
+"""Environments of which every step shows in all later ones, and how they compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from duetto.cluster.crew import Crew
+from duetto.cluster.simulated import Simulated
+from duetto.cluster.spread import Spread
+from duetto.environments import recipes
+from duetto.environments.shares import shares
+
+
+class Taped(gymnasium.Env):
+    """What it shows is a hash of all that was ever done in it, and of random numbers."""
+
+    observation_space = gymnasium.spaces.Box(-1e9, 1e9, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def __init__(self) -> None:
+        self.mix, self.steps, self.length = 1, 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.mix, self.steps = 1, 0
+        self.length = 0
+        return self._obs(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.mix = (self.mix * 31 + 7 * int(action) + int(self.np_random.integers(1000))) % 2**20
+        self.steps, self.length = self.steps + 1, self.length + 1
+        return self._obs(), float(self.mix % 7), self.mix % 11 == 0, self.length >= 9, {"lives": 1 + self.mix % 3}
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.mix, self.steps, self.length], np.float32)
+
+
+class Unsavable(Taped):
+    """The same, but nobody knows how to save it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secret = object()
+
+
+class Forgetful(Taped):
+    """It says that it can be saved, but comes back elsewhere."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mix": self.mix}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.mix = state["mix"]
+
+
+def spread(
+    environment: Any, transport: Simulated, num_envs: int, actors: int, **options: Any
+) -> tuple[Spread, list[str]]:
+    """Environments on simulated actors, and the notices."""
+    notices: list[str] = []
+    recipe = recipes.pack(environment, options)
+    return Spread(Crew(transport, recipe, shares(num_envs, actors), 5.0, notices)), notices
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two outcomes, observations or saved states are equal, to the last bit and dtype."""
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, tuple | list):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other)
+    return type(one) is type(other) and one == other

@@ -1,0 +1,189 @@
+"""Runs on a simulated cluster: the same as those in one process, number by number, whatever dies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from line_environment import Line, Opaque
+from small_runs import StopAt, assert_same, checkpoints, small, train
+
+import duetto
+from duetto.cluster import options
+from duetto.cluster.simulated import Rates, Simulated
+from duetto.errors import EnvironmentFailedError, UsageError
+from duetto.runs.run import Run
+
+STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
+OFTEN = Rates(dies_before=0.03, dies_after=0.03, hangs=0.01)
+
+
+class Simulation(options.Cluster):
+    """A cluster that is none."""
+
+    transports: list[Simulated]
+
+    def __init__(self, rates: Rates = OFTEN, **given: Any) -> None:
+        super().__init__(**given)
+        object.__setattr__(self, "rates", rates)
+        object.__setattr__(self, "transports", [])
+
+    def connect(self, actors: int) -> Simulated:
+        self.transports.append(Simulated(7, self.rates))  # type: ignore[attr-defined]
+        return self.transports[-1]
+
+
+@pytest.fixture(autouse=True)
+def with_ray(monkeypatch: pytest.MonkeyPatch):
+    """Whether or not it is installed."""
+    monkeypatch.setattr(options, "find_spec", lambda name: name)
+
+
+RECURRENT = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "environment", "hyperparameters"),
+    [
+        ("td3", "Pendulum-v1", {}),
+        ("ppo", "CartPole-v1", {}),
+        ("r2d2", "CartPole-v1", RECURRENT | {"n_step": 3, "head_hidden": (16,), "train_every": 2}),
+    ],
+)
+def test_a_run_is_that_of_one_process_also_when_it_goes_on_elsewhere(
+    tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any]
+):
+    agent, how = small(algorithm, **hyperparameters), {"num_envs": 4, "steps": 400}
+    local = train(tmp_path, agent, environment, name="local", **how)
+    cluster = Simulation(actors=3)
+    spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, **how)
+    [transport] = cluster.transports
+    assert transport.mishaps["dies_before"] > 2
+    assert_same(local, spread)
+    moved = train(tmp_path, agent, environment, name="moved", cluster=cluster, callbacks=[StopAt(130)], **how)
+    Run(moved.path).resume(400, callbacks=[StopAt(250)])
+    Run(moved.path).resume(400, cluster=Simulation(actors=2))
+    assert_same(local, moved)
+
+
+def test_the_config_knows_nothing_of_the_cluster(tmp_path: Path):
+    spread = train(tmp_path, steps=40, cluster=Simulation(STEADY, actors=1))
+    assert "actors" not in (spread.path / "config.yaml").read_text("utf-8")
+
+
+def test_the_log_says_how_the_actors_do(tmp_path: Path):
+    local = train(tmp_path, num_envs=4)
+    spread = train(tmp_path, num_envs=4, cluster=Simulation(actors=3))
+    lines = spread.metrics()
+    assert all(line["time/actors"] == 3 and line["time/waiting_for_actors"] >= 0 for line in lines)
+    restarts = [line["time/actor_restarts"] for line in lines]
+    assert restarts == sorted(restarts)
+    assert restarts[-1] > 0
+    assert not any("time/actors" in line for line in local.metrics())
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "ppo"])
+def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: Path, algorithm: str):
+    said: list[str] = []
+    run = train(
+        tmp_path,
+        small(algorithm),
+        Opaque,
+        num_envs=4,
+        steps=600,
+        cluster=Simulation(Rates(dies_before=0.02, hangs=0.0), actors=3),
+        callbacks=[lambda session: said.extend(session.notices[len(said) :])],
+    )
+    assert any("begin new episodes" in notice and notice.startswith("Actor ") for notice in said)
+    assert len(checkpoints(run).steps()) > 0
+
+
+def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
+    cut = 0
+
+    def look(session: duetto.Session) -> None:
+        nonlocal cut
+        lost, kept = session.stepper.lost, session.memory
+        if lost is None or kept._filled < 2:
+            return
+        arrays, real = kept._arrays, kept._real
+        assert not real[kept._filled - 1][lost].any()
+        before = kept._filled - 2
+        assert (arrays["truncated"][before] | arrays["terminated"][before] | ~real[before])[lost].all()
+        cut += 1
+
+    cluster = Simulation(Rates(dies_before=0.03, hangs=0.0), actors=2)
+    train(tmp_path, small("ppo"), Opaque, num_envs=4, steps=800, cluster=cluster, callbacks=[look])
+    assert cut > 3
+
+
+class Failing(Line):
+    """Its environment 2 raises in its 20th step, while it is told to."""
+
+    def step(self, action: Any) -> Any:
+        if self.life == 19 and os.environ.get("FAILING") and self.np_random_seed == 2:
+            raise LookupError("nothing there")
+        return super().step(action)
+
+
+def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FAILING", "1")
+    said = []
+    for cluster in (None, Simulation(actors=2)):
+        with pytest.raises(EnvironmentFailedError) as caught:
+            train(tmp_path, environment=Failing, num_envs=4, name="failing", cluster=cluster, evaluate_every=0)
+        said.append(str(caught.value).replace("failing-2", "failing"))
+    assert said[0] == said[1]
+    assert said[0].startswith("Failing, environment 2, vector step 20: step raised LookupError: nothing there.")
+    monkeypatch.delenv("FAILING")
+    again = Run(tmp_path / "failing-2", environment=Failing).resume(cluster=Simulation(actors=4))
+    assert_same(train(tmp_path, environment=Failing, num_envs=4, name="never", evaluate_every=0), again)
+
+
+def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is_kept(tmp_path: Path):
+    cluster = Simulation(STEADY, actors=2)
+
+    def strike(session: duetto.Session) -> None:
+        if session.step >= 100:
+            cluster.transports[0]._rates = Rates(dies_after=1.0)
+
+    with pytest.raises(EnvironmentFailedError) as caught:
+        train(tmp_path, num_envs=4, name="dies", cluster=cluster, callbacks=[strike])
+    sentence, trace = str(caught.value).split("\n")
+    assert sentence.startswith("Pendulum-v1, vector step 26: actor 0 (environments 0 to 1) died, for the third time")
+    assert "its checkpoint of step 80 is kept" in sentence
+    assert trace == "simulated"
+    again = Run(tmp_path / "dies").resume(cluster=Simulation(actors=2))
+    assert_same(train(tmp_path, num_envs=4, name="never"), again)
+
+
+def test_more_actors_than_environments_is_said(tmp_path: Path):
+    said: list[str] = []
+    cluster = Simulation(STEADY, actors=4)
+    train(tmp_path, steps=40, cluster=cluster, callbacks=[lambda session: said.extend(session.notices)])
+    assert said[0] == "1 environment on 1 of the 4 actors: the others would have none. Give more --num-envs."
+
+
+def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with pytest.raises(UsageError, match=r"'free' is not built yet\. Use exact"):
+        duetto.Cluster(pace="free")
+    with pytest.raises(UsageError, match="actors is 0; it must be at least 1"):
+        duetto.Cluster(actors=0)
+    with pytest.raises(UsageError, match=r"lives in this process\. For a cluster, pass its id, or a factory"):
+        train(tmp_path, environment=gymnasium.make("Pendulum-v1"), cluster=Simulation())
+    with (
+        (tmp_path / "open").open("w") as file,
+        pytest.raises(UsageError, match=r"cannot be sent to another process \(PicklingError"),
+    ):
+        train(tmp_path / "runs", environment=lambda: Line(len(file.name)), cluster=Simulation())
+    monkeypatch.setattr(options, "find_spec", lambda name: None)
+    with pytest.raises(
+        UsageError, match=r'needs Ray, which is not installed. Install: pip install "duetto\[cluster\]"'
+    ):
+        duetto.Cluster()
+    assert not list(tmp_path.glob("*/*/config.yaml")) + list(tmp_path.glob("*/config.yaml"))

@@ -1,0 +1,176 @@
+"""The real thing: a Ray cluster of three nodes on this machine, of which parts are killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from line_environment import Line
+from small_runs import assert_same, small, train
+
+import duetto
+from duetto.errors import UsageError
+from duetto.runs.run import Run
+
+ray: Any = pytest.importorskip("ray")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc"),
+    pytest.mark.filterwarnings("default"),  # Ray's own
+]
+STORE = 80 * 2**20
+
+
+class Nodes:
+    """A head and two more, each with its own processes."""
+
+    def __init__(self, folder: str) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.folder = folder
+        how = {"num_cpus": 2, "object_store_memory": STORE, "include_dashboard": False}
+        self.cluster = Cluster(initialize_head=True, head_node_args=how)
+        self.others = [self.cluster.add_node(num_cpus=2, object_store_memory=STORE) for _ in range(2)]
+        ray.init(self.cluster.address, log_to_driver=False)
+
+    def close(self) -> None:
+        ray.shutdown()
+        self.cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    folder = tempfile.mkdtemp(prefix="duetto-ray-")
+    Path(folder, "ray").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_TMPDIR", folder)
+        started = Nodes(folder)
+        yield started
+        started.close()
+    shutil.rmtree(folder)
+
+
+def processes(temporary: str | Path, title: str = "") -> list[int]:
+    """Ids of processes that were started with this temporary folder, and whose command has the title."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            began = f"={temporary}".encode() in (folder / "environ").read_bytes()
+            if began and title.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+class Strike:
+    """A callback that does something terrible at a step, once."""
+
+    def __init__(self, step: int, deed: Any) -> None:
+        self.step, self.deed, self.said = step, deed, []
+
+    def __call__(self, session: duetto.Session) -> None:
+        if session.step >= self.step and self.deed:
+            deed, self.deed = self.deed, None
+            deed()
+        self.said = list(session.notices)
+
+
+@pytest.mark.parametrize(("algorithm", "environment"), [("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")])
+def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str, environment: str):
+    local = train(tmp_path, small(algorithm), environment, name="local", num_envs=5)
+    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
+    cluster = duetto.Cluster(actors=3)
+    spread = train(
+        tmp_path, small(algorithm), environment, name="spread", num_envs=5, cluster=cluster, callbacks=[strike]
+    )
+    assert_same(local, spread)
+    assert spread.metrics()[-1]["time/actor_restarts"] == 1
+    assert [notice for notice in strike.said if "died" in notice and "no number has changed" in notice]
+    wait_until(lambda: not processes(nodes.folder, "ray::Host"))
+
+
+def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
+    with pytest.raises(UsageError, match="connected to a Ray cluster already"):
+        train(tmp_path, num_envs=2, cluster=duetto.Cluster(nodes.cluster.address))
+    with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 7 actors take one each"):
+        train(tmp_path, num_envs=9, cluster=duetto.Cluster(actors=7))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_path: Path):
+    def lose_a_node() -> None:
+        nodes.cluster.remove_node(nodes.others.pop(), allow_graceful=False)
+
+    strike = Strike(90, lose_a_node)
+    how: dict[str, Any] = {"algorithm": small("td3", n_step=3), "environment": Line, "num_envs": 3}
+    spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=3), callbacks=[strike], **how)
+    assert_same(train(tmp_path, name="local", **how), spread)
+    assert spread.metrics()[-1]["time/actor_restarts"] >= 1
+
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+import duetto
+from small_runs import train
+
+if __name__ == "__main__":
+    def strike(session):
+        if session.step >= 90:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train(Path(sys.argv[1]), name="killed", num_envs=2, cluster=duetto.Cluster(actors=2), callbacks=[strike])
+"""
+
+
+def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(nodes: Nodes, tmp_path: Path):
+    """It had a cluster of its own, of which a folder with Ray's logs is all that is left."""
+    temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
+    (tmp_path / "driver.py").write_text(DRIVER)
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
+    done = subprocess.run([sys.executable, "driver.py", str(tmp_path)], cwd=tmp_path, env=variables, check=False)
+    assert done.returncode == -signal.SIGKILL
+    again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=1))
+    assert_same(train(tmp_path, name="local", num_envs=2), again)
+    wait_until(lambda: not processes(temporary), 90)  # Ray's agents take their time
+    assert shared_memory() <= before
+    assert [path.name[:11] for path in temporary.iterdir()] == ["duetto-ray-"]
+    shutil.rmtree(temporary)
+
+
+def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
+    temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
+    options = ["--hidden", "16", "16", "--batch-size", "16", "--random-steps", "30", "--learning-starts", "30"]
+    options += ["--backend", "torch", "--steps", "60", "--num-envs", "2", "--evaluation-episodes", "1"]
+    command = [sys.executable, "-c", "from duetto.cli import main; main()", "train", "td3", "--cluster", "Pendulum-v1"]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary), "COLUMNS": "80"}
+    whole = [*command, *options, "--actors", "2", "--runs-dir", str(tmp_path), "--name", "whole"]
+    done = subprocess.run(whole, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ray" not in done.stdout.lower().replace("array", "") + done.stderr.lower()
+    assert "2 actors" in done.stdout
+    assert list(temporary.iterdir()) == []
+    assert not processes(temporary)
+    assert shared_memory() <= before
+    temporary.rmdir()
+
+
+def shared_memory() -> set[str]:
+    """What lies there, but semaphores, which Ray does not use and other tests do."""
+    return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith("sem.")}
+
+
+def wait_until(happened: Any, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.1)
