@@ -10,7 +10,6 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from duetto.cli.options import Trust
 from duetto.cli.output import expendable
-from duetto.runs.run import Run
 
 
 def main(arguments: list[str]) -> None:
@@ -34,12 +33,13 @@ def resume(
     In config.yaml, steps, threads, vectorization and the intervals of evaluations, checkpoints and metrics may change
     freely. All else decides the numbers: a change is refused, or with --accept-changes said, and made.
     """
-    from duetto.cli.showing import finish, shown
+    from duetto.display.showing import shown
 
-    resumed = Run(run, trust=trust)
     with expendable() as stream:
-        console = Console(file=stream)
-        with shown(console) as display:
+        with shown(Console(file=stream), f"{run}: reading the checkpoint, making environments and networks") as display:
+            from duetto.runs.run import Run  # with all that it imports, while something is shown already
+
+            resumed = Run(run, trust=trust)
             resumed.resume(
                 steps,
                 callbacks=[display],
@@ -47,4 +47,4 @@ def resume(
                 without_memory=without_memory,
                 accept_changes=accept_changes,
             )
-        finish(console, resumed, display)
+        display.finish(resumed.path)

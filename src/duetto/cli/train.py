@@ -68,12 +68,13 @@ def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: P
 
 def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) -> None:
     """Start the run that the command line describes, and say where it is and how to go on."""
-    from duetto.cli.showing import finish, shown
-    from duetto.runs.run import start
+    from duetto.display.showing import shown
 
     with expendable() as stream:
-        console = Console(file=stream)
-        with shown(console) as display:
+        beginning = f"{call.hyperparameters.name()} on {call.environment}: making environments and networks"
+        with shown(Console(file=stream), beginning) as display:
+            from duetto.runs.run import start  # with all that it imports, while something is shown already
+
             run = start(
                 call.hyperparameters,
                 call.environment,
@@ -86,7 +87,7 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
                 on_start=display.announce,
                 origin=origin,
             )
-        finish(console, run, display)
+        display.finish(run.path)
 
 
 def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions) -> Any:

@@ -117,7 +117,7 @@ class Run:
         if not session.store.steps():
             return
         loaded, steps = session.store.load_latest(memory=not without_memory), session.config.run.steps
-        if steps < loaded.step:
+        if steps <= loaded.step - session.stepper.num_envs:  # the last vector step may go beyond the end
             raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
         session.load(loaded, without_memory, accept_changes)
 

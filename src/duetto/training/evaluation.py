@@ -42,13 +42,21 @@ class Evaluation(NamedTuple):
         return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episodes"
 
 
-def evaluate(act: Act, stepper: Stepper, episodes: int, seed: int) -> Evaluation:
-    """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed."""
+def evaluate(
+    act: Act, stepper: Stepper, episodes: int, seed: int, tell: Callable[[str], None] = lambda _: None
+) -> Evaluation:
+    """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed.
+
+    `tell` gets a few words now and then on how far it is.
+    """
+    began = stepper.steps
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     stepper.reset(seed + SEED_OFFSET)
     running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
     upcoming = len(running)
     while running:
+        done = min(upcoming, episodes) - len(running)
+        tell(f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run")
         ended = _step(act, stepper)
         for episode in ended:
             if episode.env not in running:

@@ -87,6 +87,7 @@ class Session:
         self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
         self._versions = packages(config.run.backend)
         self._diagnosed = False
+        self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
 
     def _make_parts(self, opened: ExitStack) -> None:
         options, algorithm = self.config.run, self.config.algorithm
@@ -217,7 +218,8 @@ class Session:
                 self.normalizer.after_learning(sample.batch)
             if _crossed(before, self.step, options.log_every):
                 self._write_metrics()
-            if _crossed(before, self.step, options.evaluate_every):
+            ended = bool(options.evaluate_every) and self.step >= options.steps  # the last policy, wherever that is
+            if ended or _crossed(before, self.step, options.evaluate_every):
                 self.evaluate()
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
@@ -247,6 +249,8 @@ class Session:
 
     def _learn(self, sample: memory.Sample) -> None:
         progress = (self.step - sample.age) / self.config.run.steps
+        if not self.learner.updates:
+            self.on_activity("compiling the first update" if self.config.run.backend == "jax" else "first update")
         metrics = self.learner.update(self._prepared(sample.batch), progress)
         self._report_back(sample, metrics)
         self.log.add(self.step, metrics, sample.info)
@@ -299,7 +303,7 @@ class Session:
             )
             self._evaluator.name += " (evaluation)"
             self._opened.callback(self._evaluator.close)
-        result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed)
+        result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed, self.on_activity)
         self.last_evaluation = (self.step, result)
         row = {
             "step": self.step,
