@@ -6,7 +6,10 @@ import errno
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +293,40 @@ def test_video(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     code, out, _ = duetto("video", run, "--output", tmp_path / "mine.mp4", "--checkpoint", "30", "--seed", "1")
     assert (code, out) == (0, f"{tmp_path}/mine.mp4\n")
     assert (tmp_path / "mine.mp4").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int):
+    """To all of its processes, as a terminal and a job's end do: ffmpeg, too, has its part in it."""
+    pytest.importorskip("pygame")
+    pytest.importorskip("imageio_ffmpeg")
+    # An episode that goes on for ever.
+    text = (run / "config.yaml").read_text("utf-8").replace("options: {}", "options: {max_episode_steps: 10000000}")
+    (run / "config.yaml").write_text(text, "utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "duetto", "video", str(run)],
+        env=os.environ | {"SDL_VIDEODRIVER": "dummy"},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    partial = run / "videos" / ".step-000000000060.partial.mp4"
+    while not partial.exists():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.02)
+    os.killpg(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert err.endswith("duetto: interrupted.\n")
+    assert process.returncode == 1
+    assert list((run / "videos").iterdir()) == []
+
+
+def test_a_terminal_sees_how_far_an_evaluation_is(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    code, out, err = duetto("evaluate", run, "--episodes", "1")
+    assert code == 0
+    assert "evaluating" not in out
+    assert re.search(r"evaluating: 0 of 1 episodes, step \d+ of those that run \(\d+ s\)", err)
 
 
 def test_video_without_the_extra(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):

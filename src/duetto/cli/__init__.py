@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 
 from duetto.cli import output
+from duetto.cli.ending import ending_in_order
 from duetto.errors import DuettoError, UsageError
 
 COMMANDS = {
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        with output.watched():
+        with output.watched(), ending_in_order():
             _run(arguments)
     except DuettoError as error:
         print(f"duetto: {error}", file=sys.stderr)

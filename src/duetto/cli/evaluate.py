@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import tyro
+from rich.console import Console
 from tyro.conf import Positional, arg
 
 from duetto.cli.options import Trust
 from duetto.cli.showing import warn
+from duetto.display.progress import working
 from duetto.runs.run import Run
 
 
@@ -26,7 +28,8 @@ def evaluate(
 ) -> None:
     """Run episodes without exploration and print their returns."""
     folder = Run(run, trust=trust)
-    result = folder.evaluate(episodes, checkpoint, seed)
+    with working(Console(stderr=True), f"evaluating {run}") as tell:
+        result = folder.evaluate(episodes, checkpoint, seed, tell)
     warn(folder)
     for number, (total, length) in enumerate(zip(result.returns, result.lengths, strict=True), start=1):
         print(f"episode {number:3d}  return {total:10.2f}  steps {length:6d}")

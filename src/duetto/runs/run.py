@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -127,15 +127,24 @@ class Run:
         self.notices += agent.notices
         return agent
 
-    def evaluate(self, episodes: int = 10, checkpoint: str | int = "last", seed: int | None = None) -> Evaluation:
-        """Whole episodes without exploration, from the same initial states as the run's own evaluations."""
+    def evaluate(
+        self,
+        episodes: int = 10,
+        checkpoint: str | int = "last",
+        seed: int | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> Evaluation:
+        """Whole episodes without exploration, from the same initial states as the run's own evaluations.
+
+        `tell` gets a few words now and then on how far it is.
+        """
         if episodes < 1:
             raise UsageError(f"episodes is {episodes}; it must be at least 1.")
         _check_seed(seed)
         agent = self.agent(checkpoint)
         stepper = self._stepper(min(episodes, PARALLEL))
         try:
-            return evaluate(agent.policy, stepper, episodes, self.config.run.seed if seed is None else seed)
+            return evaluate(agent.policy, stepper, episodes, self.config.run.seed if seed is None else seed, tell)
         finally:
             stepper.close()
 
@@ -145,8 +154,12 @@ class Run:
         checkpoint: str | int = "last",
         seed: int | None = None,
         frames: str | Path | None = None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> Path:
-        """An mp4 of one episode, by default in the run's folder `videos/`; with `frames`, its pictures there as PNG."""
+        """An mp4 of one episode, by default in the run's folder `videos/`; with `frames`, its pictures there as PNG.
+
+        `tell` gets a few words now and then on how far it is.
+        """
         _check_seed(seed)
         if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
             raise UsageError(
@@ -159,7 +172,7 @@ class Run:
         stepper = self._stepper(1, render_mode="rgb_array")
         try:
             chosen = self.config.run.seed if seed is None else seed
-            record(agent.policy, stepper, chosen, path, Path(frames) if frames else None)
+            record(agent.policy, stepper, chosen, path, Path(frames) if frames else None, tell)
         finally:
             stepper.close()
         return path
