@@ -9,6 +9,7 @@ from importlib import import_module
 from duetto.cli import output
 from duetto.cli.ending import ending_in_order
 from duetto.errors import DuettoError, UsageError
+from duetto.training.notices import shown_elsewhere
 
 COMMANDS = {
     "train": "train an agent:  duetto train td3 HalfCheetah-v5",
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        with output.watched(), ending_in_order():
+        with output.watched(), ending_in_order(), shown_elsewhere():
             _run(arguments)
     except DuettoError as error:
         print(f"duetto: {error}", file=sys.stderr)

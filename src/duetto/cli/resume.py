@@ -46,5 +46,6 @@ def resume(
                 on_start=display.announce,
                 without_memory=without_memory,
                 accept_changes=accept_changes,
+                progress=False,
             )
         display.finish(resumed.path)

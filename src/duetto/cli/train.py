@@ -13,6 +13,7 @@ from rich.console import Console
 from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFixed, arg
 
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.nearest import ELSEWHERE, nearest
 from duetto.cli.options import EnvironmentOptions, environment_options
 from duetto.cli.output import expendable
 from duetto.errors import UsageError
@@ -56,14 +57,25 @@ def _environment(algorithm: type[Algorithm], options: list[str]) -> str:
 
 def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: Preset) -> Any:
     """The call as `_command` describes it; tyro ends the process where options are wrong, or after --help."""
-    lists_to_tuples = {name: tuple(v) if isinstance(v, list) else v for name, v in preset.algorithm.items()}
+    hyperparameters, run = algorithm().with_options(**preset.algorithm), RunOptions(**preset.run)
+    _check_known(options, algorithm)
     return tyro.cli(
-        _command(algorithm, algorithm().with_options(**lists_to_tuples), RunOptions(**preset.run)),
+        _command(algorithm, hyperparameters, run),
         args=options,
         prog=f"duetto train {algorithm.name()}",
         config=(AvoidSubcommands, SuppressFixed),
         description=f"{algorithm.__doc__}\n\nDefaults shown are those of the preset {name!r}.",
     )
+
+
+def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
+    """UsageError for what other libraries call an option; where one is misspelt, tyro finds the nearest."""
+    known = [*algorithm.options(), *(entry.name for entry in dataclasses.fields(RunOptions))]
+    for option in options:
+        name = option.removeprefix("--").partition("=")[0].replace("-", "_")
+        if option.startswith("--") and name in ELSEWHERE and name not in known and (near := nearest(name, known)):
+            here = " or ".join(f"--{one.replace('_', '-')}" for one in near)
+            raise UsageError(f"{algorithm.name()} has no option {option.partition('=')[0]}. Did you mean {here}?")
 
 
 def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from duetto.display.progress import ProgressDisplay
 from duetto.errors import UsageError
+from duetto.training.notices import shown_elsewhere
 
 
 @contextmanager
@@ -17,7 +18,7 @@ def shown(console: Console, beginning: str, quiet: bool = False) -> Iterator[Pro
 
     Where the environment turns out to be wrong, the error says how to go on.
     """
-    with ProgressDisplay(console, quiet) as display:
+    with shown_elsewhere(), ProgressDisplay(console, quiet) as display:
         display.doing(beginning)
         try:
             yield display

@@ -13,7 +13,7 @@ from duetto.environments.making import make, separate
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.options import complete_options
 from duetto.environments.rehearsal import Rehearsal
-from duetto.environments.spaces import flatten_observation, from_gymnasium, to_gymnasium
+from duetto.environments.spaces import Layout, flatten_observation, from_gymnasium, to_gymnasium
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
 
@@ -23,6 +23,7 @@ __all__ = [
     "AtariOptions",
     "Episode",
     "Family",
+    "Layout",
     "MiniGridOptions",
     "PlayEndedError",
     "Rehearsal",

@@ -133,6 +133,11 @@ class Stepper:
         return transition, episodes
 
     @property
+    def action_dtype(self) -> str:
+        """NumPy's name of what the environment takes."""
+        return np.dtype(self._engine.single_action_space.dtype).name
+
+    @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
         pending = getattr(self._engine, "pending", None)

@@ -14,8 +14,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.display.showing import shown
 from duetto.display.video import record
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
@@ -69,6 +72,7 @@ class Run:
         on_start: Callback | None = None,
         without_memory: bool = False,
         accept_changes: bool = False,
+        progress: bool = True,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
@@ -76,8 +80,31 @@ class Run:
         anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the one in
         the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
-        that checkpoint (to fine-tune, for example); without, UsageError says what has.
+        that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
         """
+        console = Console()
+        if not (progress and console.is_terminal):
+            self._resume(steps, callbacks, on_start, without_memory, accept_changes)
+            return self
+        with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
+
+            def begin(session: Session) -> None:
+                display.announce(session)
+                if on_start is not None:
+                    on_start(session)
+
+            self._resume(steps, [display, *callbacks], begin, without_memory, accept_changes)
+            display.finish(self.path)
+        return self
+
+    def _resume(
+        self,
+        steps: int | None,
+        callbacks: Sequence[Callback],
+        on_start: Callback | None,
+        without_memory: bool,
+        accept_changes: bool,
+    ) -> None:
         with FolderLock(self.path) as lock:
             config = self.config
             if steps is not None:
@@ -90,7 +117,6 @@ class Run:
                     config.save(self.path / "config.yaml")
                     self.config = config
                 _work(session, callbacks, on_start)
-        return self
 
     def _session(self, config: Config, lock: FolderLock) -> Session:
         """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""

@@ -282,7 +282,7 @@ def _qualified(network: type | None) -> str | None:
 
 
 def _restored(fields: dict[str, Any], networks: dict[str, CustomNetwork]) -> dict[str, Any]:
-    restored = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    restored = dict(fields)
     for name, value in fields.items():
         if isinstance(value, dict) and "custom" in value:
             if name not in networks:  # importing the class by its recorded name would run a stranger's choice of code

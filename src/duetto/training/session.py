@@ -39,6 +39,7 @@ from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.interruption import interruptible
 from duetto.training.metrics import ADVICE, MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
+from duetto.training.notices import Notices
 from duetto.training.policy import Policy
 from duetto.training.whereabouts import check_folder
 
@@ -73,7 +74,7 @@ class Session:
         """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile."""
         self.config, self.folder, self._environment = config, folder, environment
         self._lock = lock or FolderLock(folder)
-        self.notices: list[str] = []
+        self.notices = Notices()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
@@ -368,6 +369,7 @@ class Session:
             "spaces": {
                 "observation": spaces.to_json(self.stepper.observation_space),
                 "action": spaces.to_json(self.stepper.action_space),
+                "action_dtype": self.stepper.action_dtype,
             },
         }
 
