@@ -102,6 +102,7 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "evaluation_episodes": 2,
         "checkpoint_every": 30,
         "log_every": 10,
+        "schedule_steps": 0,
     }
 
 

@@ -26,6 +26,9 @@ def resume(
     accept_changes: Annotated[
         FlagCreatePairsOff[bool], arg(help="Go on with what was changed in config.yaml since, such as a learning rate.")
     ] = False,
+    keep_schedule: Annotated[
+        FlagCreatePairsOff[bool], arg(help="With more --steps, end schedules where they would have ended.")
+    ] = False,
     trust: Trust = False,
 ) -> None:
     """Go on with a run exactly where its last checkpoint was made, also after kill -9.
@@ -46,6 +49,7 @@ def resume(
                 on_start=display.announce,
                 without_memory=without_memory,
                 accept_changes=accept_changes,
+                keep_schedule=keep_schedule,
                 progress=False,
             )
         display.finish(resumed.path)

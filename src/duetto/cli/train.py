@@ -98,8 +98,17 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
                 callbacks=[display],
                 on_start=display.announce,
                 origin=origin,
+                beginning=_beginning(call),
             )
         display.finish(run.path)
+
+
+def _beginning(call: Any) -> Any:
+    from duetto.runs.beginning import Beginning
+
+    if call.from_run is None:
+        return None
+    return Beginning(call.from_run, call.from_checkpoint, call.from_optimizers, call.from_memory)
 
 
 def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions) -> Any:
@@ -113,6 +122,14 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
             dataclasses.field(default=hyperparameters),
         ),
         ("environment_options", EnvironmentOptions, ()),
+        (
+            "from_run",
+            Annotated[str | None, arg(name="from", help="Begin with this run's networks.", metavar="RUN")],
+            None,
+        ),
+        ("from_checkpoint", Annotated[str, arg(help="Which of its.", metavar="last|best|STEP")], "last"),
+        ("from_optimizers", Annotated[bool, arg(help="Take its optimisers over, too.")], False),
+        ("from_memory", Annotated[bool, arg(help="Take its replay memory over, too.")], False),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
         ("runs_dir", Annotated[str, arg(help="Where the run's folder is made.")], "runs"),
         ("name", Annotated[str | None, arg(help="The folder's name.")], None),

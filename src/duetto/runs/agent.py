@@ -17,8 +17,9 @@ from duetto.learners import Backend, Learner
 from duetto.learners.choice import installed
 from duetto.networks import spaces
 from duetto.networks.specs import CustomNetwork
+from duetto.runs import checkpoints
 from duetto.runs.observations import rows
-from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
+from duetto.storage.checkpoint import Best, Loaded
 from duetto.storage.config import Config
 from duetto.storage.deciding import changes, listed, where
 from duetto.training.normalizer import Normalizer
@@ -67,14 +68,7 @@ class Agent:
         """See `duetto.load`."""
         path = folder / "config.yaml"
         config = Config.load(path, networks, algorithm, trust)
-        store = CheckpointStore(folder / "checkpoints")
-        match checkpoint:
-            case "best":
-                loaded = store.load_best()
-            case "last":
-                loaded = store.load_latest(memory=False)  # acting needs no experience, which may be large, or damaged
-            case _:
-                loaded = store.load(_step(checkpoint), memory=False)
+        loaded = checkpoints.chosen(folder, checkpoint)
         state = loaded.state
         forms.check(state, ACTING, "acting")
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
@@ -149,13 +143,6 @@ class Agent:
         """Actions (N, ...) in [-1, 1] or integers for N observations as a `Stepper` gives them; each access is new."""
         run = self.config.run
         return Policy(self._learner, self._normalizer, self.action_space, run.seed, at=(self.step, run.steps))
-
-
-def _step(checkpoint: str | int) -> int:
-    try:
-        return int(checkpoint)
-    except ValueError:
-        raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.") from None
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:

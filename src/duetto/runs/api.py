@@ -16,6 +16,7 @@ from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.presets import Preset, choose
 from duetto.runs.agent import Agent
+from duetto.runs.beginning import Beginning
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.training.session import Callback
@@ -31,6 +32,10 @@ def train(
     callbacks: Sequence[Callback] = (),
     environment_options: dict[str, Any] | None = None,
     progress: bool = True,
+    from_run: Run | str | Path | None = None,
+    from_checkpoint: str | int = "last",
+    from_optimizers: bool = False,
+    from_memory: bool = False,
     **options: Any,
 ) -> Run:
     """Train an agent and return its run.
@@ -46,6 +51,10 @@ def train(
         environment_options: Arguments for the environment's own constructor.
         progress: Show on a terminal what the command line shows; elsewhere nothing. Notices are logged, too, as
             warnings of the standard library's logger "duetto".
+        from_run: Another run, of the same spaces, whose networks this one begins with, to fine-tune them.
+            Hyper-parameters and framework may be others.
+        from_checkpoint: "last", "best", or a step of it.
+        from_optimizers, from_memory: Take over its optimisers, and its replay memory, too.
         options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`; where `algorithm` is no
             object, of its hyper-parameters, too.
 
@@ -58,6 +67,11 @@ def train(
             others = [] if isinstance(algorithm, Algorithm) else made.options()
             raise UsageError(f"train has no option {option!r}.{_hint(option, made, known, others)}")
 
+    folder = from_run.path if isinstance(from_run, Run) else from_run
+    beginning = None
+    if folder is not None:
+        beginning = Beginning(str(folder), str(from_checkpoint), from_optimizers, from_memory)
+
     def begin(on_start: Callback | None = None, watching: Sequence[Callback] = ()) -> Run:
         return start(
             made,
@@ -69,6 +83,7 @@ def train(
             environment_options=values.environment | (environment_options or {}),
             callbacks=[*watching, *callbacks],
             on_start=on_start,
+            beginning=beginning,
         )
 
     console = Console()

@@ -23,6 +23,7 @@ from duetto.display.video import record
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
+from duetto.runs.beginning import Beginning
 from duetto.storage import trust, within
 from duetto.storage.aside import BEFORE, free_folder
 from duetto.storage.checkpoint import CheckpointStore
@@ -31,6 +32,7 @@ from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+from duetto.training.resuming import notes_of_stretching
 from duetto.training.session import Callback, Session, is_instance
 
 
@@ -72,19 +74,21 @@ class Run:
         on_start: Callback | None = None,
         without_memory: bool = False,
         accept_changes: bool = False,
+        keep_schedule: bool = False,
         progress: bool = True,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
-        More steps stretch every schedule that is measured in the run's length. `on_start` gets the session before
-        anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the one in
-        the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
+        More steps stretch every schedule that is measured in the run's length, and it is said what that changes; with
+        `keep_schedule` they end where they would have ended, and stay at their last values. `on_start` gets the session
+        before anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the
+        one in the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
         that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
         """
         console = Console()
         if not (progress and console.is_terminal):
-            self._resume(steps, callbacks, on_start, without_memory, accept_changes)
+            self._resume(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule)
             return self
         with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
 
@@ -93,7 +97,7 @@ class Run:
                 if on_start is not None:
                     on_start(session)
 
-            self._resume(steps, [display, *callbacks], begin, without_memory, accept_changes)
+            self._resume(steps, [display, *callbacks], begin, without_memory, accept_changes, keep_schedule)
             display.finish(self.path)
         return self
 
@@ -104,13 +108,21 @@ class Run:
         on_start: Callback | None,
         without_memory: bool,
         accept_changes: bool,
+        keep_schedule: bool,
     ) -> None:
+        if keep_schedule and steps is None:
+            raise UsageError(
+                "Schedules change with the number of steps only: give --steps, too, or no --keep-schedule."
+            )
         with FolderLock(self.path) as lock:
-            config = self.config
+            config, horizon = self.config, self.config.run.horizon
             if steps is not None:
-                config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
+                kept = horizon if keep_schedule else config.run.schedule_steps
+                run = dataclasses.replace(config.run, steps=steps, schedule_steps=kept)
+                config = dataclasses.replace(config, run=run)
             with closing(self._session(config, lock)) as session:
                 self._take_up(session, without_memory, accept_changes)
+                session.notices += notes_of_stretching(config, session.learner, session.step, horizon)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
                 if config != self.config or config.origin:  # whose file may have been edited
@@ -141,6 +153,8 @@ class Run:
     def _take_up(self, session: Session, without_memory: bool, accept_changes: bool) -> None:
         """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
         if not session.store.steps():
+            if self.config.began_from:
+                Beginning.from_dict(self.config.began_from).begin(session)
             return
         loaded, steps = session.store.load_latest(memory=not without_memory), session.config.run.steps
         if steps <= loaded.step - session.stepper.num_envs:  # the last vector step may go beyond the end
@@ -244,6 +258,7 @@ def start(
     callbacks: Sequence[Callback] = (),
     on_start: Callback | None = None,
     origin: Origin | None = None,
+    beginning: Beginning | None = None,
 ) -> Run:
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
     label = environment if isinstance(environment, str) else _describe(environment)
@@ -264,6 +279,14 @@ def start(
         try:
             config.save(path / "config.yaml")
             session = Session(config, path, environment, lock)
+            try:
+                if beginning is not None:
+                    config = dataclasses.replace(config, began_from=beginning.begin(session).to_dict())
+                    session.config = config
+                    config.save(path / "config.yaml")
+            except BaseException:
+                session.close()
+                raise
         except BaseException:
             shutil.rmtree(path)
             raise

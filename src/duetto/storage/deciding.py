@@ -15,6 +15,7 @@ from duetto.storage.config import RECORDED, Config, versions
 
 FREE = {
     "steps",  # a run may always go on for longer; `resume --steps` says that it stretches schedules
+    "schedule_steps",  # and `resume --keep-schedule` that it does not
     "evaluate_every",  # evaluations have environments and random numbers of their own
     "evaluation_episodes",
     "checkpoint_every",  # what only looks on

@@ -208,7 +208,7 @@ class Session:
                 self.evaluate()
         yield from self._pretrain()
         while self.step < options.steps and not self._stop:
-            experience, episodes = self.collector.collect(self.step, options.steps)
+            experience, episodes = self.collector.collect(self.step, options.horizon)
             self.memory.add(experience)
             before, self.step = self.step, self.step + len(experience.reward)
             self.log.add_episodes(episodes)
@@ -249,12 +249,16 @@ class Session:
                 return
 
     def _learn(self, sample: memory.Sample) -> None:
-        progress = (self.step - sample.age) / self.config.run.steps
+        progress = self._progress(self.step - sample.age)
         if not self.learner.updates:
             self.on_activity("compiling the first update" if self.config.run.backend == "jax" else "first update")
         metrics = self.learner.update(self._prepared(sample.batch), progress)
         self._report_back(sample, metrics)
         self.log.add(self.step, metrics, sample.info)
+
+    def _progress(self, step: int) -> float:
+        """How much of the schedules is behind, in [0, 1]."""
+        return min(1.0, step / self.config.run.horizon)
 
     def _prepared(self, batch: AnyBatch) -> AnyBatch:
         """The batch as networks see it."""
@@ -270,7 +274,7 @@ class Session:
             self.memory.note_divergence(metrics.value(DIVERGENCE))
 
     def _write_metrics(self) -> None:
-        rates = self.learner.learning_rates(self.step / self.config.run.steps)
+        rates = self.learner.learning_rates(self._progress(self.step))
         extra: dict[str, Any] = {f"learn/{name}_learning_rate": rate for name, rate in rates.items()}
         extra["learn/updates"] = self.learner.updates
         self.log.look()  # wait for the device before the clock is read
@@ -425,6 +429,24 @@ class Session:
             if changed:
                 raise CheckpointError(f"{error} What has changed in config.yaml: {listed(changed)}.") from error
             raise
+
+    def begin_from(self, state: dict[str, Any], optimizers: bool) -> None:
+        """Begin with the networks, and by choice the optimisers, of another run's acting or whole state.
+
+        Raises CheckpointError where they, their spaces or their observations' statistics do not fit.
+        """
+        resuming.check_spaces(state["spaces"], self.stepper)
+        self.normalizer.load_state_dict(state["normalizer"])
+        self.learner.load_parameters(state["learner"]["parameters"])
+        if optimizers:
+            self.learner.load_optimizer_state(state["learner"]["optimizers"])
+
+    def remember(self, loaded: Loaded) -> None:
+        """Begin with another run's memory, whose episodes are over here."""
+        self.memory.load_state_dict(loaded.state["memory"])
+        for segment in loaded.segments:
+            self.memory.load_segment(segment)
+        self.memory.interrupt()
 
     def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
         state = loaded.state
