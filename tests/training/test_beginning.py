@@ -144,7 +144,7 @@ def test_kept_they_end_where_they_would_have_ended(tmp_path: Path):
     said: list[str] = []
     run.resume(steps=150, keep_schedule=True, on_start=lambda session: said.extend(session.notices))
     assert said == []
-    assert rates(run)[150] == rates(run)[100] == pytest.approx(1e-4)
+    assert rates(run)[125] == rates(run)[100] == pytest.approx(1e-4)
     assert (run.config.run.steps, run.config.run.schedule_steps) == (150, 100)
     run.resume(steps=175, on_start=lambda session: said.extend(session.notices))  # as it was decided
     assert said == []

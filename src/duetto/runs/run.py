@@ -122,6 +122,8 @@ class Run:
                 config = dataclasses.replace(config, run=run)
             with closing(self._session(config, lock)) as session:
                 self._take_up(session, without_memory, accept_changes)
+                if wrapper := environments.running_statistics(self._given, session.stepper):
+                    session.notices.append(_own_statistics(config.environment, wrapper, config.algorithm))
                 session.notices += notes_of_stretching(config, session.learner, session.step, horizon)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
@@ -315,6 +317,8 @@ def _resolved(
     probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
     try:
         _check_spaces(algorithm, probe, label)
+        if wrapper := environments.running_statistics(environment, probe):
+            raise UsageError(_own_statistics(label, wrapper, algorithm))
         if options.engine == "envpool" and options.evaluate_every:
             _check_evaluations(environment, label, kwargs)
         backend, device = learners.choose(probe.observation_space, options.backend, options.device)
@@ -334,6 +338,24 @@ def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: st
     if error := refusal(algorithm):
         others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
         raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if others else str(error)) from error
+
+
+def _own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> str:
+    """What is said of a wrapper with running statistics, and what does it right."""
+    wanted = "rewards" if "Reward" in wrapper else "observations"
+    option = f"normalize_{wanted}"
+    default = getattr(algorithm, option, None)
+    instead = ""
+    if default is not None:
+        value = "True" if isinstance(default, bool) else "'collected'"
+        instead = (
+            f"Take it out, and give {algorithm.name()} {option}={value}, whose statistics are shared and saved. Or "
+        )
+    return (
+        f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations, videos and "
+        f"the trained agent elsewhere would have others than it learns with. {instead or 'Take it out, or '}"
+        "set fixed statistics in it, and its update_running_mean to False."
+    )
 
 
 def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
