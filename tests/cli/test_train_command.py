@@ -84,6 +84,8 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "gymnasium",
         "--backend",
         backend,
+        "--keep",
+        "3",
     )
     assert (code, err) == (0, "")
     config = Run(tmp_path / "there" / "mine").config
@@ -101,6 +103,7 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "evaluate_every": 0,
         "evaluation_episodes": 2,
         "checkpoint_every": 30,
+        "keep": 3,
         "log_every": 10,
         "schedule_steps": 0,
     }

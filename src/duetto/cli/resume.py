@@ -8,8 +8,8 @@ import tyro
 from rich.console import Console
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from duetto.cli.options import Trust
-from duetto.cli.output import expendable
+from duetto.cli.options import Json, Quiet, Trust
+from duetto.cli.output import expendable, print_json
 
 
 def main(arguments: list[str]) -> None:
@@ -29,6 +29,8 @@ def resume(
     keep_schedule: Annotated[
         FlagCreatePairsOff[bool], arg(help="With more --steps, end schedules where they would have ended.")
     ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
     trust: Trust = False,
 ) -> None:
     """Go on with a run exactly where its last checkpoint was made, also after kill -9.
@@ -39,7 +41,9 @@ def resume(
     from duetto.display.showing import shown
 
     with expendable() as stream:
-        with shown(Console(file=stream), f"{run}: reading the checkpoint, making environments and networks") as display:
+        console = Console(stderr=True) if json else Console(file=stream)
+        beginning = f"{run}: reading the checkpoint, making environments and networks"
+        with shown(console, beginning, quiet or json) as display:
             from duetto.runs.run import Run  # with all that it imports, while something is shown already
 
             resumed = Run(run, trust=trust)
@@ -53,3 +57,5 @@ def resume(
                 progress=False,
             )
         display.finish(resumed.path)
+    if json:
+        print_json(display.summary(resumed.path))

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
-from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFixed, arg
+from tyro.conf import AvoidSubcommands, FlagCreatePairsOff, OmitArgPrefixes, Positional, SuppressFixed, arg
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import ELSEWHERE, nearest
-from duetto.cli.options import EnvironmentOptions, environment_options
-from duetto.cli.output import expendable
+from duetto.cli.options import EnvironmentOptions, Json, Quiet, environment_options
+from duetto.cli.output import expendable, print_json
 from duetto.errors import UsageError
 from duetto.presets import Preset, beside, choose
-from duetto.storage.config import RunOptions
+from duetto.storage.config import Config, RunOptions
 from duetto.storage.origin import Origin, is_file, named
 
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
@@ -28,13 +28,39 @@ def main(arguments: list[str]) -> None:
     """Parse the options on top of the preset's, and train."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {USAGE}\n\nAlgorithms: {', '.join(ALGORITHMS)}. duetto train td3 --help lists td3's options.")
+        print("As another run was: duetto train --config RUN/config.yaml [ENVIRONMENT] [options].")
         print("One of your own: duetto train ./my_algorithm.py:MyAlgorithm ENVIRONMENT.")
+        return
+    if arguments[0].partition("=")[0] == "--config":
+        _again(arguments)
         return
     algorithm, origin = _algorithm(arguments[0])
     options = arguments[1:]
     known = beside(Path(origin.file)) if origin else None
     name, preset = choose(algorithm.name(), _environment(algorithm, options), _preset(options), known)
     train(_parsed(algorithm, options, name, preset), name, preset, origin)
+
+
+def _again(arguments: list[str]) -> None:
+    """A new run with the configuration of another: what is not given comes from its `config.yaml`."""
+    first, separator, file = arguments[0].partition("=")
+    rest = arguments[1:] if separator else arguments[2:]
+    if not separator:
+        file = arguments[1] if len(arguments) > 1 else ""
+    if not Path(file).is_file():
+        raise UsageError(f"{first} is {file!r}; it must be the config.yaml of a run.")
+    config = Config.load(Path(file))
+    if not rest or rest[0].startswith("-"):
+        if not config.remakeable:
+            raise UsageError(f"{file} is of {config.environment}, which is no id. Name an environment after the file.")
+        rest = [config.environment, *rest]
+    values = config.to_dict()
+    hyperparameters = {name: values["algorithm"][name] for name in config.algorithm.options()}
+    preset = Preset(f"As {file}.", hyperparameters, values["run"], config.environment_options)
+    call = _parsed(type(config.algorithm), rest, config.preset, preset)
+    if call.preset is not None:
+        raise UsageError("--config says every option already: leave --preset out.")
+    train(call, config.preset, preset, config.origin)
 
 
 # What is not given comes from the preset, --help shows it, and the preset is the one that is asked for or that is made
@@ -82,9 +108,16 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
     """Start the run that the command line describes, and say where it is and how to go on."""
     from duetto.display.showing import shown
 
+    given = preset.environment | environment_options(call.environment_options)
+    if call.dry_run:
+        from duetto.runs.run import planned
+
+        print(planned(call.hyperparameters, call.environment, call.run, name, given, origin).to_yaml(), end="")
+        return
     with expendable() as stream:
+        console = Console(stderr=True) if call.json else Console(file=stream)
         beginning = f"{call.hyperparameters.name()} on {call.environment}: making environments and networks"
-        with shown(Console(file=stream), beginning) as display:
+        with shown(console, beginning, call.quiet or call.json) as display:
             from duetto.runs.run import start  # with all that it imports, while something is shown already
 
             run = start(
@@ -94,13 +127,15 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
                 runs_dir=call.runs_dir,
                 name=call.name,
                 preset=name,
-                environment_options=preset.environment | environment_options(call.environment_options),
+                environment_options=given,
                 callbacks=[display],
                 on_start=display.announce,
                 origin=origin,
                 beginning=_beginning(call),
             )
         display.finish(run.path)
+    if call.json:
+        print_json(display.summary(run.path))
 
 
 def _beginning(call: Any) -> Any:
@@ -131,6 +166,9 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
         ("from_optimizers", Annotated[bool, arg(help="Take its optimisers over, too.")], False),
         ("from_memory", Annotated[bool, arg(help="Take its replay memory over, too.")], False),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
+        ("dry_run", Annotated[FlagCreatePairsOff[bool], arg(help="Print the configuration, and nothing else.")], False),
+        ("quiet", Quiet, False),
+        ("json", Json, False),
         ("runs_dir", Annotated[str, arg(help="Where the run's folder is made.")], "runs"),
         ("name", Annotated[str | None, arg(help="The folder's name.")], None),
     ]

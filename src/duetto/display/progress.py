@@ -161,6 +161,21 @@ class ProgressDisplay:
         self._say(f"{session.step:,} steps and {session.learner.updates:,} updates in {clock(session.seconds)}.")
         self._say(f"See it: duetto video {path}")
 
+    def summary(self, path: object) -> dict[str, object]:
+        """The last lines as JSON values."""
+        session = self.session
+        assert session is not None
+        last = session.last_evaluation
+        return {
+            "run": str(path),
+            "step": session.step,
+            "updates": session.learner.updates,
+            "seconds": round(session.seconds, 3),
+            "stopped": session.stopped,
+            "evaluation": None if last is None else {"step": last[0], **last[1].to_dict()},
+            "notices": list(session.notices),
+        }
+
     def _say(self, text: str) -> None:
         if not self._quiet:
             say(self._console, text)

@@ -175,18 +175,26 @@ class Run:
         checkpoint: str | int = "last",
         seed: int | None = None,
         tell: Callable[[str], None] = lambda _: None,
+        environment: Any = None,
+        environment_options: dict[str, Any] | None = None,
+        stochastic: bool = False,
     ) -> Evaluation:
         """Whole episodes without exploration, from the same initial states as the run's own evaluations.
 
-        `tell` gets a few words now and then on how far it is.
+        `environment` is another one of the same spaces; `environment_options` are its own, or come on top of the run's.
+        With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
+        on how far it is.
         """
         if episodes < 1:
             raise UsageError(f"episodes is {episodes}; it must be at least 1.")
         _check_seed(seed)
         agent = self.agent(checkpoint)
-        stepper = self._stepper(min(episodes, PARALLEL))
+        stepper = self._elsewhere(min(episodes, PARALLEL), environment, environment_options or {})
+        policy = agent.policy
+        policy.explores = stochastic
         try:
-            return evaluate(agent.policy, stepper, episodes, self.config.run.seed if seed is None else seed, tell)
+            _check_same_spaces(agent, stepper)
+            return evaluate(policy, stepper, episodes, self.config.run.seed if seed is None else seed, tell)
         finally:
             stepper.close()
 
@@ -243,6 +251,12 @@ class Run:
         trust.check(config.environment, config.environment_options, config.signature, self.path, self._trust)
         return config.environment
 
+    def _elsewhere(self, num_envs: int, environment: Any, options: dict[str, Any]) -> environments.Stepper:
+        if environment is None:
+            kwargs = self.config.environment_options | options
+            return environments.separate(self._environment(), num_envs=num_envs, kwargs=kwargs)
+        return environments.separate(environment, num_envs=num_envs, kwargs=options)
+
     def _stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
         options = self.config.environment_options
         return environments.separate(self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
@@ -263,19 +277,8 @@ def start(
     beginning: Beginning | None = None,
 ) -> Run:
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
-    label = environment if isinstance(environment, str) else _describe(environment)
-    config = Config(
-        algorithm=algorithm,
-        environment=label,
-        run=_resolved(algorithm, environment, label, options, environment_options or {}),
-        remakeable=isinstance(environment, str),
-        environment_options=environment_options or {},
-        preset=preset,
-        command=command_line(),
-        versions=circumstances(),
-        origin=origin or Origin.of(type(algorithm)),
-    ).signed()
-    config.to_yaml()  # what it cannot hold shows now
+    config = planned(algorithm, environment, options, preset, environment_options, origin)
+    label = config.environment
     path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
     with FolderLock(path) as lock:
         try:
@@ -301,6 +304,34 @@ def start(
             _work(session, callbacks, on_start)
     own = type(algorithm) if config.origin else None
     return Run(path, None if config.remakeable else environment, algorithm.custom_networks(), algorithm=own)
+
+
+def planned(
+    algorithm: Algorithm,
+    environment: Any,
+    options: RunOptions,
+    preset: str = "default",
+    environment_options: dict[str, Any] | None = None,
+    origin: Origin | None = None,
+) -> Config:
+    """What `start` would make a run from; nothing is written.
+
+    Raises UsageError where the parts do not fit together.
+    """
+    label = environment if isinstance(environment, str) else _describe(environment)
+    config = Config(
+        algorithm=algorithm,
+        environment=label,
+        run=_resolved(algorithm, environment, label, options, environment_options or {}),
+        remakeable=isinstance(environment, str),
+        environment_options=environment_options or {},
+        preset=preset,
+        command=command_line(),
+        versions=circumstances(),
+        origin=origin or Origin.of(type(algorithm)),
+    ).signed()
+    config.to_yaml()  # what it cannot hold shows now
+    return config
 
 
 def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:
@@ -375,6 +406,16 @@ def _new_folder(parent: Path, name: str) -> Path:
             f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
         )
     return free_folder(parent, name)
+
+
+def _check_same_spaces(agent: Agent, stepper: environments.Stepper) -> None:
+    for kind in ("observation", "action"):
+        theirs, ours = getattr(stepper, f"{kind}_space"), getattr(agent, f"{kind}_space")
+        if theirs != ours:
+            raise UsageError(
+                f"{stepper.name} has the {kind} space {theirs}; the agent was trained with {ours}. Choose an "
+                "environment of the same spaces, or the run's options of it."
+            )
 
 
 def _check_seed(seed: int | None) -> None:

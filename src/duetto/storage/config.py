@@ -72,6 +72,8 @@ class RunOptions:
     """Episodes of each evaluation."""
     checkpoint_every: CountOrZero = 10_000
     """Steps between checkpoints; 0 writes one at the end only."""
+    keep: Count = 2
+    """Checkpoints that are kept, the newest; what they remember they share."""
     log_every: Count = 1_000
     """Steps between two lines of metrics."""
     schedule_steps: CountOrZero = 0

@@ -18,6 +18,7 @@ FREE = {
     "schedule_steps",  # and `resume --keep-schedule` that it does not
     "evaluate_every",  # evaluations have environments and random numbers of their own
     "evaluation_episodes",
+    "keep",
     "checkpoint_every",  # what only looks on
     "log_every",
     "threads",  # the learner's to answer for: where their number shows in the numbers, it says so

@@ -7,7 +7,7 @@ evaluation starts from seed + 100 + k). So an evaluation depends on the paramete
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,15 @@ class Evaluation(NamedTuple):
     def std_return(self) -> float:
         """Population standard deviation over the episodes."""
         return float(self.returns.std())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "mean_return": self.mean_return,
+            "std_return": self.std_return,
+            "returns": self.returns.tolist(),
+            "lengths": self.lengths.tolist(),
+        }
 
     def __str__(self) -> str:
         return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episodes"

@@ -130,7 +130,7 @@ class Session:
         )
         self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
         self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
-        self.store = CheckpointStore(self.folder / "checkpoints", num_envs=self.stepper.num_envs)
+        self.store = CheckpointStore(self.folder / "checkpoints", options.keep, self.stepper.num_envs)
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
         self.evaluations = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
