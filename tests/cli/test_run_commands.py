@@ -19,6 +19,7 @@ import pytest
 from commands import SMALL, Command
 
 from duetto.algorithms import ALGORITHMS
+from duetto.cli import list as listing
 from duetto.environments import FAMILIES
 from duetto.presets import presets
 from duetto.runs.run import Run
@@ -363,14 +364,46 @@ def test_plot_without_the_extra(duetto: Command, run: Path, monkeypatch: pytest.
 
 
 # ---------------------------------------------------------------------------------------------------- list
-def test_list(duetto: Command):
+def test_list_in_one_screen(duetto: Command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, err = duetto("list")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert len(out.splitlines()) <= 50
+    words = set(out.replace(",", " ").split())
+    assert {*ALGORITHMS, *(preset for name in ALGORITHMS for preset in presets(name))} <= words
+    assert all(family.name in out for family in FAMILIES)
+
+
+def test_list_in_full(duetto: Command):
+    code, out, err = duetto("list", "algorithms")
     assert (code, err) == (0, "")
     for name in ALGORITHMS:
         assert re.search(rf"^│ {name} +│ vectors", out, re.MULTILINE)
+    out = duetto("list", "presets").out
+    for name in ALGORITHMS:
         for preset in presets(name):
             assert re.search(rf"^│ {name} +│ {preset} +│", out, re.MULTILINE)
+    out = duetto("list", "environments").out
     for family in FAMILIES:
         assert f"│ {family.name} " in out
     words = set(out.replace("│", " ").split())
     assert {f'"duetto[{family.extra}]"' for family in FAMILIES} <= words
+
+
+def test_list_says_what_is_not_installed(duetto: Command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    monkeypatch.setattr(listing, "find_spec", lambda name: None if name == "Box2D" else object())
+    [line] = [line for line in duetto("list").out.splitlines() if line.strip().startswith("Box2D")]
+    assert line.rstrip().endswith('pip install "duetto[box2d]"')
+
+
+def test_watch(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setitem(gymnasium.envs.classic_control.PendulumEnv.metadata, "render_fps", 100_000)
+    code, out, err = duetto("watch", run, "--episodes", "2")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"episode 1: return -[\d.]+, 200 steps\nepisode 2: return -[\d.]+, 200 steps\n", out)
+    code, _, err = duetto("watch", run, "--episodes", "-1")
+    assert (code, err) == (2, "duetto: episodes is -1; it must be at least 0, which is without an end.\n")

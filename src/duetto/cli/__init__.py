@@ -16,9 +16,10 @@ COMMANDS = {
     "resume": "go on with a run where its last checkpoint was made:  duetto resume runs/td3-HalfCheetah-v5-s0",
     "evaluate": "run episodes without exploration:  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20",
     "video": "record an episode:  duetto video runs/td3-HalfCheetah-v5-s0",
+    "watch": "see the agent in a window, live:  duetto watch runs/td3-HalfCheetah-v5-s0",
     "plot": "draw learning curves with bands over seeds:  duetto plot runs/td3-*",
     "demos": "record demonstrations:  duetto demos record BabyAI-GoToLocal-v0 --expert bot --output demos/local",
-    "list": "list algorithms, presets and environments",
+    "list": "list algorithms, presets and environments:  duetto list presets",
 }
 
 

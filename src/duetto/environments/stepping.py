@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.environments import trees
+from duetto.environments import naming, trees
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.faults import Fault
@@ -166,9 +166,7 @@ class Stepper:
         try:
             frame = self._engine.render()
         except Exception as error:
-            raise UsageError(
-                f"{self.name} cannot be shown ({error}). Without a display, MuJoCo wants: export MUJOCO_GL=egl"
-            ) from error
+            raise naming.not_shown(self.name, error) from error
         if frame is None:
             raise UsageError(f'{self.name} gives no frames. Make it with render_mode="rgb_array".')
         return frame

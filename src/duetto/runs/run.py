@@ -20,6 +20,7 @@ from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.display.showing import shown
 from duetto.display.video import record
+from duetto.environments import Episode
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
@@ -31,7 +32,7 @@ from duetto.storage.config import Config, RunOptions, circumstances, command_lin
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
-from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.resuming import notes_of_stretching
 from duetto.training.session import Callback, Session, is_instance
 
@@ -226,6 +227,29 @@ class Run:
         finally:
             stepper.close()
         return path
+
+    def watch(
+        self,
+        episodes: int = 1,
+        checkpoint: str | int = "last",
+        seed: int | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> list[Episode]:
+        """Show the agent live, in the environment's own window, for so many episodes; 0 for ever, until Ctrl-C."""
+        if episodes < 0:
+            raise UsageError(f"episodes is {episodes}; it must be at least 0, which is without an end.")
+        _check_seed(seed)
+        agent = self.agent(checkpoint)
+        stepper = self._stepper(1, render_mode="human")
+        seen: list[Episode] = []
+        try:
+            while not episodes or len(seen) < episodes:
+                first = (self.config.run.seed if seed is None else seed) + len(seen)
+                seen.append(watch(agent.policy, stepper, first))
+                tell(f"episode {len(seen)}: return {seen[-1].total_reward:.2f}, {seen[-1].length} steps")
+        finally:
+            stepper.close()
+        return seen
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`."""

@@ -79,13 +79,14 @@ def evaluate(
     return Evaluation(returns, lengths)
 
 
-def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None]) -> Episode:
+def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None] | None = None) -> Episode:
     """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
-    observation (1, ...) that the policy acts on.
+    observation (1, ...) that the policy acts on. Without it, the environment shows itself, or nobody looks.
     """
     stepper.reset(seed + SEED_OFFSET)
     while True:
-        on_frame(stepper.render(), stepper.obs)
+        if on_frame is not None:
+            on_frame(stepper.render(), stepper.obs)
         ended = _step(act, stepper)
         if ended:
             return ended[0]
