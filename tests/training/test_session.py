@@ -158,6 +158,19 @@ def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert run.agent("best").step == 40
 
 
+def test_where_all_are_equal_the_best_is_not_that_of_step_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    equal = Evaluation(np.zeros(1), np.array([10]))
+    monkeypatch.setattr(session_module, "evaluate", lambda *_: equal)
+    run = train(tmp_path, steps=100, evaluate_every=40)
+    assert checkpoints(run).load_best().step == 40
+    run.resume(steps=120)
+    assert checkpoints(run).load_best().step == 40
+    early = train(tmp_path, name="early", steps=100, evaluate_every=60, callbacks=[StopAt(50)])
+    assert checkpoints(early).load_best().step == 0
+    early.resume()
+    assert checkpoints(early).load_best().step == 60
+
+
 def test_subprocesses_change_nothing(tmp_path: Path):
     options = {"num_envs": 2, "steps": 90, "environment_options": {"max_episode_steps": 20}}
     sync = outcome(train(tmp_path, **options))

@@ -81,6 +81,7 @@ class Session:
         self.step = 0
         self.last_evaluation: tuple[int, Evaluation] | None = None
         self._best: float | None = None
+        self._best_step = 0
         self._evaluator: environments.Stepper | None = None
         self._seconds = 0.0  # of earlier processes
         self._began = time.perf_counter()
@@ -323,10 +324,16 @@ class Session:
         with self._in_its_folder():
             self.evaluations.append(row)
             self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
-            if self._best is None or result.mean_return > self._best:
-                self._best = result.mean_return
+            if self._is_best(result.mean_return):
+                self._best, self._best_step = result.mean_return, self.step
                 self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
         return result
+
+    def _is_best(self, mean_return: float) -> bool:
+        """The first of equals; but rather one that has learned than that of step 0, where nothing was ever earned."""
+        if self._best is None or mean_return > self._best:
+            return True
+        return mean_return == self._best and self._best_step == 0 < self.step
 
     @property
     def policy(self) -> Policy:
@@ -487,7 +494,7 @@ class Session:
         if self._best is None:
             return
         try:
-            self.store.load_best()
+            self._best_step = self.store.load_best().step
         except CheckpointError as error:
             self.notices.append(
                 f"{error} The best until step {self.step:,} had the mean return {self._best:.6g}; now the next "
