@@ -102,9 +102,10 @@ class Agent:
     def act(self, observation: Any, reward: float = 0.0, deterministic: bool = True) -> Any:
         """The action, without exploration, for one observation as the environment gives it.
 
-        `reward` is what the last action brought, with `clip_rewards` its sign; only recurrent agents see it. Returns
-        the action as the environment takes it, in its dtype and bounds. For Dict and Tuple observations, keys may be
-        nested or joined by "/". With `deterministic=False` it explores as in training: PPO and SAC sample.
+        `reward` is what the last action brought, with `clip_rewards` or `log_rewards` as these make it; only recurrent
+        agents see it. Returns the action as the environment takes it, in its dtype and bounds. For Dict and Tuple
+        observations, keys may be nested or joined by "/". With `deterministic=False` it explores as in training: PPO
+        and SAC sample.
 
         Raises:
             UsageError: The observation is of another shape than the agent was trained with.
