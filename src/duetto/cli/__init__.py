@@ -20,6 +20,7 @@ COMMANDS = {
     "plot": "draw learning curves with bands over seeds:  duetto plot runs/td3-*",
     "demos": "record demonstrations:  duetto demos record BabyAI-GoToLocal-v0 --expert bot --output demos/local",
     "list": "list algorithms, presets and environments:  duetto list presets",
+    "completion": 'complete commands in the shell:  eval "$(duetto completion bash)"',
 }
 
 
@@ -60,7 +61,7 @@ def _run_command(command: str, arguments: list[str]) -> None:
 
 
 def _overview() -> str:
-    lines = [f"  {name:9} {about}" for name, about in COMMANDS.items()]
+    lines = [f"  {name:10} {about}" for name, about in COMMANDS.items()]
     return "\n".join(
         [
             "usage: duetto COMMAND ...",

@@ -21,6 +21,9 @@ from duetto.presets import Preset, beside, choose
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.origin import Origin, is_file, named
 
+# Those of the command itself, beside the run's and the algorithm's; see `_command`.
+OWN_OPTIONS = ("config", "environment_options", "from", "from_checkpoint", "from_optimizers", "from_memory", "preset")
+OWN_OPTIONS += ("dry_run", "quiet", "json", "runs_dir", "name")
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
 

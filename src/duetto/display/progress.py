@@ -144,8 +144,7 @@ class ProgressDisplay:
         goes_on = made or session.memory.pretraining_left
         if not self._live_lines and now >= self._next_line and goes_on:
             self._next_line = now + LINE_SECONDS
-            rate = "-" if state.rate is None else f"{state.rate:,.0f}"
-            self._say("  ".join([f"step {session.step:>9,}  {rate} steps/s", *state.results]))
+            self._say("  ".join([f"step {session.step:>9,}  {state.rate or 0:,.0f} steps/s", *state.results]))
         if now - self._since[0] > RATE_SECONDS:
             self._since = (now, session.step)
 
