@@ -100,6 +100,19 @@ def test_as_many_checkpoints_as_are_to_be_kept(train: Command, tmp_path: Path):
     assert [path.name[-2:] for path in sorted(folder.glob("step-*"))] == ["30", "40", "50", "60"]
 
 
+def test_resume_keeps_the_schedule(train: Command, duetto: Command, tmp_path: Path):
+    assert train("--learning-rate-decay", "linear").code == 0
+    folder = "runs/td3-Pendulum-v1-s0"
+    code, _, err = duetto("resume", folder, "--keep-schedule")
+    assert (code, err.split(":")[1]) == (2, " Schedules change with the number of steps only")
+    code, out, err = duetto("resume", folder, "--steps", "70", "--keep-schedule")
+    assert (code, err, "Schedules end" in out) == (0, "", False)
+    assert vars(Run(tmp_path / folder).config.run) | {"steps": 70, "schedule_steps": 60} == vars(
+        Run(tmp_path / folder).config.run
+    )
+    assert "Schedules end at step 60 now" not in duetto("resume", folder, "--steps", "80").out
+
+
 def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path):
     quick = ("evaluate", trained, "--episodes", "1", "--json")
     plain = json.loads(duetto(*quick).out)

@@ -16,6 +16,7 @@ from duetto.functional import forms
 from duetto.learners import Backend, Learner
 from duetto.learners.choice import installed
 from duetto.networks import spaces
+from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork
 from duetto.runs import checkpoints
 from duetto.runs.observations import rows
@@ -44,12 +45,13 @@ class Agent:
     def __init__(
         self, config: Config, learner: Learner, normalizer: Normalizer, loaded: Loaded | Best, notices: list[str]
     ) -> None:
-        self.config, self.step, self.notices = config, loaded.step, Notices(notices)
+        self.config: Config = config
+        self.step: int = loaded.step
+        self.notices: list[str] = Notices(notices)
         state = loaded.state
         self._learner, self._normalizer = learner, normalizer
-        self.observation_space, self.action_space = (
-            spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action")
-        )
+        self.observation_space: Space = spaces.from_json(state["spaces"]["observation"])
+        self.action_space: Space = spaces.from_json(state["spaces"]["action"])
         self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
         taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]))
         self._actions = environments.ActionMap(taken)

@@ -60,8 +60,8 @@ class Run:
         `trust` lets an environment "package:id" import its package, and an algorithm's file run, though another user,
         or nobody known, began the run.
         """
-        self.path = Path(path)
-        self.config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
+        self.path: Path = Path(path)
+        self.config: Config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
         self.notices: list[str] = []
         self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
 
