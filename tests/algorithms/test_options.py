@@ -10,7 +10,9 @@ import toy_networks
 
 from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, TD3, DQfD
 from duetto.algorithms.base import ReplaySpec
+from duetto.algorithms.nearest import ELSEWHERE
 from duetto.errors import UsageError
+from duetto.storage.config import RunOptions
 
 
 def test_every_class_is_found_by_its_name():
@@ -38,7 +40,7 @@ def test_every_class_is_found_by_its_name():
         ({"actor_network": 1}, "actor_network is 1; it must be a CustomNetwork, or nothing."),
         ({"replay_capacity": 1e6}, "replay_capacity is 1000000.0; it must be a whole number."),
         ({"hidden": 64}, "hidden is 64; it must be a tuple of whole numbers."),
-        ({"hidden": [64, 64]}, "hidden is [64, 64]; it must be a tuple of whole numbers."),
+        ({"hidden": [64, "64"]}, "hidden is (64, '64'); it must be a tuple of whole numbers."),
         ({"hidden": (64, 0.5)}, "hidden is (64, 0.5); it must be a tuple of whole numbers."),
         ({"hidden": (8,), "critic_action_layer": 2}, "critic_action_layer is 2; the critic's last layer is 1."),
     ],
@@ -100,6 +102,36 @@ def test_an_unknown_option_is_refused_with_the_nearest_known():
     assert str(refusal.value) == "td3 has no hyper-parameter 'polcy_delay'. Did you mean 'policy_delay'?"
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        (TD3, "polcy_delay", "'policy_delay'"),
+        (TD3, "lr", "'actor_learning_rate' or 'critic_learning_rate'"),
+        (PPO, "lr", "'learning_rate'"),
+        (DQN, "buffer_size", "'replay_capacity'"),
+        (PPO, "n_steps", "'rollout_steps'"),
+        (DDPG, "gamma", "'discount'"),
+    ],
+)
+def test_what_other_libraries_call_it_is_known(kind: type, name: str, meant: str):
+    for make in (kind, kind().with_options):
+        with pytest.raises(UsageError) as refusal:
+            make(**{name: 1})
+        assert str(refusal.value) == f"{kind.name()} has no hyper-parameter {name!r}. Did you mean {meant}?"
+
+
+def test_what_others_call_an_option_leads_to_one_that_there_is():
+    every = {name for kind in ALGORITHMS.values() for name in kind.options()}
+    every |= {field.name for field in dataclasses.fields(RunOptions)}
+    for called, here in ELSEWHERE.items():
+        assert set(here) <= every, called
+
+
+def test_lists_are_taken_for_tuples():
+    assert TD3(hidden=[64, 32], target_noise_clip=[-0.5, 0.5]) == TD3(hidden=(64, 32), target_noise_clip=(-0.5, 0.5))
+    assert hash(TD3().with_options(hidden=[8])) == hash(TD3(hidden=(8,)))
+
+
 def test_where_none_is_near_all_are_listed():
     with pytest.raises(UsageError, match=r"ddpg has no hyper-parameter 'xyzzy'\. It has: batch_size, .*, tau"):
         DDPG().with_options(xyzzy=3)
@@ -114,7 +146,7 @@ def test_options_are_the_fields():
 def test_cloning_has_no_options_that_it_would_not_read(name: str):
     assert name in R2D2.options()
     assert name not in BC.options()
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+    with pytest.raises(UsageError, match=f"bc has no hyper-parameter '{name}'"):
         BC(**{name: 1})
     with pytest.raises(UsageError, match=f"bc has no hyper-parameter '{name}'"):
         BC().with_options(**{name: 1})

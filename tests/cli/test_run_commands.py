@@ -6,7 +6,10 @@ import errno
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from commands import SMALL, Command
 
 from duetto.algorithms import ALGORITHMS
+from duetto.cli import list as listing
 from duetto.environments import FAMILIES
 from duetto.presets import presets
 from duetto.runs.run import Run
@@ -292,6 +296,40 @@ def test_video(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     assert (tmp_path / "mine.mp4").stat().st_size > 1000
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int):
+    """To all of its processes, as a terminal and a job's end do: ffmpeg, too, has its part in it."""
+    pytest.importorskip("pygame")
+    pytest.importorskip("imageio_ffmpeg")
+    # An episode that goes on for ever.
+    text = (run / "config.yaml").read_text("utf-8").replace("options: {}", "options: {max_episode_steps: 10000000}")
+    (run / "config.yaml").write_text(text, "utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "duetto", "video", str(run)],
+        env=os.environ | {"SDL_VIDEODRIVER": "dummy"},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    partial = run / "videos" / ".step-000000000060.partial.mp4"
+    while not partial.exists():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.02)
+    os.killpg(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert err.endswith("duetto: interrupted.\n")
+    assert process.returncode == 1
+    assert list((run / "videos").iterdir()) == []
+
+
+def test_a_terminal_sees_how_far_an_evaluation_is(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    code, out, err = duetto("evaluate", run, "--episodes", "1")
+    assert code == 0
+    assert "evaluating" not in out
+    assert re.search(r"evaluating: 0 of 1 episodes, step \d+ of those that run \(\d+ s\)", err)
+
+
 def test_video_without_the_extra(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
@@ -326,14 +364,46 @@ def test_plot_without_the_extra(duetto: Command, run: Path, monkeypatch: pytest.
 
 
 # ---------------------------------------------------------------------------------------------------- list
-def test_list(duetto: Command):
+def test_list_in_one_screen(duetto: Command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, err = duetto("list")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert len(out.splitlines()) <= 50
+    words = set(out.replace(",", " ").split())
+    assert {*ALGORITHMS, *(preset for name in ALGORITHMS for preset in presets(name))} <= words
+    assert all(family.name in out for family in FAMILIES)
+
+
+def test_list_in_full(duetto: Command):
+    code, out, err = duetto("list", "algorithms")
     assert (code, err) == (0, "")
     for name in ALGORITHMS:
         assert re.search(rf"^│ {name} +│ vectors", out, re.MULTILINE)
+    out = duetto("list", "presets").out
+    for name in ALGORITHMS:
         for preset in presets(name):
             assert re.search(rf"^│ {name} +│ {preset} +│", out, re.MULTILINE)
+    out = duetto("list", "environments").out
     for family in FAMILIES:
         assert f"│ {family.name} " in out
     words = set(out.replace("│", " ").split())
     assert {f'"duetto[{family.extra}]"' for family in FAMILIES} <= words
+
+
+def test_list_says_what_is_not_installed(duetto: Command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    monkeypatch.setattr(listing, "find_spec", lambda name: None if name == "Box2D" else object())
+    [line] = [line for line in duetto("list").out.splitlines() if line.strip().startswith("Box2D")]
+    assert line.rstrip().endswith('pip install "duetto[box2d]"')
+
+
+def test_watch(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setitem(gymnasium.envs.classic_control.PendulumEnv.metadata, "render_fps", 100_000)
+    code, out, err = duetto("watch", run, "--episodes", "2")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"episode 1: return -[\d.]+, 200 steps\nepisode 2: return -[\d.]+, 200 steps\n", out)
+    code, _, err = duetto("watch", run, "--episodes", "-1")
+    assert (code, err) == (2, "duetto: episodes is -1; it must be at least 0, which is without an end.\n")

@@ -31,11 +31,12 @@ def test_it_trains_and_says_where_and_what_next(train: Command, tmp_path: Path):
         "runs/td3-Pendulum-v1-s0/",
     ]
     assert lines[2].startswith("step         0  evaluation -")
-    assert lines[-2].startswith("Last evaluation: -")
+    assert lines[-3].startswith("Last evaluation: -")
+    assert lines[-2].startswith("60 steps and 40 updates in 0:00:0")
     assert lines[-1] == "See it: duetto video runs/td3-Pendulum-v1-s0"
     run = Run(tmp_path / "runs" / "td3-Pendulum-v1-s0")
     assert run.agent().step == 60
-    assert [row["step"] for row in run.evaluations()] == [0, 40]
+    assert [row["step"] for row in run.evaluations()] == [0, 40, 60]
 
 
 def test_the_installed_command_itself(tmp_path: Path):
@@ -83,6 +84,8 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "gymnasium",
         "--backend",
         backend,
+        "--keep",
+        "3",
     )
     assert (code, err) == (0, "")
     config = Run(tmp_path / "there" / "mine").config
@@ -100,7 +103,9 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "evaluate_every": 0,
         "evaluation_episodes": 2,
         "checkpoint_every": 30,
+        "keep": 3,
         "log_every": 10,
+        "schedule_steps": 0,
     }
 
 

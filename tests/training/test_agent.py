@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import runpy
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -269,3 +270,122 @@ def test_the_source_never_unpickles():
 def test_no_run_there(tmp_path: Path):
     with pytest.raises(UsageError, match="is no run folder"):
         duetto.load(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------- the contract
+class Typed(Line):
+    """Actions of another dtype than float32, and only those."""
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
+        low, high = (-3, 5) if "int" in dtype else (0.7, 1.1)  # float32 has a little less, and a little more
+        self.action_space = Box(low, high, (2,), np.dtype(dtype).type)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float64", "float32"])
+def test_actions_are_of_the_spaces_own_dtype_and_within_its_bounds(tmp_path: Path, dtype: str):
+    run = train(tmp_path, environment=lambda: Typed(dtype), steps=35, evaluate_every=0)
+    agent, space = duetto.load(run.path), Typed(dtype).action_space
+    for value in (-1e6, -0.5, 0.0, 0.5, 1e6):
+        action = agent.act(np.full(2, value))
+        assert action.dtype == dtype
+        assert space.contains(action)
+        assert all(space.contains(action) for action in agent.act_batch(np.full((3, 2), value), deterministic=False))
+
+
+def test_a_multi_binary_space_gets_its_own_dtype(tmp_path: Path):
+    space = MultiBinary(3)
+
+    class Switches(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = space
+
+    agent = train(tmp_path, small("ppo"), Switches, steps=20, evaluate_every=0).agent()
+    assert space.contains(agent.act(np.zeros(2)))
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_a_batch_is_what_each_alone_would_be(made: Run, backend: str):
+    agent = duetto.load(made.path, backend=backend)
+    obs = np.linspace(-1, 1, 8).reshape(4, 2)
+    actions = agent.act_batch(obs)
+    assert (actions.shape, actions.dtype) == ((4, 2), np.float32)
+    np.testing.assert_allclose(actions, [agent.act(one) for one in obs], rtol=1e-5)
+
+
+def test_recurrent_agents_remember_each_environment_on_its_own(tmp_path: Path):
+    algorithm = small("ppo", recurrent="lstm", recurrent_size=8, minibatches=1)
+    together, alone = (train(tmp_path, algorithm, Line, steps=20, evaluate_every=0).agent() for _ in range(2))
+    obs = np.random.default_rng(0).normal(size=(6, 2, 2))
+    starts = np.zeros((6, 2), bool)
+    starts[3, 1] = True
+    found = [together.act_batch(obs[t], starts=starts[t] | (t == 0), rewards=[t, -t]) for t in range(6)]
+    for env in range(2):
+        alone.reset()
+        for t in range(6):
+            if starts[t, env]:
+                alone.reset()
+            np.testing.assert_allclose(
+                alone.act(obs[t, env], reward=0.0 if starts[t, env] else (t, -t)[env]), found[t][env], rtol=1e-5
+            )
+    with pytest.raises(UsageError, match=r"remembers 2 environment\(s\), and here are 3 observations. Call reset\(\)"):
+        together.act_batch(np.zeros((3, 2)))
+    together.reset()
+    assert together.act_batch(np.zeros((3, 2))).shape == (3, 2)
+
+
+def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
+    obs = np.zeros(2)
+    agent = duetto.load(made.path)
+    noisy = {agent.act(obs, deterministic=False)[0] for _ in range(50)}
+    assert len(noisy) > 40
+    still = agent.act(obs)[0]
+    assert len({agent.act(obs)[0] for _ in range(3)}) == 1
+    # `exploration_noise` 0.1 of the range [-1, 3] is 0.2
+    assert np.std(list(noisy)) == pytest.approx(0.2, rel=0.5)
+    assert abs(np.mean(list(noisy)) - still) < 0.2
+    again = duetto.load(made.path)
+    assert noisy == {again.act(obs, deterministic=False)[0] for _ in range(50)}
+    chooser = train(tmp_path, small("ppo"), "CartPole-v1", steps=20, evaluate_every=0).agent()
+    assert {int(chooser.act(np.zeros(4), deterministic=False)) for _ in range(50)} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "sentence"),
+    [
+        ("act", np.zeros(3), "The observation has shape (3,); the agent was trained with (2,)."),
+        ("act", np.zeros((5, 2)), "The observation has shape (5, 2); the agent was trained with (2,). For several at"),
+        ("act", 0.5, "The observation has shape (); the agent was trained with (2,)."),
+        ("act", {"a": 1}, "The observation is {'a': 1}; it must be numbers of shape (2,)."),
+        ("act", [[1], [2, 3]], "The observation is no array: "),
+        ("act", None, "The observation is None; it must be numbers of shape (2,)."),
+        ("act_batch", np.zeros(2), "The observation has shape (2,); the agent was trained with (N, 2,). For a single"),
+        ("act_batch", np.zeros((4, 3)), "The observation has shape (4, 3); the agent was trained with (N, 2,)."),
+    ],
+)
+def test_a_wrong_shape_is_said(made: Run, method: str, given: Any, sentence: str):
+    with pytest.raises(UsageError) as refusal:
+        getattr(duetto.load(made.path), method)(given)
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_a_part_that_is_missing_is_named(tmp_path: Path):
+    agent = train(tmp_path, environment=Parts, steps=20, evaluate_every=0).agent()
+    with pytest.raises(UsageError, match=r"The observation lacks .*\. The agent was trained with .*; keys may be"):
+        agent.act({"nothing": 1})
+
+
+def test_an_agent_of_before_acts_in_float32(made: Run, tmp_path: Path):
+    """Its checkpoint does not say what the environment took; one that says nonsense is refused."""
+    folder = shutil.copytree(made.path, tmp_path / "old")
+    store = checkpoints(Run(folder, environment=Line))
+    loaded = store.load_latest()
+    for name, outcome in ((None, np.float32), ("object", None)):
+        state = loaded.state | {"spaces": loaded.state["spaces"] | {"action_dtype": name}}
+        store.save_best(loaded.step, state, {"mean_return": 0.0})
+        if outcome is None:
+            with pytest.raises(CheckpointError, match="has actions of the type 'object', which is none"):
+                duetto.load(folder, "best")
+        else:
+            assert duetto.load(folder, "best").act(np.zeros(2)).dtype == outcome

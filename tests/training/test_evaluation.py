@@ -100,7 +100,7 @@ def test_it_changes_nothing_in_training(tmp_path: Path, environment: Any):
     """Normalisation, exploration, episodes that are under way: all as if nobody had looked."""
     algorithm = small(normalize_observations="collected", exploration="ou", prioritized=True)
     with_it, without = (outcome(train(tmp_path, algorithm, environment, evaluate_every=every)) for every in (35, 0))
-    assert len(with_it["evaluations"]) == 6
+    assert len(with_it["evaluations"]) == 7  # 0, 35 .. 175, and 200, the end
     assert with_it["state"]["session"].pop("best") is not None
     assert without["state"]["session"].pop("best") is None
     for part in ("state", "memory", "metrics"):
@@ -129,7 +129,7 @@ def test_neither_exploration_nor_statistics(tmp_path: Path):
 def test_it_is_at_fixed_steps_and_step_0_is_one(tmp_path: Path):
     run = train(tmp_path, steps=100, evaluate_every=30, evaluation_episodes=3)
     rows = run.evaluations()
-    assert [row["step"] for row in rows] == [0, 30, 60, 90]
+    assert [row["step"] for row in rows] == [0, 30, 60, 90, 100]
     assert {row["episodes"] for row in rows} == {3}
     for row in rows:
         assert row["min_return"] <= row["mean_return"] <= row["max_return"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,9 @@ from rich.console import Console
 from small_runs import OPTIONS, StopAt, small, train
 
 from duetto.display import progress
+from duetto.display.bar import State, lines
 from duetto.display.progress import ProgressDisplay, say
+from duetto.display.showing import shown as shown_on
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.training.session import Session
@@ -48,14 +52,14 @@ def test_every_evaluation_is_a_line(tmp_path: Path):
     rows = Run(tmp_path / "shown", environment=Line).evaluations()
     lines = re.findall(r"^step +(\d+)  evaluation (-?[\d.]+) ± 0.0 over 1 episodes$", text, re.MULTILINE)
     assert lines == [(f"{row['step']:.0f}", f"{row['mean_return']:.1f}") for row in rows]
-    assert [line[0] for line in lines] == ["0", "60", "120"]
+    assert [line[0] for line in lines] == ["0", "60", "120", "150"]
 
 
 def test_elsewhere_a_line_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
     text = shown(tmp_path, terminal=False, steps=100)
-    pattern = r"^step +100  ([\d,]+) steps/s  evaluation -?\d+\.\d  training -?\d+\.\d  critic loss [\d.e+-]+$"
+    pattern = r"^step +99  ([\d,]+) steps/s  evaluation -?\d+\.\d  training -?\d+\.\d  critic loss [\d.e+-]+$"
     [rate] = re.findall(pattern, text, re.MULTILINE)
     assert float(rate.replace(",", "")) > 1
 
@@ -63,10 +67,9 @@ def test_elsewhere_a_line_now_and_then(tmp_path: Path, monkeypatch: pytest.Monke
 def test_on_a_terminal_a_bar_with_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
     text = shown(tmp_path, terminal=True)
-    last = text.splitlines()[-1]
-    assert re.search(
-        r"td3 Line ━+ 200/200 [\d,]+ steps/s 0:00:00 evaluation -\d+\.\d +training -\d+\.\d +critic loss", last
-    )
+    where, learned = text.splitlines()[-2:]
+    assert re.search(r"td3 Line ━+ 200/200 [\d,]+ steps/s 0:00:00 *$", where)
+    assert re.search(r"^evaluation -\d+\.\d +training -\d+\.\d +critic loss", learned)
 
 
 def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -108,6 +111,72 @@ def test_damage_is_said_also_where_nothing_is_left_to_do(tmp_path: Path):
     with ProgressDisplay(console) as display:
         run.resume(steps=120, callbacks=[display], on_start=display.announce)
     assert console.export_text().endswith("state.json is missing.\n")
+
+
+LONG = State("td3 MiniGrid-ObstructedMaze-2Dlhb-v1", 123_456, 1_000_000, 1234.5)
+RESULTS = ["evaluation -1,234.5", "training -1,234.5", "critic loss 0.00123"]
+
+
+def rendered(state: State, width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
+    console.print(lines(state, width))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [*range(26, 120), 300])
+def test_steps_and_time_left_are_seen_at_every_width_and_no_line_is_broken(width: int):
+    where, learned = rendered(dataclasses.replace(LONG, results=RESULTS), width)
+    assert max(len(where), len(learned)) <= width
+    assert "123,456/1,000,000 " in where
+    assert " 0:11:50" in where
+    assert ("━" in where or "╸" in where) == (width >= 32)
+    assert ("1,234 steps/s" in where) == (width >= 46)
+    assert ("ObstructedMaze-2Dlhb-v1" in where) == (width >= 83)
+    assert all(part in ("", *RESULTS) for part in learned.split("  "))
+    assert learned.startswith("evaluation -1,234.5")
+
+
+def test_what_takes_long_stands_in_the_place_of_the_results():
+    state = dataclasses.replace(LONG, results=RESULTS, doing="evaluating: 3 of 10 episodes (7 s)")
+    assert rendered(state, 80)[1] == "evaluating: 3 of 10 episodes (7 s)"
+    assert rendered(State(doing="td3 on Line: making environments (0 s)"), 20) == ["td3 on Line: making…"]
+
+
+def test_before_the_first_number_it_is_said_what_is_being_done(monkeypatch: pytest.MonkeyPatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    console = Console(force_terminal=False, width=140, file=io.StringIO())
+    display = ProgressDisplay(console)
+    for seconds in range(100):
+        now[0] = float(seconds)
+        display.doing(f"evaluating: {seconds} of 100 episodes")
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        f"evaluating: {seconds} of 100 episodes ({seconds} s)" for seconds in (5, 35, 65, 95)
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_sees_something_at_once_and_nothing_of_it_stays(tmp_path: Path, width: int):
+    written = io.StringIO()
+    console = Console(force_terminal=True, width=width, file=written, color_system=None)
+    with shown_on(console, "td3 on Line: making environments and networks") as display:
+        deadline = time.monotonic() + 5
+        while "making environments" not in written.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert "td3 on Line: making environments and networks (0 s)" in written.getvalue()
+        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
+        display.finish(run.path)
+    assert "evaluating: 0 of 1 episodes" not in written.getvalue().splitlines()[-1]
+    assert re.search(r"60 steps and 30 updates in 0:00:\d\d\.\n", written.getvalue())
+
+
+def test_quiet_is_quiet_but_for_what_has_to_be_known(tmp_path: Path):
+    console = Console(record=True, force_terminal=True, width=60, file=io.StringIO())
+    with ProgressDisplay(console, quiet=True) as display:
+        start(small(), Line, RunOptions(**OPTIONS | {"steps": 20}), runs_dir=tmp_path, on_start=display.announce)
+        display.finish(tmp_path)
+    [line] = console.export_text().splitlines()
+    assert line.startswith("20 steps are too few")
 
 
 def test_text_is_printed_as_it_is():

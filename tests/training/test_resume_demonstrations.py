@@ -69,7 +69,7 @@ def test_stopped_in_pretraining(tmp_path: Path, demos: str, case: str):
     algorithm, hyperparameters = CASES[case]
     agent = small(algorithm, **hyperparameters | {"demonstrations": demos})
     whole = train(tmp_path, agent, name="whole", **OPTIONS)
-    assert [row["step"] for row in whole.evaluations()] == [0, 0, 60, 120, 180]
+    assert [row["step"] for row in whole.evaluations()] == [0, 0, 60, 120, 180, 200]
     for name, stops in (("middle", (2, 4)), ("end", (6,))):
         run = train(tmp_path, agent, name=name, callbacks=[StopAfter(stops[0])], **OPTIONS)
         for updates in stops[1:]:

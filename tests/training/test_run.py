@@ -237,7 +237,7 @@ def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
     again = edit(run, {"environment.id": identifier}).resume(on_start=lambda session: said.extend(session.notices))
     assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
     assert "has no checkpoint: the run begins at step 0 again" in said[0]
-    assert [row["step"] for row in again.evaluations()] == [0, 60]
+    assert [row["step"] for row in again.evaluations()] == [0, 60, 100]
     assert again.evaluations()[1]["mean_return"] == pytest.approx(float(logged[1].split()[2].split(b",")[1]))
 
 
@@ -375,7 +375,7 @@ def test_tensorboard_has_every_line_once(tmp_path: Path):
     assert [event.step for event in losses] == [line["step"] for line in lines]
     assert [event.value for event in losses] == pytest.approx([line["learn/critic_loss"] for line in lines])
     scores = events.Scalars("evaluation/mean_return")
-    assert [event.step for event in scores] == [0, 60, 120, 180]
+    assert [event.step for event in scores] == [0, 60, 120, 180, 200]
 
 
 def test_an_unsavable_instance_is_not_closed_and_can_go_on(tmp_path: Path):

@@ -22,7 +22,7 @@ from duetto.training.session import Session
 
 def test_the_timetable(tmp_path: Path):
     run = train(tmp_path, steps=130, evaluate_every=50, checkpoint_every=60, log_every=40)
-    assert [row["step"] for row in run.evaluations()] == [0, 50, 100]
+    assert [row["step"] for row in run.evaluations()] == [0, 50, 100, 130]  # the last policy is always evaluated
     assert [line["step"] for line in run.metrics()] == [40, 80, 120]
     assert checkpoints(run).steps() == [120, 130]  # the last two; the end always gets one
 
@@ -42,6 +42,28 @@ def test_several_environments_count_all_their_steps(tmp_path: Path):
     assert [row["step"] for row in run.evaluations()] == [0, 51, 102]
     assert [line["step"] for line in run.metrics()] == [42, 81]
     assert checkpoints(run).steps() == [60, 102]
+
+
+def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path: Path):
+    """Also where one vector step goes far beyond the end; and going on from there does not evaluate it again."""
+    run = train(tmp_path, steps=45, num_envs=2, evaluate_every=1000, checkpoint_every=23)
+    assert [row["step"] for row in run.evaluations()] == [0, 46]
+    assert checkpoints(run).load_latest().state["evaluations"] != checkpoints(run).load(24).state["evaluations"]
+    said: list[str] = []
+    finished = run.resume(on_start=lambda session: said.extend(session.notices))
+    assert [row["step"] for row in finished.evaluations()] == [0, 46]
+    assert said == []
+    assert [row["step"] for row in run.resume(steps=60).evaluations()] == [0, 46, 60]
+
+
+def test_the_last_evaluation_is_that_of_an_uninterrupted_run(tmp_path: Path):
+    options: dict[str, Any] = {"steps": 90, "evaluate_every": 60, "checkpoint_every": 30}
+    for crash in (89, 90):  # before the last step, and after its checkpoint
+        with pytest.raises(CrashError):
+            train(tmp_path, name=f"crashed{crash}", callbacks=[CrashAt(crash)], **options)
+        resumed = Run(tmp_path / f"crashed{crash}").resume()
+        assert [row["step"] for row in resumed.evaluations()] == [0, 60, 90]
+        assert_same(train(tmp_path, **options), resumed)
 
 
 def test_what_is_switched_off(tmp_path: Path):
@@ -134,6 +156,19 @@ def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert same(best.state["learner"]["parameters"], parameters[40])
     assert not same(best.state["learner"]["parameters"], parameters[100])
     assert run.agent("best").step == 40
+
+
+def test_where_all_are_equal_the_best_is_not_that_of_step_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    equal = Evaluation(np.zeros(1), np.array([10]))
+    monkeypatch.setattr(session_module, "evaluate", lambda *_: equal)
+    run = train(tmp_path, steps=100, evaluate_every=40)
+    assert checkpoints(run).load_best().step == 40
+    run.resume(steps=120)
+    assert checkpoints(run).load_best().step == 40
+    early = train(tmp_path, name="early", steps=100, evaluate_every=60, callbacks=[StopAt(50)])
+    assert checkpoints(early).load_best().step == 0
+    early.resume()
+    assert checkpoints(early).load_best().step == 60
 
 
 def test_subprocesses_change_nothing(tmp_path: Path):

@@ -7,9 +7,8 @@ API and the record in `config.yaml`); its methods are the equations, pure functi
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, get_args, get_type_hints
 
@@ -17,6 +16,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.exploration import Exploration
+from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import weighted_mean
@@ -296,8 +296,22 @@ class Algorithm:
     small: ClassVar[dict[str, Any]] = {}
     alternatives: ClassVar[dict[str, tuple[Any, dict[str, Any]] | None]] = {}  # None: it can have no other
 
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """UsageError for a hyper-parameter that it has not, with the nearest known one; not Python's TypeError."""
+        cls._check_known(options)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        for name in self.options():  # lists, as a person writes them and YAML has them
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         check_fields(self)
+
+    @classmethod
+    def _check_known(cls, options: Iterable[str]) -> None:
+        for name in options:
+            if name not in cls.options():
+                raise UsageError(f"{cls.name()} has no hyper-parameter {name!r}.{did_you_mean(name, cls.options())}")
 
     @classmethod
     def name(cls) -> str:
@@ -311,11 +325,7 @@ class Algorithm:
 
     def with_options(self, **options: Any) -> Self:
         """A copy with some hyper-parameters changed; an unknown name raises UsageError with the nearest known one."""
-        for name in options:
-            if name not in self.options():
-                near = difflib.get_close_matches(name, self.options(), n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else f" It has: {', '.join(self.options())}."
-                raise UsageError(f"{self.name()} has no hyper-parameter {name!r}.{hint}")
+        self._check_known(options)
         return dataclasses.replace(self, **options)
 
     def custom_networks(self) -> dict[str, CustomNetwork]:

@@ -7,16 +7,20 @@ import sys
 from importlib import import_module
 
 from duetto.cli import output
+from duetto.cli.ending import ending_in_order
 from duetto.errors import DuettoError, UsageError
+from duetto.training.notices import shown_elsewhere
 
 COMMANDS = {
     "train": "train an agent:  duetto train td3 HalfCheetah-v5",
     "resume": "go on with a run where its last checkpoint was made:  duetto resume runs/td3-HalfCheetah-v5-s0",
     "evaluate": "run episodes without exploration:  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20",
     "video": "record an episode:  duetto video runs/td3-HalfCheetah-v5-s0",
+    "watch": "see the agent in a window, live:  duetto watch runs/td3-HalfCheetah-v5-s0",
     "plot": "draw learning curves with bands over seeds:  duetto plot runs/td3-*",
     "demos": "record demonstrations:  duetto demos record BabyAI-GoToLocal-v0 --expert bot --output demos/local",
-    "list": "list algorithms, presets and environments",
+    "list": "list algorithms, presets and environments:  duetto list presets",
+    "completion": 'complete commands in the shell:  eval "$(duetto completion bash)"',
 }
 
 
@@ -24,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        with output.watched():
+        with output.watched(), ending_in_order(), shown_elsewhere():
             _run(arguments)
     except DuettoError as error:
         print(f"duetto: {error}", file=sys.stderr)
@@ -57,7 +61,7 @@ def _run_command(command: str, arguments: list[str]) -> None:
 
 
 def _overview() -> str:
-    lines = [f"  {name:9} {about}" for name, about in COMMANDS.items()]
+    lines = [f"  {name:10} {about}" for name, about in COMMANDS.items()]
     return "\n".join(
         [
             "usage: duetto COMMAND ...",

@@ -1,14 +1,20 @@
-"""`duetto list`."""
+"""`duetto list [algorithms|environments|presets]`: all in one screen, or one of them in full."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
+from tyro.conf import Positional, arg
 
 from duetto.algorithms import ALGORITHMS
-from duetto.environments import FAMILIES
+from duetto.environments import FAMILIES, Family
+from duetto.learners.choice import EXTRA, installed
 from duetto.presets import presets
 
 
@@ -17,19 +23,67 @@ def main(arguments: list[str]) -> None:
     tyro.cli(overview, args=arguments, prog="duetto list")
 
 
-def overview() -> None:
+def overview(
+    what: Annotated[
+        Positional[Literal["all", "algorithms", "environments", "presets"]], arg(help="One of them, with its details.")
+    ] = "all",
+) -> None:
     """List algorithms with their spaces, presets, and environment families with the extra each needs."""
     console = Console()
-    algorithms = Table("algorithm", "observations", "actions", "paper", title="Algorithms", title_justify="left")
-    named = Table("algorithm", "preset", "what it is", title="Presets", title_justify="left")
+    match what:
+        case "algorithms":
+            console.print(_algorithms())
+        case "environments":
+            console.print(_environments())
+            console.print("Any other registered Gymnasium id works too.")
+        case "presets":
+            console.print(_presets())
+            console.print("A preset named after an environment is taken for it unless --preset says otherwise.")
+        case _:
+            _all(console)
+
+
+def _all(console: Console) -> None:
+    """What fits on one screen."""
+    console.print("Algorithms", style="bold")
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    for name, algorithm in ALGORITHMS.items():
+        rows.add_row(name, escape(algorithm.actions), escape(", ".join(presets(name))))
+    console.print(Padding(rows, (0, 0, 1, 2)))
+    console.print("Environments", style="bold")
+    families = Table.grid(padding=(0, 2, 0, 0))
+    for family in FAMILIES:
+        state = "installed" if _there(family) else escape(family.install)
+        families.add_row(family.name, escape(family.examples[0]), state)
+    console.print(Padding(families, (0, 0, 1, 2)))
+    backends = [f"{name} ({'installed' if installed(name) else 'not installed'})" for name in EXTRA]  # type: ignore[arg-type]
+    console.print(f"Backends: {', '.join(backends)}", highlight=False)
+    console.print("More: duetto list algorithms, duetto list environments, duetto list presets", highlight=False)
+
+
+def _algorithms() -> Table:
+    table = Table("algorithm", "observations", "actions", "paper", title="Algorithms", title_justify="left")
     for name, algorithm in ALGORITHMS.items():
         about = (algorithm.__doc__ or "").split("\n\n")[0].strip()
-        algorithms.add_row(*map(escape, (name, algorithm.observations, algorithm.actions, about)))
+        table.add_row(*map(escape, (name, algorithm.observations, algorithm.actions, about)))
+    return table
+
+
+def _presets() -> Table:
+    table = Table("algorithm", "preset", "what it is", title="Presets", title_justify="left")
+    for name in ALGORITHMS:
         for preset, entry in presets(name).items():
-            named.add_row(*map(escape, (name, preset, entry.about)))
-    families = Table("environments", "for example", "install", title="Environments", title_justify="left")
+            table.add_row(*map(escape, (name, preset, entry.about)))
+    return table
+
+
+def _environments() -> Table:
+    table = Table("environments", "for example", "there", "install", title="Environments", title_justify="left")
     for family in FAMILIES:
-        families.add_row(*map(escape, (family.name, ", ".join(family.examples), family.install)))
-    console.print(algorithms, named, families)
-    console.print("A preset named after an environment is taken for it unless --preset says otherwise.")
-    console.print("Any other registered Gymnasium id works too.")
+        there = "yes" if _there(family) else "no"
+        table.add_row(*map(escape, (family.name, ", ".join(family.examples), there, family.install)))
+    return table
+
+
+def _there(family: Family) -> bool:
+    return all(find_spec(package) is not None for package in family.packages)

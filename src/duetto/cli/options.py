@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import yaml
-from tyro.conf import arg
+from tyro.conf import FlagCreatePairsOff, arg
 
 from duetto.errors import UsageError
 
@@ -20,6 +20,8 @@ PlainEnvironmentOptions = Annotated[
     tuple[str, ...], arg(help=f"Options of the environment itself; {_EXAMPLE}", metavar=_METAVAR)
 ]
 
+Json = Annotated[FlagCreatePairsOff[bool], arg(help="Print one JSON object, and nothing else on stdout.")]
+Quiet = Annotated[FlagCreatePairsOff[bool], arg(help="Show nothing but what has to be known.")]
 Trust = Annotated[bool, arg(help="Run what the run names, its environment's package or its algorithm's file.")]
 
 

@@ -8,6 +8,7 @@ it on stderr.
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,11 @@ def expendable() -> Iterator[Any]:
             yield stream
         finally:
             stream.flush()
+
+
+def print_json(values: dict[str, Any]) -> None:
+    """One line, for programs."""
+    print(json.dumps(values, ensure_ascii=True))
 
 
 class Output:

@@ -10,9 +10,8 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from duetto.cli import clusters
 from duetto.cli.clusters import Actors, Address, AnyPace, with_address
-from duetto.cli.options import Trust
-from duetto.cli.output import expendable
-from duetto.runs.run import Run
+from duetto.cli.options import Json, Quiet, Trust
+from duetto.cli.output import expendable, print_json
 
 
 def main(arguments: list[str]) -> None:
@@ -29,6 +28,11 @@ def resume(
     accept_changes: Annotated[
         FlagCreatePairsOff[bool], arg(help="Go on with what was changed in config.yaml since, such as a learning rate.")
     ] = False,
+    keep_schedule: Annotated[
+        FlagCreatePairsOff[bool], arg(help="With more --steps, end schedules where they would have ended.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
     trust: Trust = False,
     cluster: Address = None,
     actors: Actors = None,
@@ -40,19 +44,26 @@ def resume(
     In config.yaml, steps, threads, vectorization and the intervals of evaluations, checkpoints and metrics may change
     freely. All else decides the numbers: a change is refused, or with --accept-changes said, and made.
     """
-    from duetto.cli.showing import finish, shown
+    from duetto.display.showing import shown
 
     placed = clusters.cluster(cluster, actors, pace)
-    resumed = Run(run, trust=trust)
     with expendable() as stream:
-        console = Console(file=stream)
-        with shown(console) as display:
+        console = Console(stderr=True) if json else Console(file=stream)
+        beginning = f"{run}: reading the checkpoint, making environments and networks"
+        with shown(console, beginning, quiet or json) as display:
+            from duetto.runs.run import Run  # with all that it imports, while something is shown already
+
+            resumed = Run(run, trust=trust)
             resumed.resume(
                 steps,
                 callbacks=[display],
                 on_start=display.announce,
                 without_memory=without_memory,
                 accept_changes=accept_changes,
+                keep_schedule=keep_schedule,
+                progress=False,
                 cluster=placed,
             )
-        finish(console, resumed, display)
+        display.finish(resumed.path)
+    if json:
+        print_json(display.summary(resumed.path))

@@ -10,17 +10,21 @@ from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
-from tyro.conf import AvoidSubcommands, OmitArgPrefixes, Positional, SuppressFixed, arg
+from tyro.conf import AvoidSubcommands, FlagCreatePairsOff, OmitArgPrefixes, Positional, SuppressFixed, arg
 
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.nearest import ELSEWHERE, nearest
 from duetto.cli.clusters import Actors, Address, AnyPace, cluster, with_address
-from duetto.cli.options import EnvironmentOptions, environment_options
-from duetto.cli.output import expendable
+from duetto.cli.options import EnvironmentOptions, Json, Quiet, environment_options
+from duetto.cli.output import expendable, print_json
 from duetto.errors import UsageError
 from duetto.presets import Preset, beside, choose
-from duetto.storage.config import RunOptions
+from duetto.storage.config import Config, RunOptions
 from duetto.storage.origin import Origin, is_file, named
 
+# Those of the command itself, beside the run's and the algorithm's; see `_command`.
+OWN_OPTIONS = ("config", "environment_options", "from", "from_checkpoint", "from_optimizers", "from_memory", "preset")
+OWN_OPTIONS += ("cluster", "actors", "pace", "dry_run", "quiet", "json", "runs_dir", "name")
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
 
@@ -28,13 +32,39 @@ def main(arguments: list[str]) -> None:
     """Parse the options on top of the preset's, and train."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {USAGE}\n\nAlgorithms: {', '.join(ALGORITHMS)}. duetto train td3 --help lists td3's options.")
+        print("As another run was: duetto train --config RUN/config.yaml [ENVIRONMENT] [options].")
         print("One of your own: duetto train ./my_algorithm.py:MyAlgorithm ENVIRONMENT.")
+        return
+    if arguments[0].partition("=")[0] == "--config":
+        _again(arguments)
         return
     algorithm, origin = _algorithm(arguments[0])
     options = with_address(arguments[1:])
     known = beside(Path(origin.file)) if origin else None
     name, preset = choose(algorithm.name(), _environment(algorithm, options), _preset(options), known)
     train(_parsed(algorithm, options, name, preset), name, preset, origin)
+
+
+def _again(arguments: list[str]) -> None:
+    """A new run with the configuration of another: what is not given comes from its `config.yaml`."""
+    first, separator, file = arguments[0].partition("=")
+    rest = arguments[1:] if separator else arguments[2:]
+    if not separator:
+        file = arguments[1] if len(arguments) > 1 else ""
+    if not Path(file).is_file():
+        raise UsageError(f"{first} is {file!r}; it must be the config.yaml of a run.")
+    config = Config.load(Path(file))
+    if not rest or rest[0].startswith("-"):
+        if not config.remakeable:
+            raise UsageError(f"{file} is of {config.environment}, which is no id. Name an environment after the file.")
+        rest = [config.environment, *rest]
+    values = config.to_dict()
+    hyperparameters = {name: values["algorithm"][name] for name in config.algorithm.options()}
+    preset = Preset(f"As {file}.", hyperparameters, values["run"], config.environment_options)
+    call = _parsed(type(config.algorithm), with_address(rest), config.preset, preset)
+    if call.preset is not None:
+        raise UsageError("--config says every option already: leave --preset out.")
+    train(call, config.preset, preset, config.origin)
 
 
 # What is not given comes from the preset, --help shows it, and the preset is the one that is asked for or that is made
@@ -57,9 +87,10 @@ def _environment(algorithm: type[Algorithm], options: list[str]) -> str:
 
 def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: Preset) -> Any:
     """The call as `_command` describes it; tyro ends the process where options are wrong, or after --help."""
-    lists_to_tuples = {name: tuple(v) if isinstance(v, list) else v for name, v in preset.algorithm.items()}
+    hyperparameters, run = algorithm().with_options(**preset.algorithm), RunOptions(**preset.run)
+    _check_known(options, algorithm)
     return tyro.cli(
-        _command(algorithm, algorithm().with_options(**lists_to_tuples), RunOptions(**preset.run)),
+        _command(algorithm, hyperparameters, run),
         args=options,
         prog=f"duetto train {algorithm.name()}",
         config=(AvoidSubcommands, SuppressFixed),
@@ -67,15 +98,33 @@ def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: P
     )
 
 
+def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
+    """UsageError for what other libraries call an option; where one is misspelt, tyro finds the nearest."""
+    known = [*algorithm.options(), *(entry.name for entry in dataclasses.fields(RunOptions))]
+    for option in options:
+        name = option.removeprefix("--").partition("=")[0].replace("-", "_")
+        if option.startswith("--") and name in ELSEWHERE and name not in known and (near := nearest(name, known)):
+            here = " or ".join(f"--{one.replace('_', '-')}" for one in near)
+            raise UsageError(f"{algorithm.name()} has no option {option.partition('=')[0]}. Did you mean {here}?")
+
+
 def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) -> None:
     """Start the run that the command line describes, and say where it is and how to go on."""
-    from duetto.cli.showing import finish, shown
-    from duetto.runs.run import start
+    from duetto.display.showing import shown
 
+    given = preset.environment | environment_options(call.environment_options)
+    if call.dry_run:
+        from duetto.runs.run import planned
+
+        print(planned(call.hyperparameters, call.environment, call.run, name, given, origin).to_yaml(), end="")
+        return
     placed = cluster(call.cluster, call.actors, call.pace)
     with expendable() as stream:
-        console = Console(file=stream)
-        with shown(console) as display:
+        console = Console(stderr=True) if call.json else Console(file=stream)
+        beginning = f"{call.hyperparameters.name()} on {call.environment}: making environments and networks"
+        with shown(console, beginning, call.quiet or call.json) as display:
+            from duetto.runs.run import start  # with all that it imports, while something is shown already
+
             run = start(
                 call.hyperparameters,
                 call.environment,
@@ -83,13 +132,24 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
                 runs_dir=call.runs_dir,
                 name=call.name,
                 preset=name,
-                environment_options=preset.environment | environment_options(call.environment_options),
+                environment_options=given,
                 callbacks=[display],
                 on_start=display.announce,
                 origin=origin,
+                beginning=_beginning(call),
                 cluster=placed,
             )
-        finish(console, run, display)
+        display.finish(run.path)
+    if call.json:
+        print_json(display.summary(run.path))
+
+
+def _beginning(call: Any) -> Any:
+    from duetto.runs.beginning import Beginning
+
+    if call.from_run is None:
+        return None
+    return Beginning(call.from_run, call.from_checkpoint, call.from_optimizers, call.from_memory)
 
 
 def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions) -> Any:
@@ -103,10 +163,21 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
             dataclasses.field(default=hyperparameters),
         ),
         ("environment_options", EnvironmentOptions, ()),
+        (
+            "from_run",
+            Annotated[str | None, arg(name="from", help="Begin with this run's networks.", metavar="RUN")],
+            None,
+        ),
+        ("from_checkpoint", Annotated[str, arg(help="Which of its.", metavar="last|best|STEP")], "last"),
+        ("from_optimizers", Annotated[bool, arg(help="Take its optimisers over, too.")], False),
+        ("from_memory", Annotated[bool, arg(help="Take its replay memory over, too.")], False),
         ("cluster", Address, None),
         ("actors", Actors, None),
         ("pace", AnyPace, None),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
+        ("dry_run", Annotated[FlagCreatePairsOff[bool], arg(help="Print the configuration, and nothing else.")], False),
+        ("quiet", Quiet, False),
+        ("json", Json, False),
         ("runs_dir", Annotated[str, arg(help="Where the run's folder is made.")], "runs"),
         ("name", Annotated[str | None, arg(help="The folder's name.")], None),
     ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import tyro
+from rich.console import Console
 from tyro.conf import Positional, arg
 
 from duetto.cli.options import Trust
 from duetto.cli.showing import warn
+from duetto.display.progress import working
 from duetto.errors import escaped
 from duetto.runs.run import Run
 
@@ -28,6 +30,7 @@ def video(
 ) -> None:
     """Record an episode without exploration as an mp4."""
     folder = Run(run, trust=trust)
-    path = folder.video(output, checkpoint, seed, frames)
+    with working(Console(stderr=True), f"recording {run}") as tell:
+        path = folder.video(output, checkpoint, seed, frames, tell)
     warn(folder)
     print(escaped(str(path)))

@@ -1,20 +1,26 @@
-"""What a person sees while a run goes on: a progress bar on a terminal, plain lines elsewhere."""
+"""What a person sees while a run goes on: two lines on a terminal that change, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.live import Live
 
+from duetto.display.bar import State, clock, lines
 from duetto.errors import escaped
-from duetto.training.session import Session
+
+if TYPE_CHECKING:  # it takes a second to import, and something is to be seen before that
+    from duetto.training.session import Session
 
 REFRESH_SECONDS = 0.5
 LINE_SECONDS = 30.0
 RATE_SECONDS = 5.0  # what steps/s is a mean over
+SOON_SECONDS = 5.0  # after which plain lines, too, say what takes so long
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -25,26 +31,51 @@ def say(console: Console, text: str, style: str | None = None) -> None:
     console.print(escaped(text), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
+@contextmanager
+def working(console: Console, text: str) -> Iterator[Callable[[str], None]]:
+    """On a terminal, a line that says what is being done and how long already; called, it says something else."""
+    doing = Doing(text)
+    if not console.is_terminal:
+        yield doing.now
+        return
+    with Live(console=console, get_renderable=lambda: lines(State(doing=str(doing)), console.width), transient=True):
+        yield doing.now
+
+
+class Doing:
+    """What is being done, and since when."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text, self.since = text, time.perf_counter()
+
+    def now(self, text: str) -> None:
+        """Say something else; the time counts from where the first word is another."""
+        if text.split(" ")[:1] != self.text.split(" ")[:1]:
+            self.since = time.perf_counter()
+        self.text = text
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.perf_counter() - self.since
+
+    def __str__(self) -> str:
+        return escaped(f"{self.text} ({self.seconds:.0f} s)") if self.text else ""
+
+
 class ProgressDisplay:
     """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss.
 
-    Before the first step, how many updates of pre-training are left.
+    Before the first step, what is being done until then, and how many updates of pre-training are left.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}", style="bold", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]} steps/s"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[results]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=None, rate="-", results="")
-        self._next = self._next_line = 0.0
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        """With `quiet`, notices are all that is shown."""
+        self._console, self._quiet = console, quiet
+        self._state, self._doing = State(), Doing()
+        self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=False)
+        self._live_lines = console.is_terminal and not quiet
+        self._next = self._next_line = self._next_word = 0.0
         self._since: tuple[float, int] | None = None
         self._waited: tuple[float, float] | None = None
         self._shown_notices = 0
@@ -52,62 +83,109 @@ class ProgressDisplay:
         self._shown_evaluation: object = None
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if self._live_lines:
+            self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
-        self._bar.stop()
+        self._doing.now("")
+        if self._live_lines:
+            self._live.transient = self.session is None  # what was said of the preparations is of no use any more
+            self._live.stop()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """The lines as they are now."""
+        self._state.doing = str(self._doing)
+        yield lines(self._state, options.max_width)
+
+    def doing(self, text: str) -> None:
+        """Say what is being done now; "" for the run itself."""
+        if not self._doing.text:
+            self._next_word = time.perf_counter() + SOON_SECONDS
+        self._doing.now(text)
+        if text and not self._live_lines and not self._quiet and time.perf_counter() >= self._next_word:
+            self._next_word = time.perf_counter() + LINE_SECONDS
+            say(self._console, str(self._doing))
 
     def announce(self, session: Session) -> None:
         """The first lines: what runs where."""
-        self.session = session
+        self.session, session.on_activity = session, self.doing
+        self._doing.now("")
         options, config = session.config.run, session.config
-        say(
-            self._console,
+        self._say(
             f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "
             f"seed {options.seed}, preset {config.preset}, {options.steps:,} steps\n{session.folder}/",
         )
         if session.step:
-            say(self._console, f"Resuming at step {session.step:,}.")
+            self._say(f"Resuming at step {session.step:,}.")
         self._show_notices(session)
 
     def __call__(self, session: Session) -> None:
         """After every step: cheap unless it is time to look."""
         now = time.perf_counter()
+        self._doing.text = ""
         self._show_notices(session)
         if session.last_evaluation is not self._shown_evaluation:
             self._shown_evaluation = session.last_evaluation
             step, result = session.last_evaluation or (0, None)
-            say(self._console, f"step {step:>9,}  evaluation {result}")
+            self._say(f"step {step:>9,}  evaluation {result}")
             self._since = None  # an evaluation's time is not the steps'
         if self._since is None:
             self._since = (now, session.step)
         if now < self._next and session.step < session.config.run.steps:
             return
         self._next = now + REFRESH_SECONDS
-        rate = (session.step - self._since[1]) / max(now - self._since[0], 1e-9)
-        results = self._results(session)
-        self._bar.update(
-            self._task,
-            description=escaped(f"{session.config.algorithm.name()} {session.config.environment}"),
-            total=session.config.run.steps,
-            completed=session.step,
-            rate=f"{rate:,.0f}" if session.step > self._since[1] else "-",
-            results=results,
-        )
-        goes_on = session.step > self._since[1] or session.memory.pretraining_left
-        if not self._console.is_terminal and now >= self._next_line and goes_on:
+        made = session.step - self._since[1]
+        state = self._state
+        state.name = escaped(f"{session.config.algorithm.name()} {session.config.environment}")
+        state.step, state.steps = session.step, session.config.run.steps
+        if made:
+            state.rate = made / max(now - self._since[0], 1e-9)
+        state.results = self._results(session)
+        goes_on = made or session.memory.pretraining_left
+        if not self._live_lines and now >= self._next_line and goes_on:
             self._next_line = now + LINE_SECONDS
-            say(self._console, f"step {session.step:>9,}  {rate:,.0f} steps/s  {results}")
+            self._say("  ".join([f"step {session.step:>9,}  {state.rate or 0:,.0f} steps/s", *state.results]))
         if now - self._since[0] > RATE_SECONDS:
             self._since = (now, session.step)
+
+    def finish(self, path: object) -> None:
+        """The last lines: done, or stopped and how to go on."""
+        session = self.session
+        assert session is not None
+        if session.stopped:
+            self._say(f"Stopped at step {session.step:,}. Go on with: duetto resume {path}")
+            return
+        if session.last_evaluation is not None:
+            self._say(f"Last evaluation: {session.last_evaluation[1]}")
+        self._say(f"{session.step:,} steps and {session.learner.updates:,} updates in {clock(session.seconds)}.")
+        self._say(f"See it: duetto video {path}")
+
+    def summary(self, path: object) -> dict[str, object]:
+        """The last lines as JSON values."""
+        session = self.session
+        assert session is not None
+        last = session.last_evaluation
+        return {
+            "run": str(path),
+            "step": session.step,
+            "updates": session.learner.updates,
+            "seconds": round(session.seconds, 3),
+            "stopped": session.stopped,
+            "evaluation": None if last is None else {"step": last[0], **last[1].to_dict()},
+            "notices": list(session.notices),
+        }
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            say(self._console, text)
 
     def _show_notices(self, session: Session) -> None:
         for notice in session.notices[self._shown_notices :]:
             say(self._console, notice, "yellow")
         self._shown_notices = len(session.notices)
 
-    def _results(self, session: Session) -> str:
+    def _results(self, session: Session) -> list[str]:
         parts: list[str] = []
         if session.memory.pretraining_left:
             parts.append(f"pre-training: {session.memory.pretraining_left:,} updates left")
@@ -120,7 +198,7 @@ class ProgressDisplay:
         loss = session.log.last_line.get("learn/critic_loss")
         if loss is not None:
             parts.append(f"critic loss {loss:,.3g}")
-        return "  ".join(parts)
+        return parts
 
     def _actors(self, session: Session) -> str:
         """On a cluster: how many actors, how many took the place of another, and how long the run waits for them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -18,7 +19,14 @@ from duetto.networks.spaces import Box, Space
 from duetto.training.evaluation import Act, watch
 
 
-def record(act: Act, stepper: Stepper, seed: int, path: Path, frames: Path | None = None) -> Episode:
+def record(
+    act: Act,
+    stepper: Stepper,
+    seed: int,
+    path: Path,
+    frames: Path | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Episode:
     """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete.
 
     Where the agent observes an image, the newest one is shown beside the picture. `frames` is a folder for the same
@@ -43,6 +51,7 @@ def record(act: Act, stepper: Stepper, seed: int, path: Path, frames: Path | Non
                     writer = _writer(partial, stepper.render_fps)
                     opened.callback(writer.close)
                 writer.append_data(_even(frame))
+                tell(f"recording: {stepper.steps:,} steps")
 
             episode = watch(act, stepper, seed, write)
             writer.close()

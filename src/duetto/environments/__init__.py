@@ -13,7 +13,8 @@ from duetto.environments.making import make, separate
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.options import complete_options
 from duetto.environments.rehearsal import Rehearsal
-from duetto.environments.spaces import flatten_observation, from_gymnasium, to_gymnasium
+from duetto.environments.spaces import Layout, flatten_observation, from_gymnasium, to_gymnasium
+from duetto.environments.statistics import running as running_statistics
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
 
@@ -23,6 +24,7 @@ __all__ = [
     "AtariOptions",
     "Episode",
     "Family",
+    "Layout",
     "MiniGridOptions",
     "PlayEndedError",
     "Rehearsal",
@@ -35,6 +37,7 @@ __all__ = [
     "make",
     "make_bot",
     "make_player",
+    "running_statistics",
     "separate",
     "to_gymnasium",
 ]

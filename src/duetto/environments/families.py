@@ -21,6 +21,12 @@ class Family:
     entry_point: str  # where Gymnasium's registry says that its environments are, once they are registered
     pattern: str = r"(?!)"  # ids that exist only after the packages in `imports` were imported; the last registers them
     imports: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # what else has to be there, for pictures too
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The modules that are there if the extra is installed."""
+        return self.imports + self.needs
 
     @property
     def install(self) -> str:
@@ -33,6 +39,7 @@ MUJOCO = Family(
     ("HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "InvertedPendulum-v5", "Reacher-v5"),
     "mujoco",
     "gymnasium.envs.mujoco",
+    needs=("mujoco",),
 )
 
 ATARI = Family(
@@ -60,12 +67,14 @@ FAMILIES = (
         ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"),
         "classic",
         "gymnasium.envs.classic_control",
+        needs=("pygame",),
     ),
     Family(
         "Box2D",
         ("LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "CarRacing-v3"),
         "box2d",
         "gymnasium.envs.box2d",
+        needs=("Box2D", "pygame"),
     ),
     Family(
         "PyBullet",

@@ -12,6 +12,8 @@ from gymnasium.envs.registration import parse_env_id, registry
 from duetto.environments import families
 from duetto.errors import UsageError
 
+_DISPLAYS = ("opengl", "egl", "glfw", "osmesa")
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """ " Did you mean ...?" with up to three known names, or ""."""
@@ -64,6 +66,17 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception, options:
     near = next((hint for name in kwargs if (hint := nearest(name, names))), "")
     more = f".{near} Beside its own arguments it has: {', '.join(names)}." if names else ""
     return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}{more}")
+
+
+def not_shown(environment: str, error: Exception) -> UsageError:
+    """The UsageError for an environment that fails to render: what to install, or what to set."""
+    family = family_of(environment)
+    if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
+        return UsageError(f"{environment} cannot be shown ({error}). Install: {family.install}")
+    sentence = f"{environment} cannot be shown ({error})."
+    if family is families.MUJOCO or any(word in str(error).lower() for word in _DISPLAYS):
+        sentence += " Without a display, MuJoCo wants: export MUJOCO_GL=egl"
+    return UsageError(sentence)
 
 
 def family_of(environment: str) -> families.Family | None:

@@ -184,18 +184,23 @@ def _holds_nothing(space: gymnasium.Space) -> bool:
     return 0 in (space.shape or ()) or (isinstance(space, gymnasium.spaces.MultiDiscrete) and int(space.nvec.min()) < 1)
 
 
-def to_gymnasium(space: Space) -> gymnasium.Space:
-    """A Gymnasium space that takes the same values, and that `from_gymnasium` makes into the same plain one."""
+def to_gymnasium(space: Space, dtype: np.dtype | None = None) -> gymnasium.Space:
+    """A Gymnasium space that takes the same values, and that `from_gymnasium` makes into the same plain one.
+
+    `dtype` is that of the space that it once was made from: numbers were float32 or uint8 since then, choices int64.
+    """
     match space:
         case Box():
-            bounds = (np.broadcast_to(np.array(bound, space.dtype), space.size) for bound in (space.low, space.high))
+            own = dtype or np.dtype(space.dtype)
+            bounds = (np.broadcast_to(np.array(bound, own), space.size) for bound in (space.low, space.high))
             low, high = (bound.reshape(space.shape) for bound in bounds)
-            return gymnasium.spaces.Box(low, high, space.shape, np.dtype(space.dtype).type)
+            return gymnasium.spaces.Box(low, high, space.shape, own.type)
         case Discrete():
             return gymnasium.spaces.Discrete(space.n, start=space.start)
         case MultiDiscrete():
             shape = space.shape or (len(space.nvec),)
             start = np.reshape(space.start or (0,) * len(space.nvec), shape)
-            return gymnasium.spaces.MultiDiscrete(np.reshape(space.nvec, shape), start=start)
+            kind: Any = (dtype or np.dtype(np.int64)).type
+            return gymnasium.spaces.MultiDiscrete(np.reshape(space.nvec, shape), dtype=kind, start=start)
         case Dict():
             return gymnasium.spaces.Dict({name: to_gymnasium(part) for name, part in space.parts})

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.environments import trees
+from duetto.environments import naming, trees
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.faults import Fault
@@ -144,6 +144,11 @@ class Stepper:
         return transition, episodes
 
     @property
+    def action_dtype(self) -> str:
+        """NumPy's name of what the environment takes."""
+        return np.dtype(self._engine.single_action_space.dtype).name
+
+    @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
         pending = getattr(self._engine, "pending", None)
@@ -172,9 +177,7 @@ class Stepper:
         try:
             frame = self._engine.render()
         except Exception as error:
-            raise UsageError(
-                f"{self.name} cannot be shown ({error}). Without a display, MuJoCo wants: export MUJOCO_GL=egl"
-            ) from error
+            raise naming.not_shown(self.name, error) from error
         if frame is None:
             raise UsageError(f'{self.name} gives no frames. Make it with render_mode="rgb_array".')
         return frame

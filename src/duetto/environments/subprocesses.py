@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float)
     Raises:
         UsageError: The environments cannot be made there, or differ; or a script would start itself in each of them.
     """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)  # such a script, begun once more in a worker; the trainer says what is wrong
     # AsyncVectorEnv makes one environment in this process first, so most mistakes surface here.
     try:
         with deaf_to_hangups():
@@ -33,7 +36,7 @@ def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float)
         raise UsageError(
             f"The environments' processes could not start ({error}). Put the script's calls under "
             '`if __name__ == "__main__":`, or use vectorization="sync".'
-        ) from error
+        ) from None  # what was raised on the way says nothing more
     except (TypeError, AttributeError, RuntimeError, PicklingError) as error:
         if "space" in str(error):  # Gymnasium has compared them
             raise UsageError(f"{name}: the environments have different spaces. Make them all alike.") from error

@@ -10,18 +10,25 @@ import numpy as np
 
 from duetto import environments, learners
 from duetto.algorithms import Algorithm
-from duetto.errors import UsageError
+from duetto.environments import trees
+from duetto.errors import CheckpointError, UsageError
 from duetto.functional import forms
 from duetto.learners import Backend, Learner
 from duetto.learners.choice import installed
 from duetto.networks import spaces
+from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork
-from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
+from duetto.runs import checkpoints
+from duetto.runs.observations import rows
+from duetto.storage.checkpoint import Best, Loaded
 from duetto.storage.config import Config
 from duetto.storage.deciding import changes, listed, where
 from duetto.training.normalizer import Normalizer
+from duetto.training.notices import Notices
 from duetto.training.policy import Policy
 from duetto.training.resuming import ACTING
+
+_DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
 
 
 class Agent:
@@ -38,15 +45,17 @@ class Agent:
     def __init__(
         self, config: Config, learner: Learner, normalizer: Normalizer, loaded: Loaded | Best, notices: list[str]
     ) -> None:
-        self.config, self.step, self.notices = config, loaded.step, notices
+        self.config: Config = config
+        self.step: int = loaded.step
+        self.notices: list[str] = Notices(notices)
         state = loaded.state
         self._learner, self._normalizer = learner, normalizer
-        self.observation_space, self.action_space = (
-            spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action")
-        )
-        self._observation = environments.to_gymnasium(self.observation_space)
-        self._actions = environments.ActionMap(environments.to_gymnasium(self.action_space))
-        self._acting = self.policy
+        self.observation_space: Space = spaces.from_json(state["spaces"]["observation"])
+        self.action_space: Space = spaces.from_json(state["spaces"]["action"])
+        self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
+        taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]))
+        self._actions = environments.ActionMap(taken)
+        self._acting, self._together = self.policy, 0
 
     @classmethod
     def load(
@@ -61,14 +70,7 @@ class Agent:
         """See `duetto.load`."""
         path = folder / "config.yaml"
         config = Config.load(path, networks, algorithm, trust)
-        store = CheckpointStore(folder / "checkpoints")
-        match checkpoint:
-            case "best":
-                loaded = store.load_best()
-            case "last":
-                loaded = store.load_latest(memory=False)  # acting needs no experience, which may be large, or damaged
-            case _:
-                loaded = store.load(_step(checkpoint), memory=False)
+        loaded = checkpoints.chosen(folder, checkpoint)
         state = loaded.state
         forms.check(state, ACTING, "acting")
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
@@ -97,31 +99,53 @@ class Agent:
 
     def reset(self) -> None:
         """Forget what happened: a new episode begins. Only recurrent agents remember anything."""
-        self._acting = self.policy
+        self._acting, self._together = self.policy, 0
 
-    def act(self, observation: Any, reward: float = 0.0) -> Any:
+    def act(self, observation: Any, reward: float = 0.0, deterministic: bool = True) -> Any:
         """The action, without exploration, for one observation as the environment gives it.
 
         `reward` is what the last action brought, with `clip_rewards` or `log_rewards` as these make it; only recurrent
-        agents see it. Returns the action as the environment takes it. For Dict and Tuple observations, keys may be
-        nested or joined by "/".
+        agents see it. Returns the action as the environment takes it, in its dtype and bounds. For Dict and Tuple
+        observations, keys may be nested or joined by "/". With `deterministic=False` it explores as in training: PPO
+        and SAC sample.
+
+        Raises:
+            UsageError: The observation is of another shape than the agent was trained with.
         """
-        batched = _batched(observation)
-        flat = environments.flatten_observation(self._observation, _flat(batched) if _is_nested(batched) else batched)
-        self._acting.rewarded(np.array([reward], np.float32), np.zeros(1, np.int64))
-        return self._actions.to_environment(self._acting(flat))[0]
+        return self._act(rows(self._layout, observation, several=False), [reward], None, deterministic)[0]
+
+    def act_batch(
+        self, observations: Any, rewards: Any = None, starts: Any = None, deterministic: bool = True
+    ) -> np.ndarray:
+        """Actions (N, ...) for the observations (N, ...) of N environments, as a vector environment has them.
+
+        `rewards` (N,) and `starts` (N,), where an episode begins, are for recurrent agents, which remember each
+        environment on its own; without `starts`, all begin at the first call after `reset`. As `act` otherwise.
+
+        Raises:
+            UsageError: As `act`; or a recurrent agent is given another number of observations than the last time.
+        """
+        return self._act(rows(self._layout, observations, several=True), rewards, starts, deterministic)
+
+    def _act(self, obs: Any, rewards: Any, starts: Any, deterministic: bool) -> Any:
+        _, part = next(trees.parts(obs))
+        if self._learner.recurrent and self._together not in (0, len(part)):
+            raise UsageError(
+                f"The agent remembers {self._together} environment(s), and here are {len(part)} observations. Call "
+                "reset() where others begin."
+            )
+        self._together = len(part)
+        rewards = np.zeros(len(part)) if rewards is None else rewards
+        self._acting.rewarded(np.asarray(rewards, np.float32), np.arange(len(part)))
+        self._acting.explores = not deterministic
+        begins = None if starts is None else np.asarray(starts, bool)
+        return self._actions.to_environment(self._acting(obs, begins))
 
     @property
     def policy(self) -> Policy:
         """Actions (N, ...) in [-1, 1] or integers for N observations as a `Stepper` gives them; each access is new."""
-        return Policy(self._learner, self._normalizer, self.action_space, self.config.run.seed)
-
-
-def _step(checkpoint: str | int) -> int:
-    try:
-        return int(checkpoint)
-    except ValueError:
-        raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.") from None
+        run = self.config.run
+        return Policy(self._learner, self._normalizer, self.action_space, run.seed, at=(self.step, run.steps))
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:
@@ -131,21 +155,13 @@ def _backend(config: Config, wanted: str | None) -> Backend:
     return recorded if wanted or installed(recorded) or not installed(other) else other
 
 
-def _is_nested(observation: Any) -> bool:
-    return isinstance(observation, dict | tuple)
-
-
-def _batched(observation: Any) -> Any:
-    if isinstance(observation, dict):
-        return {name: _batched(part) for name, part in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(_batched(part) for part in observation)
-    return np.asarray(observation)[None]
-
-
-def _flat(observation: Any, prefix: str = "") -> dict[str, Any]:
-    items = observation.items() if isinstance(observation, dict) else enumerate(observation)
-    flat: dict[str, Any] = {}
-    for name, part in items:
-        flat |= _flat(part, f"{prefix}{name}/") if _is_nested(part) else {f"{prefix}{name}": part}
-    return flat
+def _dtype(saved: dict[str, Any]) -> np.dtype | None:
+    """What the environment took; None where it was not written down yet."""
+    name = saved.get("action_dtype")
+    if name is None:
+        return None
+    if name not in _DTYPES:
+        raise CheckpointError(
+            f"The checkpoint has actions of the type {name!r}, which is none. Use another checkpoint."
+        )
+    return np.dtype(name)

@@ -3,62 +3,129 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from duetto.algorithms import Algorithm
+from rich.console import Console
+
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.nearest import did_you_mean
 from duetto.cluster import Cluster
+from duetto.display.showing import shown
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
+from duetto.presets import Preset, choose
 from duetto.runs.agent import Agent
+from duetto.runs.beginning import Beginning
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.training.session import Callback
 
 
 def train(
-    algorithm: Algorithm,
+    algorithm: Algorithm | type[Algorithm] | str,
     environment: Any,
     *,
+    preset: str | None = None,
     runs_dir: str | Path = "runs",
     name: str | None = None,
     callbacks: Sequence[Callback] = (),
     environment_options: dict[str, Any] | None = None,
+    progress: bool = True,
+    from_run: Run | str | Path | None = None,
+    from_checkpoint: str | int = "last",
+    from_optimizers: bool = False,
+    from_memory: bool = False,
     cluster: Cluster | None = None,
     **options: Any,
 ) -> Run:
     """Train an agent and return its run.
 
     Args:
-        algorithm: `duetto.TD3(policy_delay=2)`, for example. Its fields are the hyper-parameters.
+        algorithm: A name, "td3", or a class, with the preset that the command line takes and `options` on top of it; or
+            an object, `duetto.TD3(policy_delay=2)`, which is taken as it is, whose fields are the hyper-parameters.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
+        preset: Its name; by default the environment's own or its family's, else "default", the fields' defaults.
         runs_dir: The parent of the run's folder.
         name: The folder's name; by default made of algorithm, environment and seed.
         callbacks: Called with the `Session` after every vector step; `session.stop()` ends the run early.
         environment_options: Arguments for the environment's own constructor.
         cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
-        options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`.
+        progress: Show on a terminal what the command line shows; elsewhere nothing. Notices are logged, too, as
+            warnings of the standard library's logger "duetto".
+        from_run: Another run, of the same spaces, whose networks this one begins with, to fine-tune them.
+            Hyper-parameters and framework may be others.
+        from_checkpoint: "last", "best", or a step of it.
+        from_optimizers, from_memory: Take over its optimisers, and its replay memory, too.
+        options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`; where `algorithm` is no
+            object, of its hyper-parameters, too.
 
     Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
     """
+    made, preset_name, values, options = _made(algorithm, environment, preset, options)
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for option in options:
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"It has: {', '.join(known)}."
-            raise UsageError(f"train has no option {option!r}. {hint}")
-    return start(
-        algorithm,
-        environment,
-        RunOptions(**options),
-        runs_dir=runs_dir,
-        name=name,
-        environment_options=environment_options,
-        callbacks=callbacks,
-        cluster=cluster,
-    )
+            others = [] if isinstance(algorithm, Algorithm) else made.options()
+            raise UsageError(f"train has no option {option!r}.{_hint(option, made, known, others)}")
+
+    folder = from_run.path if isinstance(from_run, Run) else from_run
+    beginning = None
+    if folder is not None:
+        beginning = Beginning(str(folder), str(from_checkpoint), from_optimizers, from_memory)
+
+    def begin(on_start: Callback | None = None, watching: Sequence[Callback] = ()) -> Run:
+        return start(
+            made,
+            environment,
+            RunOptions(**values.run | options),
+            runs_dir=runs_dir,
+            name=name,
+            preset=preset_name,
+            environment_options=values.environment | (environment_options or {}),
+            callbacks=[*watching, *callbacks],
+            on_start=on_start,
+            beginning=beginning,
+            cluster=cluster,
+        )
+
+    console = Console()
+    if not (progress and console.is_terminal):
+        return begin()
+    with shown(console, f"{made.name()}: making environments and networks") as display:
+        run = begin(display.announce, [display])
+        display.finish(run.path)
+    return run
+
+
+def _made(
+    algorithm: Algorithm | type[Algorithm] | str, environment: Any, preset: str | None, options: dict[str, Any]
+) -> tuple[Algorithm, str, Preset, dict[str, Any]]:
+    """The algorithm's object, the preset's name and values, and the options that are not the algorithm's."""
+    if isinstance(algorithm, Algorithm):
+        if preset is not None:
+            raise UsageError(
+                f"A preset is for an algorithm that is named: duetto.train({algorithm.name()!r}, ..., "
+                f"preset={preset!r}). An object is taken as it is."
+            )
+        return algorithm, "default", Preset(), options
+    if isinstance(algorithm, str):
+        if algorithm not in ALGORITHMS:
+            raise UsageError(f"There is no algorithm {algorithm!r}.{did_you_mean(algorithm.lower(), ALGORITHMS)}")
+        algorithm = ALGORITHMS[algorithm]
+    own = None if algorithm in ALGORITHMS.values() else {}
+    name, values = choose(algorithm.name(), environment if isinstance(environment, str) else "", preset, own)
+    mine = {option: value for option, value in options.items() if option in algorithm.options()}
+    rest = {option: value for option, value in options.items() if option not in mine}
+    return algorithm(**values.algorithm | mine), name, values, rest
+
+
+def _hint(option: str, made: Algorithm, known: list[str], others: list[str]) -> str:
+    """The nearest name; where it is the algorithm's, and that is an object, where it belongs."""
+    if not others and option in made.options():
+        return f" It is a hyper-parameter: duetto.{type(made).__name__}({option}=...)."
+    return did_you_mean(option, [*known, *others])
 
 
 def load(

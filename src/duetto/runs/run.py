@@ -9,18 +9,23 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.cluster import Cluster
+from duetto.display.showing import shown
 from duetto.display.video import record
+from duetto.environments import Episode
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
+from duetto.runs.beginning import Beginning
 from duetto.storage import trust, within
 from duetto.storage.aside import BEFORE, free_folder
 from duetto.storage.checkpoint import CheckpointStore
@@ -28,7 +33,8 @@ from duetto.storage.config import Config, RunOptions, circumstances, command_lin
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
-from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
+from duetto.training.resuming import notes_of_stretching
 from duetto.training.session import Callback, MakeStepper, Session, is_instance
 
 
@@ -55,8 +61,8 @@ class Run:
         `trust` lets an environment "package:id" import its package, and an algorithm's file run, though another user,
         or nobody known, began the run.
         """
-        self.path = Path(path)
-        self.config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
+        self.path: Path = Path(path)
+        self.config: Config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
         self.notices: list[str] = []
         self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
 
@@ -70,30 +76,66 @@ class Run:
         on_start: Callback | None = None,
         without_memory: bool = False,
         accept_changes: bool = False,
+        keep_schedule: bool = False,
+        progress: bool = True,
         cluster: Cluster | None = None,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
-        More steps stretch every schedule that is measured in the run's length. `on_start` gets the session before
-        anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the one in
-        the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
+        More steps stretch every schedule that is measured in the run's length, and it is said what that changes; with
+        `keep_schedule` they end where they would have ended, and stay at their last values. `on_start` gets the session
+        before anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the
+        one in the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
-        that checkpoint (to fine-tune, for example); without, UsageError says what has.
+        that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
         `cluster` is where the environments live from here on; None: in this process, wherever they were.
         """
+        console = Console()
+        if not (progress and console.is_terminal):
+            self._resume(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster)
+            return self
+        with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
+
+            def begin(session: Session) -> None:
+                display.announce(session)
+                if on_start is not None:
+                    on_start(session)
+
+            self._resume(steps, [display, *callbacks], begin, without_memory, accept_changes, keep_schedule, cluster)
+            display.finish(self.path)
+        return self
+
+    def _resume(
+        self,
+        steps: int | None,
+        callbacks: Sequence[Callback],
+        on_start: Callback | None,
+        without_memory: bool,
+        accept_changes: bool,
+        keep_schedule: bool,
+        cluster: Cluster | None,
+    ) -> None:
+        if keep_schedule and steps is None:
+            raise UsageError(
+                "Schedules change with the number of steps only: give --steps, too, or no --keep-schedule."
+            )
         with FolderLock(self.path) as lock:
-            config = self.config
+            config, horizon = self.config, self.config.run.horizon
             if steps is not None:
-                config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
+                kept = horizon if keep_schedule else config.run.schedule_steps
+                run = dataclasses.replace(config.run, steps=steps, schedule_steps=kept)
+                config = dataclasses.replace(config, run=run)
             with closing(self._session(config, lock, cluster)) as session:
                 self._take_up(session, without_memory, accept_changes)
+                if wrapper := environments.running_statistics(self._given, session.stepper):
+                    session.notices.append(_own_statistics(config.environment, wrapper, config.algorithm))
+                session.notices += notes_of_stretching(config, session.learner, session.step, horizon)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
                 if config != self.config or config.origin:  # whose file may have been edited
                     config.save(self.path / "config.yaml")
                     self.config = config
                 _work(session, callbacks, on_start)
-        return self
 
     def _session(self, config: Config, lock: FolderLock, cluster: Cluster | None) -> Session:
         """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
@@ -118,9 +160,11 @@ class Run:
     def _take_up(self, session: Session, without_memory: bool, accept_changes: bool) -> None:
         """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
         if not session.store.steps():
+            if self.config.began_from:
+                Beginning.from_dict(self.config.began_from).begin(session)
             return
         loaded, steps = session.store.load_latest(memory=not without_memory), session.config.run.steps
-        if steps < loaded.step:
+        if steps <= loaded.step - session.stepper.num_envs:  # the last vector step may go beyond the end
             raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
         session.load(loaded, without_memory, accept_changes)
 
@@ -130,15 +174,32 @@ class Run:
         self.notices += agent.notices
         return agent
 
-    def evaluate(self, episodes: int = 10, checkpoint: str | int = "last", seed: int | None = None) -> Evaluation:
-        """Whole episodes without exploration, from the same initial states as the run's own evaluations."""
+    def evaluate(
+        self,
+        episodes: int = 10,
+        checkpoint: str | int = "last",
+        seed: int | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+        environment: Any = None,
+        environment_options: dict[str, Any] | None = None,
+        stochastic: bool = False,
+    ) -> Evaluation:
+        """Whole episodes without exploration, from the same initial states as the run's own evaluations.
+
+        `environment` is another one of the same spaces; `environment_options` are its own, or come on top of the run's.
+        With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
+        on how far it is.
+        """
         if episodes < 1:
             raise UsageError(f"episodes is {episodes}; it must be at least 1.")
         _check_seed(seed)
         agent = self.agent(checkpoint)
-        stepper = self._stepper(min(episodes, PARALLEL))
+        stepper = self._elsewhere(min(episodes, PARALLEL), environment, environment_options or {})
+        policy = agent.policy
+        policy.explores = stochastic
         try:
-            return evaluate(agent.policy, stepper, episodes, self.config.run.seed if seed is None else seed)
+            _check_same_spaces(agent, stepper)
+            return evaluate(policy, stepper, episodes, self.config.run.seed if seed is None else seed, tell)
         finally:
             stepper.close()
 
@@ -148,8 +209,12 @@ class Run:
         checkpoint: str | int = "last",
         seed: int | None = None,
         frames: str | Path | None = None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> Path:
-        """An mp4 of one episode, by default in the run's folder `videos/`; with `frames`, its pictures there as PNG."""
+        """An mp4 of one episode, by default in the run's folder `videos/`; with `frames`, its pictures there as PNG.
+
+        `tell` gets a few words now and then on how far it is.
+        """
         _check_seed(seed)
         if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
             raise UsageError(
@@ -162,10 +227,33 @@ class Run:
         stepper = self._stepper(1, render_mode="rgb_array")
         try:
             chosen = self.config.run.seed if seed is None else seed
-            record(agent.policy, stepper, chosen, path, Path(frames) if frames else None)
+            record(agent.policy, stepper, chosen, path, Path(frames) if frames else None, tell)
         finally:
             stepper.close()
         return path
+
+    def watch(
+        self,
+        episodes: int = 1,
+        checkpoint: str | int = "last",
+        seed: int | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> list[Episode]:
+        """Show the agent live, in the environment's own window, for so many episodes; 0 for ever, until Ctrl-C."""
+        if episodes < 0:
+            raise UsageError(f"episodes is {episodes}; it must be at least 0, which is without an end.")
+        _check_seed(seed)
+        agent = self.agent(checkpoint)
+        stepper = self._stepper(1, render_mode="human")
+        seen: list[Episode] = []
+        try:
+            while not episodes or len(seen) < episodes:
+                first = (self.config.run.seed if seed is None else seed) + len(seen)
+                seen.append(watch(agent.policy, stepper, first))
+                tell(f"episode {len(seen)}: return {seen[-1].total_reward:.2f}, {seen[-1].length} steps")
+        finally:
+            stepper.close()
+        return seen
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`."""
@@ -191,6 +279,12 @@ class Run:
         trust.check(config.environment, config.environment_options, config.signature, self.path, self._trust)
         return config.environment
 
+    def _elsewhere(self, num_envs: int, environment: Any, options: dict[str, Any]) -> environments.Stepper:
+        if environment is None:
+            kwargs = self.config.environment_options | options
+            return environments.separate(self._environment(), num_envs=num_envs, kwargs=kwargs)
+        return environments.separate(environment, num_envs=num_envs, kwargs=options)
+
     def _stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
         options = self.config.environment_options
         return environments.separate(self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
@@ -208,9 +302,51 @@ def start(
     callbacks: Sequence[Callback] = (),
     on_start: Callback | None = None,
     origin: Origin | None = None,
+    beginning: Beginning | None = None,
     cluster: Cluster | None = None,
 ) -> Run:
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
+    config = planned(algorithm, environment, options, preset, environment_options, origin)
+    label = config.environment
+    path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
+    with FolderLock(path) as lock:
+        try:
+            config.save(path / "config.yaml")
+            session = Session(config, path, environment, lock, _stepping(cluster))
+            try:
+                if beginning is not None:
+                    config = dataclasses.replace(config, began_from=beginning.begin(session).to_dict())
+                    session.config = config
+                    config.save(path / "config.yaml")
+            except BaseException:
+                session.close()
+                raise
+        except BaseException:
+            shutil.rmtree(path)
+            raise
+        if config.lacks_signature:
+            session.notices.append(
+                f"No key can be made or read in {trust.key_path()}, so this run is not signed: resume, evaluate and "
+                f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
+            )
+        with closing(session):
+            _work(session, callbacks, on_start)
+    own = type(algorithm) if config.origin else None
+    return Run(path, None if config.remakeable else environment, algorithm.custom_networks(), algorithm=own)
+
+
+def planned(
+    algorithm: Algorithm,
+    environment: Any,
+    options: RunOptions,
+    preset: str = "default",
+    environment_options: dict[str, Any] | None = None,
+    origin: Origin | None = None,
+) -> Config:
+    """What `start` would make a run from; nothing is written.
+
+    Raises UsageError where the parts do not fit together.
+    """
     label = environment if isinstance(environment, str) else _describe(environment)
     config = Config(
         algorithm=algorithm,
@@ -224,23 +360,7 @@ def start(
         origin=origin or Origin.of(type(algorithm)),
     ).signed()
     config.to_yaml()  # what it cannot hold shows now
-    path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
-    with FolderLock(path) as lock:
-        try:
-            config.save(path / "config.yaml")
-            session = Session(config, path, environment, lock, _stepping(cluster))
-        except BaseException:
-            shutil.rmtree(path)
-            raise
-        if config.lacks_signature:
-            session.notices.append(
-                f"No key can be made or read in {trust.key_path()}, so this run is not signed: resume, evaluate and "
-                f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
-            )
-        with closing(session):
-            _work(session, callbacks, on_start)
-    own = type(algorithm) if config.origin else None
-    return Run(path, None if config.remakeable else environment, algorithm.custom_networks(), algorithm=own)
+    return config
 
 
 def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:
@@ -261,6 +381,8 @@ def _resolved(
     probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
     try:
         _check_spaces(algorithm, probe, label)
+        if wrapper := environments.running_statistics(environment, probe):
+            raise UsageError(_own_statistics(label, wrapper, algorithm))
         if options.engine == "envpool" and options.evaluate_every:
             _check_evaluations(environment, label, kwargs)
         backend, device = learners.choose(probe.observation_space, options.backend, options.device)
@@ -282,6 +404,24 @@ def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: st
         raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if others else str(error)) from error
 
 
+def _own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> str:
+    """What is said of a wrapper with running statistics, and what does it right."""
+    wanted = "rewards" if "Reward" in wrapper else "observations"
+    option = f"normalize_{wanted}"
+    default = getattr(algorithm, option, None)
+    instead = ""
+    if default is not None:
+        value = "True" if isinstance(default, bool) else "'collected'"
+        instead = (
+            f"Take it out, and give {algorithm.name()} {option}={value}, whose statistics are shared and saved. Or "
+        )
+    return (
+        f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations, videos and "
+        f"the trained agent elsewhere would have others than it learns with. {instead or 'Take it out, or '}"
+        "set fixed statistics in it, and its update_running_mean to False."
+    )
+
+
 def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
     try:
         environments.separate(environment, kwargs=kwargs).close()
@@ -299,6 +439,16 @@ def _new_folder(parent: Path, name: str) -> Path:
             f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
         )
     return free_folder(parent, name)
+
+
+def _check_same_spaces(agent: Agent, stepper: environments.Stepper) -> None:
+    for kind in ("observation", "action"):
+        theirs, ours = getattr(stepper, f"{kind}_space"), getattr(agent, f"{kind}_space")
+        if theirs != ours:
+            raise UsageError(
+                f"{stepper.name} has the {kind} space {theirs}; the agent was trained with {ours}. Choose an "
+                "environment of the same spaces, or the run's options of it."
+            )
 
 
 def _check_seed(seed: int | None) -> None:

@@ -72,8 +72,17 @@ class RunOptions:
     """Episodes of each evaluation."""
     checkpoint_every: CountOrZero = 10_000
     """Steps between checkpoints; 0 writes one at the end only."""
+    keep: Count = 2
+    """Checkpoints that are kept, the newest; what they remember they share."""
     log_every: Count = 1_000
     """Steps between two lines of metrics."""
+    schedule_steps: CountOrZero = 0
+    """Steps in which schedules end that are measured in the run's length; 0 for that length."""
+
+    @property
+    def horizon(self) -> int:
+        """See `schedule_steps`."""
+        return self.schedule_steps or self.steps
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -93,6 +102,7 @@ class Config:
     versions: dict[str, str] = field(default_factory=dict)
     signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
     origin: Origin | None = None  # of an algorithm that is not Duetto's own
+    began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
 
     def save(self, path: Path) -> None:
         """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
@@ -113,22 +123,27 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """YAML values in the order in which a person would want to read them."""
-        return {
-            "algorithm": {"name": self.algorithm.name()}
-            | ({"from": self.origin.to_dict()} if self.origin else {})
-            | _plain(self.algorithm),
-            "environment": {
-                "id": self.environment,
-                "options": self.environment_options,
-                "remakeable": self.remakeable,
+        return (
+            {
+                "algorithm": {"name": self.algorithm.name()}
+                | ({"from": self.origin.to_dict()} if self.origin else {})
+                | _plain(self.algorithm),
+                "environment": {
+                    "id": self.environment,
+                    "options": self.environment_options,
+                    "remakeable": self.remakeable,
+                }
+                | ({"signature": self.signature} if self.signature else {}),
+                "run": _plain(self.run),
             }
-            | ({"signature": self.signature} if self.signature else {}),
-            "run": _plain(self.run),
-            "preset": self.preset,
-            "command": self.command,
-            "versions": self.versions,
-            "format": FORMAT,
-        }
+            | ({"from": self.began_from} if self.began_from else {})
+            | {
+                "preset": self.preset,
+                "command": self.command,
+                "versions": self.versions,
+                "format": FORMAT,
+            }
+        )
 
     def signed(self) -> Config:
         """With this user's signatures of whatever code it takes to make environment and algorithm."""
@@ -168,7 +183,7 @@ class Config:
 
     @classmethod
     def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork], find: Finder) -> Config:
-        _check_keys("", values, ("algorithm", "environment", "run", "preset", "command", "versions", "format"))
+        _check_keys("", values, ("algorithm", "environment", "run", "from", "preset", "command", "versions", "format"))
         values = migrated(values)
         fields, environment = dict(values["algorithm"]), values["environment"]
         name, origin = fields.pop("name"), fields.pop("from", None)
@@ -189,6 +204,7 @@ class Config:
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
             signature=environment.get("signature"),
+            began_from=values.get("from"),
             run=run,
             preset=values["preset"],
             command=values["command"],
@@ -282,7 +298,7 @@ def _qualified(network: type | None) -> str | None:
 
 
 def _restored(fields: dict[str, Any], networks: dict[str, CustomNetwork]) -> dict[str, Any]:
-    restored = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    restored = dict(fields)
     for name, value in fields.items():
         if isinstance(value, dict) and "custom" in value:
             if name not in networks:  # importing the class by its recorded name would run a stranger's choice of code

@@ -15,8 +15,10 @@ from duetto.storage.config import RECORDED, Config, versions
 
 FREE = {
     "steps",  # a run may always go on for longer; `resume --steps` says that it stretches schedules
+    "schedule_steps",  # and `resume --keep-schedule` that it does not
     "evaluate_every",  # evaluations have environments and random numbers of their own
     "evaluation_episodes",
+    "keep",
     "checkpoint_every",  # what only looks on
     "log_every",
     "threads",  # the learner's to answer for: where their number shows in the numbers, it says so

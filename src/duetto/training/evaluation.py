@@ -7,7 +7,7 @@ evaluation starts from seed + 100 + k). So an evaluation depends on the paramete
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,17 +38,34 @@ class Evaluation(NamedTuple):
         """Population standard deviation over the episodes."""
         return float(self.returns.std())
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "mean_return": self.mean_return,
+            "std_return": self.std_return,
+            "returns": self.returns.tolist(),
+            "lengths": self.lengths.tolist(),
+        }
+
     def __str__(self) -> str:
         return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episodes"
 
 
-def evaluate(act: Act, stepper: Stepper, episodes: int, seed: int) -> Evaluation:
-    """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed."""
+def evaluate(
+    act: Act, stepper: Stepper, episodes: int, seed: int, tell: Callable[[str], None] = lambda _: None
+) -> Evaluation:
+    """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed.
+
+    `tell` gets a few words now and then on how far it is.
+    """
+    began = stepper.steps
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     stepper.reset(seed + SEED_OFFSET)
     running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
     upcoming = len(running)
     while running:
+        done = min(upcoming, episodes) - len(running)
+        tell(f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run")
         ended = _step(act, stepper)
         for episode in ended:
             if episode.env not in running:
@@ -62,13 +79,14 @@ def evaluate(act: Act, stepper: Stepper, episodes: int, seed: int) -> Evaluation
     return Evaluation(returns, lengths)
 
 
-def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None]) -> Episode:
+def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None] | None = None) -> Episode:
     """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
-    observation (1, ...) that the policy acts on.
+    observation (1, ...) that the policy acts on. Without it, the environment shows itself, or nobody looks.
     """
     stepper.reset(seed + SEED_OFFSET)
     while True:
-        on_frame(stepper.render(), stepper.obs)
+        if on_frame is not None:
+            on_frame(stepper.render(), stepper.obs)
         ended = _step(act, stepper)
         if ended:
             return ended[0]

@@ -19,16 +19,21 @@ class Policy:
     Where the algorithm samples in evaluations, a new Policy begins with the same random numbers.
     """
 
-    def __init__(self, learner: Learner, normalizer: Normalizer, action: Space, seed: int) -> None:
-        self._learner, self._normalizer, self._action = learner, normalizer, action
+    def __init__(
+        self, learner: Learner, normalizer: Normalizer, action: Space, seed: int, at: tuple[int, int] = (0, 1)
+    ) -> None:
+        """`at` is the step, and the steps in all, where it explores, for the schedules of exploration."""
+        self._learner, self._normalizer, self._action, self._at = learner, normalizer, action, at
         self._random = generator(seed, "evaluation")
+        self.explores = False  # as in training
+        self._noise: np.ndarray | None = None
 
         self._recurrence: Recurrence | None = None
 
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
         """See the class. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
         _, part = next(trees.parts(obs))
-        noise = self._learner.algorithm.explorer().for_evaluation(self._random, len(part), self._action)
+        noise = self._explored(len(part)) if self.explores else self._evaluated(len(part))
         if not self._learner.recurrent:
             return self._learner.act(self._normalizer(obs), noise)
         begins = self._recurrence is None
@@ -40,6 +45,15 @@ class Policy:
         action, carry = self._learner.remember("act", window, noise)
         self._recurrence.step(carry, action)
         return action
+
+    def _evaluated(self, num_envs: int) -> np.ndarray | None:
+        return self._learner.algorithm.explorer().for_evaluation(self._random, num_envs, self._action)
+
+    def _explored(self, num_envs: int) -> np.ndarray:
+        if self._noise is None or len(self._noise) != num_envs:
+            self._noise = np.zeros((num_envs, self._action.size), np.float32)
+        noise, self._noise = self._learner.algorithm.explorer().draw(self._random, self._noise, *self._at, self._action)
+        return noise
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
         """Tell it the rewards (K,) that its last actions brought in the environments `env` (K,)."""

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from duetto.algorithms.base import RolloutSpec
+from duetto.algorithms.exploration import ActionNoise
 from duetto.environments import Stepper
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional.forms import ANY, Optional
+from duetto.functional.schedules import linear
+from duetto.learners import Learner
 from duetto.learners.threads import cores
 from duetto.memory import Mixed, Replay, Rollout, SequenceReplay
 from duetto.networks import spaces
@@ -85,6 +88,28 @@ def notes_of_changes(loaded: Loaded, changed: list[Change], versions: dict[str, 
 
 def _since(loaded: Loaded) -> str:
     return f"since the checkpoint at step {loaded.step:,}"
+
+
+def notes_of_stretching(config: Config, learner: Learner, step: int, before: int) -> list[str]:
+    """What is said where schedules that ended at step `before` end elsewhere now."""
+    horizon = config.run.horizon
+    was, now = (_scheduled(config, learner, step, steps) for steps in (before, horizon))
+    moved = [f"{name} is {now[name]:.3g} now, not {was[name]:.3g}" for name in was if now[name] != was[name]]
+    if not moved:
+        return []
+    return [
+        f"Schedules end at step {horizon:,} now, not at {before:,}: {'; '.join(moved)}. With --keep-schedule "
+        "(keep_schedule=True) they stay what they were."
+    ]
+
+
+def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[str, float]:
+    """All numbers of step `step` that depend on the run's length, if that is `steps`."""
+    progress, explorer = min(1.0, step / steps), config.algorithm.explorer()
+    rates = {f"{name}'s learning rate": rate for name, rate in learner.learning_rates(progress).items()}
+    if isinstance(explorer, ActionNoise) and not explorer.scale_steps:
+        rates["the exploration's scale"] = linear(step, steps, explorer.scale, explorer.final_scale)
+    return rates | config.algorithm.scheduled(progress)
 
 
 def notes_of_threads(saved: int, now: int) -> list[str]:

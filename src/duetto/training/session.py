@@ -39,6 +39,7 @@ from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.interruption import interruptible
 from duetto.training.metrics import ADVICE, MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
+from duetto.training.notices import Notices
 from duetto.training.policy import Policy
 from duetto.training.whereabouts import check_folder
 
@@ -85,13 +86,14 @@ class Session:
         self._make_stepper = make_stepper or _here
         self.config, self.folder, self._environment = config, folder, environment
         self._lock = lock or FolderLock(folder)
-        self.notices: list[str] = []
+        self.notices = Notices()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
         self.step = 0
         self.last_evaluation: tuple[int, Evaluation] | None = None
         self._best: float | None = None
+        self._best_step = 0
         self._evaluator: environments.Stepper | None = None
         self._seconds = 0.0  # of earlier processes
         self._began = time.perf_counter()
@@ -99,6 +101,7 @@ class Session:
         self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
         self._versions = packages(config.run.backend)
         self._diagnosed = False
+        self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
 
     def _make_parts(self, opened: ExitStack) -> None:
         options, algorithm = self.config.run, self.config.algorithm
@@ -140,7 +143,7 @@ class Session:
         )
         self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
         self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
-        self.store = CheckpointStore(self.folder / "checkpoints", num_envs=self.stepper.num_envs)
+        self.store = CheckpointStore(self.folder / "checkpoints", options.keep, self.stepper.num_envs)
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
         self.evaluations = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
@@ -218,7 +221,7 @@ class Session:
                 self.evaluate()
         yield from self._pretrain()
         while self.step < options.steps and not self._stop:
-            experience, episodes = self.collector.collect(self.step, options.steps)
+            experience, episodes = self.collector.collect(self.step, options.horizon)
             if self.stepper.lost is not None:
                 self.memory.interrupt(self.stepper.lost)
                 self.collector.interrupt(self.stepper.lost)
@@ -232,7 +235,8 @@ class Session:
                 self.normalizer.after_learning(sample.batch)
             if _crossed(before, self.step, options.log_every):
                 self._write_metrics()
-            if _crossed(before, self.step, options.evaluate_every):
+            ended = bool(options.evaluate_every) and self.step >= options.steps  # the last policy, wherever that is
+            if ended or _crossed(before, self.step, options.evaluate_every):
                 self.evaluate()
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
@@ -261,10 +265,16 @@ class Session:
                 return
 
     def _learn(self, sample: memory.Sample) -> None:
-        progress = (self.step - sample.age) / self.config.run.steps
+        progress = self._progress(self.step - sample.age)
+        if not self.learner.updates:
+            self.on_activity("compiling the first update" if self.config.run.backend == "jax" else "first update")
         metrics = self.learner.update(self._prepared(sample.batch), progress)
         self._report_back(sample, metrics)
         self.log.add(self.step, metrics, sample.info)
+
+    def _progress(self, step: int) -> float:
+        """How much of the schedules is behind, in [0, 1]."""
+        return min(1.0, step / self.config.run.horizon)
 
     def _prepared(self, batch: AnyBatch) -> AnyBatch:
         """The batch as networks see it."""
@@ -280,7 +290,7 @@ class Session:
             self.memory.note_divergence(metrics.value(DIVERGENCE))
 
     def _write_metrics(self) -> None:
-        rates = self.learner.learning_rates(self.step / self.config.run.steps)
+        rates = self.learner.learning_rates(self._progress(self.step))
         extra: dict[str, Any] = {f"learn/{name}_learning_rate": rate for name, rate in rates.items()}
         extra["learn/updates"] = self.learner.updates
         self.log.look()  # wait for the device before the clock is read
@@ -314,7 +324,7 @@ class Session:
             )
             self._evaluator.name += " (evaluation)"
             self._opened.callback(self._evaluator.close)
-        result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed)
+        result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed, self.on_activity)
         self.last_evaluation = (self.step, result)
         row = {
             "step": self.step,
@@ -329,10 +339,16 @@ class Session:
         with self._in_its_folder():
             self.evaluations.append(row)
             self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
-            if self._best is None or result.mean_return > self._best:
-                self._best = result.mean_return
+            if self._is_best(result.mean_return):
+                self._best, self._best_step = result.mean_return, self.step
                 self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
         return result
+
+    def _is_best(self, mean_return: float) -> bool:
+        """The first of equals; but rather one that has learned than that of step 0, where nothing was ever earned."""
+        if self._best is None or mean_return > self._best:
+            return True
+        return mean_return == self._best and self._best_step == 0 < self.step
 
     @property
     def policy(self) -> Policy:
@@ -379,6 +395,7 @@ class Session:
             "spaces": {
                 "observation": spaces.to_json(self.stepper.observation_space),
                 "action": spaces.to_json(self.stepper.action_space),
+                "action_dtype": self.stepper.action_dtype,
             },
         }
 
@@ -435,6 +452,24 @@ class Session:
                 raise CheckpointError(f"{error} What has changed in config.yaml: {listed(changed)}.") from error
             raise
 
+    def begin_from(self, state: dict[str, Any], optimizers: bool) -> None:
+        """Begin with the networks, and by choice the optimisers, of another run's acting or whole state.
+
+        Raises CheckpointError where they, their spaces or their observations' statistics do not fit.
+        """
+        resuming.check_spaces(state["spaces"], self.stepper)
+        self.normalizer.load_state_dict(state["normalizer"])
+        self.learner.load_parameters(state["learner"]["parameters"])
+        if optimizers:
+            self.learner.load_optimizer_state(state["learner"]["optimizers"])
+
+    def remember(self, loaded: Loaded) -> None:
+        """Begin with another run's memory, whose episodes are over here."""
+        self.memory.load_state_dict(loaded.state["memory"])
+        for segment in loaded.segments:
+            self.memory.load_segment(segment)
+        self.memory.interrupt()
+
     def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
         state = loaded.state
         resuming.check_spaces(state["spaces"], self.stepper)
@@ -474,7 +509,7 @@ class Session:
         if self._best is None:
             return
         try:
-            self.store.load_best()
+            self._best_step = self.store.load_best().step
         except CheckpointError as error:
             self.notices.append(
                 f"{error} The best until step {self.step:,} had the mean return {self._best:.6g}; now the next "

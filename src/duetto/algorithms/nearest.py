@@ -1,0 +1,77 @@
+"""The option that a person must have meant: by how it is spelt, or by what other libraries call it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+# What Stable-Baselines3, CleanRL, skrl and Spinning Up call what is called so here; the first that there is.
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "lr": ("learning_rate", "actor_learning_rate", "critic_learning_rate"),
+    "learning_rate": ("actor_learning_rate", "critic_learning_rate"),
+    "actor_lr": ("actor_learning_rate", "learning_rate"),
+    "critic_lr": ("critic_learning_rate", "learning_rate"),
+    "policy_lr": ("actor_learning_rate", "learning_rate"),
+    "q_lr": ("critic_learning_rate", "learning_rate"),
+    "pi_lr": ("actor_learning_rate", "learning_rate"),
+    "gamma": ("discount",),
+    "polyak": ("tau",),
+    "buffer_size": ("replay_capacity",),
+    "memory_size": ("replay_capacity",),
+    "replay_size": ("replay_capacity",),
+    "total_timesteps": ("steps",),
+    "timesteps": ("steps",),
+    "total_steps": ("steps",),
+    "n_envs": ("num_envs",),
+    "n_steps": ("rollout_steps", "n_step"),
+    "num_steps": ("rollout_steps", "steps"),
+    "rollouts": ("rollout_steps",),
+    "n_epochs": ("epochs",),
+    "update_epochs": ("epochs",),
+    "learning_epochs": ("epochs",),
+    "num_minibatches": ("minibatches",),
+    "mini_batches": ("minibatches",),
+    "lam": ("gae_lambda",),
+    "lambda": ("gae_lambda",),
+    "clip_coef": ("clip_range",),
+    "clip_ratio": ("clip_range",),
+    "ent_coef": ("entropy_coefficient", "temperature"),
+    "alpha": ("temperature", "priority_exponent"),
+    "vf_coef": ("value_coefficient",),
+    "net_arch": ("hidden",),
+    "hidden_sizes": ("hidden",),
+    "layers": ("hidden",),
+    "train_freq": ("train_every",),
+    "train_frequency": ("train_every",),
+    "policy_frequency": ("policy_delay",),
+    "policy_noise": ("target_noise",),
+    "target_policy_noise": ("target_noise",),
+    "noise_clip": ("target_noise_clip",),
+    "action_noise": ("exploration_noise",),
+    "target_update_interval": ("target_period",),
+    "target_network_frequency": ("target_period",),
+    "exploration_fraction": ("exploration_steps",),
+    "exploration_final_eps": ("exploration_end",),
+    "start_e": ("exploration_start",),
+    "end_e": ("exploration_end",),
+    "start_steps": ("random_steps",),
+    "eval_freq": ("evaluate_every",),
+    "n_eval_episodes": ("evaluation_episodes",),
+    "save_freq": ("checkpoint_every",),
+}
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Those of the known names that `name` may stand for, the likeliest first; often none."""
+    known = list(known)
+    if called := [here for here in ELSEWHERE.get(name.lower(), ()) if here in known]:
+        return called
+    return difflib.get_close_matches(name, known, n=1)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ " Did you mean 'tau'?" where there is one near it, else all that there are."""
+    known = list(known)
+    if near := nearest(name, known):
+        return f" Did you mean {' or '.join(map(repr, near))}?"
+    return f" It has: {', '.join(known)}."

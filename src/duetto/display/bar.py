@@ -1,0 +1,75 @@
+"""The two lines that a terminal shows of a run at work, at any width: where it is, and what it has learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+WIDEST, NARROWEST = 40, 5  # the bar itself, in columns
+
+
+@dataclass
+class State:
+    """What there is to show."""
+
+    name: str = ""  # algorithm and environment
+    step: int = 0
+    steps: int = 0  # in all
+    rate: float | None = None  # steps/s
+    results: list[str] = field(default_factory=list)  # the most important first
+    doing: str = ""  # what is done now beside stepping and learning
+
+
+def lines(state: State, width: int) -> RenderableType:
+    """Nothing is cut in two, and no line is broken: what does not fit is left out, the least important first."""
+    below = Text(state.doing or fitting(state.results, width))
+    below.truncate(width, overflow="ellipsis")
+    return Group(_where(state, width), below) if state.steps else below
+
+
+def fitting(parts: list[str], width: int, between: str = "  ") -> str:
+    """As many of the first parts as fit."""
+    text = ""
+    for part in parts:
+        longer = f"{text}{between}{part}" if text else part
+        if cell_len(longer) > width:
+            break
+        text = longer
+    return text
+
+
+def _where(state: State, width: int) -> Table:
+    """Name, bar, steps, rate and the time left. Steps and time stay; the name goes first, then the rate."""
+    count = f"{state.step:,}/{state.steps:,}"
+    rate = "- steps/s" if state.rate is None else f"{state.rate:,.0f} steps/s"
+    to_come = max(0, state.steps - state.step)
+    left = clock(to_come / (state.rate or 1)) if state.rate or not to_come else "-:--:--"
+    kept = {"name": state.name, "bar": " " * NARROWEST, "count": count, "rate": rate, "left": left}
+    for expendable in ("name", "rate", "bar"):
+        if _wide(kept) > width:
+            del kept[expendable]
+    row = Table.grid(padding=(0, 1, 0, 0))
+    cells: list[RenderableType] = []
+    for part, text in kept.items():
+        row.add_column(no_wrap=True)
+        room = min(WIDEST, NARROWEST + width - _wide(kept))
+        bar = ProgressBar(state.steps, min(state.step, state.steps), width=room)
+        cells.append(bar if part == "bar" else Text(text, style="bold" if part == "name" else ""))
+    row.add_row(*cells)
+    return row
+
+
+def _wide(parts: dict[str, str]) -> int:
+    return sum(cell_len(part) + 1 for part in parts.values())
+
+
+def clock(seconds: float) -> str:
+    """A duration as h:mm:ss."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}"

@@ -1,0 +1,28 @@
+"""A run at work on a console: for the commands that train, and for `duetto.train` and `Run.resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from duetto.display.progress import ProgressDisplay
+from duetto.errors import UsageError
+from duetto.training.notices import shown_elsewhere
+
+
+@contextmanager
+def shown(console: Console, beginning: str, quiet: bool = False) -> Iterator[ProgressDisplay]:
+    """A progress display, which says what begins until there is more to say of it.
+
+    Where the environment turns out to be wrong, the error says how to go on.
+    """
+    with shown_elsewhere(), ProgressDisplay(console, quiet) as display:
+        display.doing(beginning)
+        try:
+            yield display
+        except UsageError as error:  # the other errors of a run say it themselves
+            if display.session is None or not display.session.store.steps():
+                raise
+            raise UsageError(f"{error}\nThen go on with: duetto resume {display.session.folder}") from error

@@ -1,0 +1,68 @@
+"""Where the networks of a new run come from, if not from chance: fine-tuning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from duetto.errors import CheckpointError, UsageError
+from duetto.functional import forms
+from duetto.runs.checkpoints import chosen
+from duetto.storage.checkpoint import Loaded
+from duetto.training.resuming import ACTING
+from duetto.training.session import Session
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a run takes over from another one; `config.yaml` has it under `from`."""
+
+    run: str  # the other run's folder
+    checkpoint: str = "last"  # or "best", or a step
+    optimizers: bool = False
+    memory: bool = False
+    step: int | None = None  # that of the checkpoint, once it is known
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """What `to_dict` gave."""
+        forms.check(values, {"run": str, "checkpoint": str, "optimizers": bool, "memory": bool, "step": int}, "from")
+        return cls(**{name: values[name] for name in ("run", "checkpoint", "optimizers", "memory", "step")})
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML values."""
+        return dict(vars(self))
+
+    def begin(self, session: Session) -> Self:
+        """Give the session what it begins with, and say so; this, with the step.
+
+        Raises:
+            UsageError: The other run's networks, spaces, statistics or memory do not fit.
+        """
+        folder = Path(self.run)
+        if not (folder / "checkpoints").is_dir():
+            raise UsageError(f"{folder} is no run to begin from: it has no checkpoints.")
+        if self.checkpoint == "best" and (self.optimizers or self.memory):
+            raise UsageError("The best checkpoint has networks only: take --from-checkpoint last, or a step.")
+        loaded = chosen(folder, self.checkpoint, memory=self.memory)
+        if self.step is not None and loaded.step != self.step:
+            raise CheckpointError(
+                f"The run began from step {self.step} of {folder}, whose {self.checkpoint} checkpoint is of step "
+                f"{loaded.step} now. Start a new run."
+            )
+        forms.check(loaded.state, ACTING, "acting")
+        try:
+            session.begin_from(loaded.state, self.optimizers)
+            if self.memory:
+                assert isinstance(loaded, Loaded)
+                session.remember(loaded)
+        except CheckpointError as error:
+            raise UsageError(f"This run cannot begin from {loaded.path}: {error}") from error
+        algorithm = session.config.algorithm
+        if random := algorithm.first_random_steps():
+            session.notices.append(
+                f"It begins with what {folder} has learned, but its first {random:,} actions are random. With "
+                "--random-steps 0 they are the policy's."
+            )
+        return type(self)(str(folder.absolute()), self.checkpoint, self.optimizers, self.memory, loaded.step)

@@ -1,0 +1,30 @@
+"""The checkpoint that a user names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from duetto.errors import UsageError
+from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
+
+
+def chosen(folder: Path, checkpoint: str | int, memory: bool = False) -> Loaded | Best:
+    """The "last" or "best" of the run in `folder`, or that of a step.
+
+    Without `memory`, which acting does not need, experience is not read, be it large or damaged.
+    """
+    store = CheckpointStore(folder / "checkpoints")
+    match checkpoint:
+        case "best":
+            return store.load_best()
+        case "last":
+            return store.load_latest(memory=memory)
+        case _:
+            return store.load(_step(checkpoint), memory=memory)
+
+
+def _step(checkpoint: str | int) -> int:
+    try:
+        return int(checkpoint)
+    except ValueError:
+        raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.") from None

@@ -1,0 +1,62 @@
+"""Observations as a user hands them to an agent: of one environment or of several, nested or flat; checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto.environments import Layout, Tree
+from duetto.errors import UsageError
+
+
+def rows(layout: Layout, given: Any, several: bool) -> Tree:
+    """The observation, or `several` (N, ...), as a `Stepper` gives them.
+
+    Raises:
+        UsageError: A part is missing, or has another shape than the agent was trained with.
+    """
+    if layout.single:
+        return layout.batch(_checked(layout.leaves[0], given, several))
+    flat = _flat(given) if _is_nested(given) else {}
+    lacking = [leaf.name for leaf in layout.leaves if leaf.name not in flat]
+    if lacking:
+        raise UsageError(
+            f"The observation lacks {', '.join(lacking)}. The agent was trained with "
+            f"{', '.join(leaf.name for leaf in layout.leaves)}; keys may be nested, or joined by '/'."
+        )
+    parts = {leaf.name: _checked(leaf, flat[leaf.name], several) for leaf in layout.leaves}
+    if len({len(part) for part in parts.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(part)}" for name, part in parts.items())
+        raise UsageError(f"The parts are not of the same number of observations: {lengths}.")
+    return layout.batch(parts)
+
+
+def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
+    """That part, with a leading axis."""
+    try:
+        value = np.asarray(given)
+    except ValueError as error:  # rows of different lengths
+        raise UsageError(f"The {leaf.describe()} is no array: {error}.") from error
+    if value.dtype.kind not in "biuf":
+        raise UsageError(f"The {leaf.describe()} is {given!r:.80}; it must be numbers of shape {leaf.shape}.")
+    value = value if several else value[None]
+    if value.ndim and value.shape[1:] == leaf.shape:
+        return value
+    found = value.shape if several else value.shape[1:]
+    wanted = f"(N, {str(leaf.shape)[1:]}" if several else str(leaf.shape)
+    way = "" if several or found[1:] != leaf.shape else " For several at once there is act_batch."
+    way = way if not several or found != leaf.shape else " For a single one there is act."
+    raise UsageError(f"The {leaf.describe()} has shape {found}; the agent was trained with {wanted}.{way}")
+
+
+def _is_nested(given: Any) -> bool:
+    return isinstance(given, dict | tuple)
+
+
+def _flat(given: Any, prefix: str = "") -> dict[str, Any]:
+    items = given.items() if isinstance(given, dict) else enumerate(given)
+    flat: dict[str, Any] = {}
+    for name, part in items:
+        flat |= _flat(part, f"{prefix}{name}/") if _is_nested(part) else {f"{prefix}{name}": part}
+    return flat

@@ -1,0 +1,45 @@
+"""Sentences for the user, kept in order, and logged for whoever uses Duetto from Python."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from duetto.errors import escaped
+
+LOGGER = logging.getLogger("duetto")
+
+
+class Notices(list[str]):
+    """A list; what is added is also a warning of the standard library's logger "duetto"."""
+
+    def __init__(self, notices: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.extend(notices)
+
+    def append(self, notice: str) -> None:
+        """Add one."""
+        LOGGER.warning("%s", escaped(notice))
+        super().append(notice)
+
+    def extend(self, notices: Iterable[str]) -> None:
+        """Add several."""
+        for notice in notices:
+            self.append(notice)
+
+    def __iadd__(self, notices: Iterable[str]) -> Self:  # type: ignore[override]
+        self.extend(notices)
+        return self
+
+
+@contextmanager
+def shown_elsewhere() -> Iterator[None]:
+    """Within, notices are shown by other means: logging's last resort, stderr, is silent; a user's handlers are not."""
+    handler = logging.NullHandler()
+    LOGGER.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)

@@ -1,0 +1,137 @@
+"""What scripts use: --json, --quiet, --dry-run, --config, --keep, and evaluations elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from commands import SMALL, Command
+
+from duetto.runs.run import Run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from duetto.cli import main
+
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.raises(SystemExit):
+        main(["train", "td3", "Pendulum-v1", "--steps", "60", *SMALL, "--runs-dir", str(folder), "--name", "made"])
+    return folder / "made"
+
+
+def test_json_is_one_object_and_nothing_else(train: Command, duetto: Command):
+    code, out, err = train("--json")
+    assert (code, err) == (0, "")
+    [line] = out.splitlines()
+    said = json.loads(line)
+    assert (said["run"], said["step"], said["updates"]) == ("runs/td3-Pendulum-v1-s0", 60, 40)
+    assert (said["stopped"], said["notices"]) == (False, [])
+    assert said["evaluation"]["step"] == 60
+    assert len(said["evaluation"]["returns"]) == 2
+    _, out, err = duetto("resume", said["run"], "--steps", "70", "--json")
+    assert (json.loads(out)["step"], err) == (70, "")
+    _, out, err = duetto("evaluate", said["run"], "--episodes", "2", "--json")
+    found = json.loads(out)
+    assert (found["lengths"], found["checkpoint"], err) == ([200, 200], "last", "")
+    assert found["mean_return"] == pytest.approx(sum(found["returns"]) / 2)
+
+
+def test_quiet_says_what_has_to_be_known_alone(train: Command, duetto: Command):
+    assert train("--quiet") == (0, "", "")
+    assert duetto("resume", "runs/td3-Pendulum-v1-s0", "--steps", "70", "--quiet") == (0, "", "")
+    code, out, err = train("--quiet", "--steps", "10")
+    assert (code, err, len(out.splitlines())) == (0, "", 1)
+    assert out.startswith("10 steps are too few")
+    code, out, err = train("--json", "--steps", "10")
+    assert err == out[:0] + json.loads(out)["notices"][0] + "\n"
+
+
+def test_a_dry_run_is_the_whole_configuration_and_leaves_nothing(train: Command, tmp_path: Path):
+    code, out, err = train("--dry-run", "--tau", "0.25")
+    assert (code, err) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+    planned = yaml.safe_load(out)
+    assert train("--tau", "0.25").code == 0
+    made = yaml.safe_load((tmp_path / "runs" / "td3-Pendulum-v1-s0" / "config.yaml").read_text())
+    assert {key for key in made if made[key] != planned[key]} <= {"command"}
+    assert planned["algorithm"]["tau"] == 0.25
+
+
+def test_a_new_run_as_another_was(duetto: Command, trained: Path, tmp_path: Path):
+    config = trained / "config.yaml"
+    code, _, err = duetto("train", "--config", config, "--seed", "3", "--tau", "0.5", "--name", "new")
+    assert (code, err) == (0, "")
+    new, old = Run(tmp_path / "runs" / "new").config, Run(trained).config
+    assert new.algorithm == old.algorithm.with_options(tau=0.5)
+    assert vars(new.run) == vars(old.run) | {"seed": 3}
+    assert (new.environment, new.environment_options, new.preset) == ("Pendulum-v1", {}, "Pendulum-v1")
+    code, _, _ = duetto("train", f"--config={config}", "MountainCarContinuous-v0", "--name", "other")
+    assert (code, Run(tmp_path / "runs" / "other").config.environment) == (0, "MountainCarContinuous-v0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--config"], "--config is ''; it must be the config.yaml of a run."),
+        (["--config", "nowhere"], "--config is 'nowhere'; it must be the config.yaml of a run."),
+        (["--config", "{config}", "--preset", "default"], "--config says every option already: leave --preset out."),
+    ],
+)
+def test_mistakes_of_config(duetto: Command, trained: Path, arguments: list[str], sentence: str):
+    given = [part.format(config=trained / "config.yaml") for part in arguments]
+    assert duetto("train", *given) == (2, "", f"duetto: {sentence}\n")
+
+
+def test_what_other_libraries_call_an_option(train: Command):
+    code, _, err = train("--lr", "1e-3")
+    assert (code, err) == (
+        2, "duetto: td3 has no option --lr. Did you mean --actor-learning-rate or --critic-learning-rate?\n"
+    )  # fmt: skip
+    assert train("--total-timesteps=9").err.endswith("no option --total-timesteps. Did you mean --steps?\n")
+
+
+def test_as_many_checkpoints_as_are_to_be_kept(train: Command, tmp_path: Path):
+    assert train("--keep", "4", "--checkpoint-every", "10").code == 0
+    folder = tmp_path / "runs" / "td3-Pendulum-v1-s0" / "checkpoints"
+    assert [path.name[-2:] for path in sorted(folder.glob("step-*"))] == ["30", "40", "50", "60"]
+
+
+def test_resume_keeps_the_schedule(train: Command, duetto: Command, tmp_path: Path):
+    assert train("--learning-rate-decay", "linear").code == 0
+    folder = "runs/td3-Pendulum-v1-s0"
+    code, _, err = duetto("resume", folder, "--keep-schedule")
+    assert (code, err.split(":")[1]) == (2, " Schedules change with the number of steps only")
+    code, out, err = duetto("resume", folder, "--steps", "70", "--keep-schedule")
+    assert (code, err, "Schedules end" in out) == (0, "", False)
+    assert vars(Run(tmp_path / folder).config.run) | {"steps": 70, "schedule_steps": 60} == vars(
+        Run(tmp_path / folder).config.run
+    )
+    assert "Schedules end at step 60 now" not in duetto("resume", folder, "--steps", "80").out
+
+
+def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path):
+    quick = ("evaluate", trained, "--episodes", "1", "--json")
+    plain = json.loads(duetto(*quick).out)
+    changed = json.loads(duetto(*quick, "--environment-options", "max_episode_steps=50").out)
+    assert (plain["lengths"], changed["lengths"]) == ([200], [50])
+    same = json.loads(duetto(*quick, "--environment", "Pendulum-v1").out)
+    assert same["returns"] == plain["returns"]
+    noisy = json.loads(duetto(*quick, "--stochastic").out)
+    assert noisy["returns"] != plain["returns"]
+    assert json.loads(duetto(*quick, "--stochastic").out)["returns"] == noisy["returns"]
+    code, _, err = duetto(*quick, "--environment", "CartPole-v1")
+    assert code == 2
+    assert err.startswith("duetto: CartPole-v1 has the observation space Box(4,); the agent was trained with Box(3,).")
+
+
+def test_a_copy_of_a_run_with_a_beginning_says_so(duetto: Command, trained: Path, tmp_path: Path):
+    other = shutil.copytree(trained, tmp_path / "source")
+    code, out, _ = duetto("train", "--config", other / "config.yaml", "--from", other, "--name", "tuned")
+    assert code == 0
+    assert "It begins with what" in out
+    began = yaml.safe_load((tmp_path / "runs" / "tuned" / "config.yaml").read_text())["from"]
+    assert (began["run"], began["step"]) == (str(other), 60)

@@ -1,0 +1,160 @@
+"""Runs that begin with another run's networks, and schedules that end where they would have ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_run import same
+from line_environment import Line
+from small_runs import CrashAt, CrashError, checkpoints, outcome, small, train
+
+import duetto
+from duetto.errors import CheckpointError, UsageError
+from duetto.runs.run import Run
+from duetto.training.session import Session
+
+LATER: dict[str, Any] = {"steps": 90, "evaluate_every": 60, "checkpoint_every": 30}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("made"), small(normalize_observations="collected"), steps=100)
+
+
+def begun(folder: Path, made: Run, algorithm: Any = None, **options: Any) -> tuple[Run, dict[str, Any]]:
+    """A run that begins from another, and what it had before its first step."""
+    seen: dict[str, Any] = {}
+
+    def look(session: Session) -> None:
+        if not seen:
+            seen.update(session.learner.state_dict(), notices=list(session.notices), rows=session.memory.written.sum())
+
+    algorithm = algorithm or small(normalize_observations="collected", random_steps=0, learning_starts=10**6)
+    return train(folder, algorithm, from_run=made, callbacks=[look], **LATER | options), seen
+
+
+def parameters(run: Run, checkpoint: str = "last") -> Any:
+    store = checkpoints(run)
+    loaded = store.load_best() if checkpoint == "best" else store.load_latest(memory=False)
+    return loaded.state["learner"]["parameters"]
+
+
+@pytest.mark.parametrize("checkpoint", ["last", "best", "80"])
+def test_it_begins_with_the_others_networks_and_says_where_they_are_from(made: Run, tmp_path: Path, checkpoint: str):
+    run, seen = begun(tmp_path, made, from_checkpoint=checkpoint)
+    if checkpoint != "80":
+        assert same(seen["parameters"], parameters(made, checkpoint))
+    agent = made.agent(checkpoint)
+    assert run.evaluations()[0]["mean_return"] == made.evaluate(1, checkpoint).mean_return
+    assert Run(run.path).config.began_from == {
+        "run": str(made.path.absolute()),
+        "checkpoint": checkpoint,
+        "optimizers": False,
+        "memory": False,
+        "step": agent.step,
+    }
+    assert not seen["optimizers"]["actor"]["steps"]
+    assert seen["notices"][1:] == []  # but that there will be no update
+    run.resume(steps=95)
+    assert Run(run.path).config.began_from is not None
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_with_other_hyper_parameters_on_either_framework_and_with_the_optimisers(
+    made: Run, tmp_path: Path, backend: str
+):
+    algorithm = small(normalize_observations="collected", critic_learning_rate=1e-5, batch_size=8)
+    run, seen = begun(tmp_path, made, algorithm, backend=backend, from_optimizers=True, num_envs=2, steps=40)
+    theirs = checkpoints(made).load_latest(memory=False).state["learner"]["optimizers"]
+    assert seen["optimizers"]["critic"]["steps"] >= theirs["critic"]["steps"] > 0
+    assert "its first 30 actions are random. With --random-steps 0 they are the policy's." in seen["notices"][0]
+    assert checkpoints(run).load_latest().step == 40
+
+
+def test_with_the_memory(made: Run, tmp_path: Path):
+    run, seen = begun(tmp_path, made, small(normalize_observations="collected", random_steps=0), from_memory=True)
+    assert seen["rows"] == 101  # and a step of its own
+    assert seen["updates"] >= 1  # it need not wait for `learning_starts`
+    memory = outcome(run)["memory"]
+    theirs = outcome(made)["memory"]
+    assert len(memory["reward"]) == 120
+    np.testing.assert_array_equal(memory["reward"][:30], theirs["reward"][70:])
+    resumed = Run(run.path).resume(steps=100)
+    assert checkpoints(resumed).load_latest().step == 100
+
+
+def test_killed_before_its_first_checkpoint_it_begins_there_again(made: Run, tmp_path: Path):
+    options: dict[str, Any] = LATER | {"from_run": made}
+    with pytest.raises(CrashError):
+        train(tmp_path, made.config.algorithm, name="killed", callbacks=[CrashAt(20)], **options)
+    whole = train(tmp_path, made.config.algorithm, name="whole", **options)
+    again = Run(tmp_path / "killed").resume()
+    assert same(outcome(again)["state"]["learner"], outcome(whole)["state"]["learner"])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "sentence"),
+    [
+        ({}, {"environment": Line}, "The run was made with the observation space"),
+        ({"hidden": (16,)}, {}, "do not fit this network: missing [], unknown"),
+        ({"normalize_observations": "off"}, {}, "has statistics of all observations"),
+        ({}, {"from_checkpoint": "best", "from_memory": True}, "The best checkpoint has networks only"),
+        ({}, {"from_checkpoint": "7"}, "has no checkpoint at step 7"),
+        ({"replay_capacity": 50}, {"from_memory": True}, "Set replay_capacity and the number of environments back."),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_leaves_nothing(
+    made: Run, tmp_path: Path, algorithm: dict[str, Any], options: dict[str, Any], sentence: str
+):
+    agent = small(**{"normalize_observations": "collected"} | algorithm)
+    with pytest.raises((UsageError, CheckpointError)) as refusal:
+        train(tmp_path, agent, from_run=made, **LATER | options)
+    assert sentence in str(refusal.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_run(tmp_path: Path):
+    with pytest.raises(UsageError, match="nowhere is no run to begin from: it has no checkpoints"):
+        train(tmp_path, from_run=tmp_path / "nowhere", **LATER)
+
+
+# ---------------------------------------------------------------------------------------------------- schedules
+def rates(run: Run) -> dict[int, float]:
+    return {line["step"]: line["learn/actor_learning_rate"] for line in run.metrics()}
+
+
+def test_more_steps_stretch_schedules_and_say_so(tmp_path: Path):
+    algorithm = small(learning_rate_decay="linear", actor_learning_rate=0.01, exploration_final_scale=0.5)
+    run = train(tmp_path, algorithm, steps=100, evaluate_every=0)
+    said: list[str] = []
+    run.resume(steps=200, on_start=lambda session: said.extend(session.notices))
+    assert said == [
+        "Schedules end at step 200 now, not at 100: actor's learning rate is 0.005 now, not 0; critic's learning rate "
+        "is 0.0005 now, not 0; the exploration's scale is 0.75 now, not 0.5. With --keep-schedule (keep_schedule=True) "
+        "they stay what they were."
+    ]
+    assert rates(run)[150] == pytest.approx(0.0025)
+
+
+def test_kept_they_end_where_they_would_have_ended(tmp_path: Path):
+    run = train(tmp_path, small(learning_rate_decay="linear", learning_rate_final=0.1), steps=100, evaluate_every=0)
+    said: list[str] = []
+    run.resume(steps=150, keep_schedule=True, on_start=lambda session: said.extend(session.notices))
+    assert said == []
+    assert rates(run)[125] == rates(run)[100] == pytest.approx(1e-4)
+    assert (run.config.run.steps, run.config.run.schedule_steps) == (150, 100)
+    run.resume(steps=175, on_start=lambda session: said.extend(session.notices))  # as it was decided
+    assert said == []
+    assert rates(duetto.Run(run.path))[175] == pytest.approx(1e-4)
+    with pytest.raises(UsageError, match="Schedules change with the number of steps only: give --steps"):
+        run.resume(keep_schedule=True)
+
+
+def test_where_nothing_is_measured_in_the_runs_length_nothing_is_said(tmp_path: Path):
+    run = train(tmp_path, steps=100, evaluate_every=0)
+    said: list[str] = []
+    run.resume(steps=120, on_start=lambda session: said.extend(session.notices))
+    assert said == []
