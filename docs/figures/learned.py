@@ -1,0 +1,42 @@
+"""Learning curves of the runs that are committed in benchmarks/results/learning."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import yaml
+from drawing import Drawing, Plot
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def evaluations(run: str) -> list[tuple[float, float]]:
+    """Step and mean return of each evaluation."""
+    with (BENCHMARKS / "results" / "learning" / run / "evaluations.csv").open(encoding="utf-8") as file:
+        return [(float(row["step"]), float(row["mean_return"])) for row in csv.DictReader(file)]
+
+
+def halfcheetah() -> str:
+    """TD3 and DDPG, and the authors' curve."""
+    d = Drawing(
+        680, 330, "Returns on HalfCheetah of our TD3 and DDPG over a million steps, and those that TD3's authors report"
+    )
+    plot = Plot(d, 70, 34, 520, 240, (0, 1_000_000), (-500.0, 13_000.0))
+    plot.axes(
+        (0, 250_000, 500_000, 750_000, 1_000_000), (0, 4_000, 8_000, 12_000), "steps", "mean return of ten episodes"
+    )
+    for run, name, ink, shift in (
+        ("td3-halfcheetah-s0", "TD3", "ink-actor", 12),
+        ("ddpg-halfcheetah-s0", "DDPG", "ink-critic", -4),
+    ):
+        curve = evaluations(run)
+        plot.curve(curve, ink)
+        x, y = plot.at(*curve[-1])
+        d.text(x + 8, y + shift, name, f"{ink} strong", "start")
+    jobs = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
+    for step, value in jobs["td3-halfcheetah"]["published"]["TD3's authors, 10 seeds, v1"]:
+        x, y = plot.at(step, value)
+        d.line([(x - 4, y - 4), (x + 4, y + 4)])
+        d.line([(x - 4, y + 4), (x + 4, y - 4)])
+    return d.svg()

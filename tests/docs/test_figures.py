@@ -1,0 +1,99 @@
+"""The numbers behind the figures of the documentation, made again."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from xml.etree import ElementTree
+
+import gymnasium
+import numpy as np
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+sys.path.insert(0, str(DOCS / "figures"))
+
+import overestimation  # noqa: E402 (found in docs/figures)
+import td3  # noqa: E402
+
+from duetto.memory.fields import Field  # noqa: E402
+from duetto.memory.rings import Rings  # noqa: E402
+
+USED = sorted(
+    {name for page in DOCS.rglob("*.md") for name in re.findall(r"\{drawn\} (\w+\.\w+)", page.read_text("utf-8"))}
+)
+
+
+@pytest.mark.parametrize("name", USED)
+def test_a_picture_is_whole_and_says_in_words_what_it_shows(name: str):
+    module, function = name.split(".")
+    root = ElementTree.fromstring(getattr(import_module(module), function)())
+    words = root.find("title")
+    assert words is not None
+    assert len(words.text or "") > 30
+    assert not re.search(r"#[0-9a-fA-F]{3,6}\b|rgb\(", ElementTree.tostring(root, "unicode")), "a colour of its own"
+
+
+def test_td3s_example():
+    """The arithmetic stands on the page; SPEC O7."""
+    found = [td3.NOISE, td3.CLIPPED, td3.SMOOTHED, td3.LOWER, td3.TARGET, *td3.ERRORS, td3.LOSS]
+    assert found == pytest.approx([0.7, 0.5, 0.8, 11.2, 12.088, -1.088, -0.588, 1.529488])
+
+
+def test_a_target_is_half_way_after_139_moves():
+    weights = td3.chase(139)
+    assert weights[138] < 1.5 < weights[139] == pytest.approx(1.5017948373)
+
+
+def test_the_picture_of_the_memory():
+    """Eleven transitions in a ring of eight: rows 0 to 2 are the newest, the next one takes row 3."""
+    rings = Rings({"x": Field((), np.dtype(np.int64))}, 1, 8)
+    for n in range(11):
+        rings.write(np.zeros(1, np.int64), {"x": np.array([n])})
+    assert rings.arrays["x"].tolist() == [8, 9, 10, 3, 4, 5, 6, 7]
+    drawn = re.findall(r">(\d+)</text>", td3.memory())
+    assert [int(n) for n in drawn[::2]][:8] == [8, 9, 10, 3, 4, 5, 6, 7]
+    assert "transition 11 goes here, 3 is forgotten" in td3.memory()
+
+
+def test_the_pendulum_that_values_are_measured_in_is_gymnasiums():
+    env, random = gymnasium.make("Pendulum-v1").unwrapped, np.random.default_rng(0)
+    env.reset(seed=0)
+    for _ in range(50):
+        state = np.array(env.state, np.float64)
+        action = random.uniform(-1, 1)
+        obs, reward, *_ = env.step(np.array([2 * action]))
+        moved, paid = overestimation.swing(state[None], np.array([action]))
+        np.testing.assert_allclose(moved[0], env.state, atol=1e-6)
+        np.testing.assert_allclose(paid[0], reward, atol=1e-6)
+        np.testing.assert_allclose(overestimation.observed(moved)[0], obs, atol=1e-5)
+
+
+def test_measured_returns_are_discounted_sums():
+    """Without torque; the sums are made here by powers instead of backwards."""
+    measured = overestimation.measured(lambda obs: np.zeros((len(obs), 1)), lambda obs, action: np.full(len(obs), 3.0))
+    assert measured[0] == 3.0
+    state = np.random.default_rng(0).uniform([-np.pi, -1.0], [np.pi, 1.0], (overestimation.STARTS, 2))
+    rewards = []
+    for _ in range(overestimation.VISITED + overestimation.BEYOND):
+        state, reward = overestimation.swing(state, np.zeros(len(state)))
+        rewards.append(reward)
+    paid = np.array(rewards)
+    truth = [
+        (paid[t:] * overestimation.DISCOUNT ** np.arange(len(paid) - t)[:, None]).sum(axis=0)
+        for t in range(0, overestimation.VISITED, overestimation.VISITED // 20)
+    ]
+    assert measured[1] == pytest.approx(np.mean(truth))
+    assert measured[2] == pytest.approx(paid[: overestimation.VISITED].sum(axis=0).mean())
+
+
+def test_the_committed_measurements_are_all_there():
+    curves = import_module("curves").measurements()
+    assert list(curves) == list(overestimation.VARIANTS)
+    for seeds in curves.values():
+        assert sorted(seeds) == list(range(overestimation.SEEDS))
+        for rows in seeds.values():
+            steps = [row["step"] for row in rows]
+            assert steps == list(range(overestimation.EVERY, overestimation.STEPS + 1, overestimation.EVERY))
