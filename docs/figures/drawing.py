@@ -68,7 +68,8 @@ class Drawing:
     def svg(self) -> str:
         """The whole."""
         head = f'viewBox="0 0 {_plain(self.width)} {_plain(self.height)}" style="max-width: {_plain(self.width)}px"'
-        return f'<svg class="drawing" role="img" {head}><title>{escape(self.words)}</title>{"".join(self._parts)}</svg>'
+        kind = "drawing wide" if self.width > 500 else "drawing"
+        return f'<svg class="{kind}" role="img" {head}><title>{escape(self.words)}</title>{"".join(self._parts)}</svg>'
 
 
 class Plot:
