@@ -17,6 +17,7 @@ sys.path.insert(0, str(DOCS / "figures"))
 
 import overestimation  # noqa: E402 (found in docs/figures)
 import td3  # noqa: E402
+import twelve  # noqa: E402
 
 from duetto.memory.fields import Field  # noqa: E402
 from duetto.memory.rings import Rings  # noqa: E402
@@ -105,3 +106,45 @@ def test_the_committed_measurements_are_all_there():
         for rows in seeds.values():
             steps = [row["step"] for row in rows]
             assert steps == list(range(overestimation.EVERY, overestimation.STEPS + 1, overestimation.EVERY))
+
+
+# ---------------------------------------------------------------------------------------------------- twelve pictures
+def test_the_best_values_are_powers_of_the_discount():
+    """.9 to the number of moves before the last one: from the start four, from beside the goal none."""
+    best = twelve.best_values()
+    assert best[twelve.START] == pytest.approx(0.9**4) == pytest.approx(twelve.discounted(twelve.SHORT))
+    assert best[2, 0] == 1.0
+    assert twelve.discounted(twelve.LONG) == pytest.approx(0.9**8)
+
+
+def test_the_random_policys_values_solve_their_equations():
+    """V = R + γ P V, solved at once instead of step by step."""
+    index = {cell: i for i, cell in enumerate(twelve.CELLS)}
+    following, paid = np.zeros((len(index), len(index))), np.zeros(len(index))
+    for cell, i in index.items():
+        for move in twelve.MOVES:
+            reached, reward, over = twelve.step(cell, move)
+            paid[i] += reward / 4
+            if not over:
+                following[i, index[reached]] += 1 / 4
+    solved = np.linalg.solve(np.eye(len(index)) - twelve.GAMMA * following, paid)
+    found = twelve.random_values()
+    np.testing.assert_allclose([found[cell] for cell in twelve.CELLS], solved, atol=1e-9)
+
+
+def test_a_value_walks_back_one_cell_an_episode():
+    assert [sum(value > 0 for value in twelve.walked(n).values()) for n in (1, 2, 3, 4, 5)] == [1, 2, 3, 4, 5]
+    assert twelve.walked(2)[2, 0] == 0.75
+    assert twelve.walked(2)[1, 0] == pytest.approx(0.5 * 0.9 * 0.5)
+
+
+def test_who_tries_finds_the_best_arm_and_who_does_not_gets_stuck():
+    greedy, trying = twelve.bandit(0.0)[-50:].mean(), twelve.bandit(0.1)[-50:].mean()
+    assert greedy < 0.65
+    assert 0.72 < trying < 0.9 * 0.8 + 0.1 * np.mean(twelve.ARMS) + 0.01
+
+
+def test_the_families_are_algorithms_of_ours():
+    from duetto.algorithms import ALGORITHMS
+
+    assert {name for names in twelve.FAMILIES.values() for name in names} <= set(ALGORITHMS)
