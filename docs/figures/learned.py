@@ -36,7 +36,25 @@ def halfcheetah() -> str:
         d.text(x + 8, y + shift, name, f"{ink} strong", "start")
     jobs = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
     for step, value in jobs["td3-halfcheetah"]["published"]["TD3's authors, 10 seeds, v1"]:
-        x, y = plot.at(step, value)
-        d.line([(x - 4, y - 4), (x + 4, y + 4)])
-        d.line([(x - 4, y + 4), (x + 4, y - 4)])
+        _cross(d, *plot.at(step, value))
     return d.svg()
+
+
+def pong() -> str:
+    """PPO on Pong, and CleanRL's curve."""
+    d = Drawing(680, 320, "Scores on Pong of our PPO over 3.2 million steps, and those that CleanRL reports")
+    plot = Plot(d, 60, 34, 540, 230, (0, 4_000_000), (-21.5, 21.5))
+    plot.axes(
+        (0, 1_000_000, 2_000_000, 3_000_000, 4_000_000), (-21, -10, 0, 10, 21), "steps", "score of ten whole games"
+    )
+    plot.curve(evaluations("ppo-pong-s0"), "ink-actor")
+    jobs = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
+    label = "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"
+    for step, value in jobs["ppo-pong"]["published"][label]:
+        _cross(d, *plot.at(step, value))
+    return d.svg()
+
+
+def _cross(d: Drawing, x: float, y: float) -> None:
+    d.line([(x - 4, y - 4), (x + 4, y + 4)])
+    d.line([(x - 4, y + 4), (x + 4, y - 4)])

@@ -15,7 +15,9 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.insert(0, str(DOCS / "figures"))
 
-import overestimation  # noqa: E402 (found in docs/figures)
+import ends  # noqa: E402 (these are found in docs/figures)
+import overestimation  # noqa: E402
+import ppo  # noqa: E402
 import td3  # noqa: E402
 import twelve  # noqa: E402
 
@@ -148,3 +150,49 @@ def test_the_families_are_algorithms_of_ours():
     from duetto.algorithms import ALGORITHMS
 
     assert {name for names in twelve.FAMILIES.values() for name in names} <= set(ALGORITHMS)
+
+
+# ---------------------------------------------------------------------------------------------------- PPO
+def test_two_of_the_six_cases_have_no_push():
+    """A > 0 below and inside: up; above: none. A < 0 below: none; inside and above: down."""
+    assert [round(ppo.slope(*case), 6) for case in ppo.CASES] == [1, 1, 0, 0, -1, -1]
+    assert ppo.six_cases().count("no push") == 2
+
+
+def test_the_clip_keeps_the_policy_near_and_without_it_runs_away():
+    assert ppo.rounds(0.0)[-1] > 3
+    assert max(ppo.rounds(0.2)) < 0.1
+    assert max(ppo.rounds(0.1)) < max(ppo.rounds(0.2))
+
+
+def test_values_of_the_walk():
+    """Each is γ times the mean of its neighbours: behind the left end lies 0, behind the right one 1 that γ spares."""
+    values = [0.0, *ppo.walk_values(), 1 / ppo.GAMMA]
+    for i in range(1, ppo.STATES + 1):
+        assert values[i] == pytest.approx(ppo.GAMMA * (values[i - 1] + values[i + 1]) / 2)
+
+
+def test_lambda_trades_bias_for_spread():
+    """λ = 0 says r + γ · 0.5 always; λ = 1 is the return itself. In between both errors together are least."""
+    measured = ppo.trade()
+    truth = ppo.GAMMA * ppo.walk_values()[ppo.CENTRE + 1]
+    assert measured[0.0] == pytest.approx((ppo.GAMMA * 0.5 - truth, 0), abs=1e-9)
+    assert abs(measured[1.0][0]) < 4 * measured[1.0][1] / 4000**0.5
+    spreads = [spread for _, spread in measured.values()]
+    assert spreads == sorted(spreads)
+    both = {trace: off**2 + spread**2 / ppo.SAMPLES for trace, (off, spread) in measured.items()}
+    assert min(both, key=lambda trace: both[trace]) not in (0.0, 1.0)
+
+
+def test_ppos_example():
+    """SPEC O5."""
+    assert ppo.example(0.0).tolist() == pytest.approx([1.4, 1, 3.75, 4.7])
+    assert ppo.example().tolist() == pytest.approx([2.12, 1, 3.75, 4.7])
+
+
+# ---------------------------------------------------------------------------------------------------- ends of episodes
+def test_values_of_the_ring():
+    """SPEC O18."""
+    assert ends.chain(True, False) == pytest.approx([2.71, 1.9, 1])
+    assert ends.chain(False, False) == pytest.approx([10, 10, 10])
+    assert ends.chain(True, True) == ends.chain(False, True) == pytest.approx([2.71, 1.9, 1])
