@@ -15,7 +15,8 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.insert(0, str(DOCS / "figures"))
 
-import ends  # noqa: E402 (these are found in docs/figures)
+import ddpg  # noqa: E402 (these are found in docs/figures)
+import ends  # noqa: E402
 import overestimation  # noqa: E402
 import ppo  # noqa: E402
 import td3  # noqa: E402
@@ -196,3 +197,19 @@ def test_values_of_the_ring():
     assert ends.chain(True, False) == pytest.approx([2.71, 1.9, 1])
     assert ends.chain(False, False) == pytest.approx([10, 10, 10])
     assert ends.chain(True, True) == ends.chain(False, True) == pytest.approx([2.71, 1.9, 1])
+
+
+# ---------------------------------------------------------------------------------------------------- DDPG
+def test_ddpgs_example():
+    """SPEC O16."""
+    found = [ddpg.TARGET, ddpg.LOSS, ddpg.CRITIC_GRADIENT, ddpg.NEW_WEIGHT, ddpg.NEW_SLOPE]
+    assert found == pytest.approx([3.97, 3.8809, -3.94, 1.394, 0.6394])
+    targets = [ddpg.TARGET_WEIGHT, ddpg.TARGET_SLOPE]
+    assert targets == pytest.approx([1.00197, 0.500697])
+
+
+def test_drifting_noise_swings_higher_than_independent_noise_five_times_as_strong():
+    medians = {words: float(np.median(ddpg.heights(std, words.startswith("ou")))) for std, words in ddpg.NOISES}
+    assert medians["none"] == pytest.approx(-1)
+    assert medians["gaussian, 0.1"] < -0.95
+    assert medians["gaussian, 1"] < medians["ou, 0.2"] - 0.1
