@@ -174,7 +174,7 @@ def result(name: str) -> list[str]:
     means = [fmean(curve[i][1] for curve in curves) for i in range(length)]
     planned, made = config["run"]["steps"], curves[0][length - 1][0]
     steps = f"{made:,}" if made >= planned else f"{made:,} of {planned:,}"
-    numbers = (f"{value:,.0f}".replace("-", "−") for value in (means[-1], max(means)))
+    numbers = (f"{value:,.{0 if abs(value) >= 10 else 2}f}".replace("-", "−") for value in (means[-1], max(means)))
     command = config["command"].split(" --seed")[0]
     return [f"`{command}`", config["run"]["backend"], str(len(folders)), steps, *numbers]
 

@@ -16,6 +16,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 sys.path.insert(0, str(DOCS / "figures"))
 
 import ddpg  # noqa: E402 (these are found in docs/figures)
+import dqn  # noqa: E402
 import ends  # noqa: E402
 import overestimation  # noqa: E402
 import ppo  # noqa: E402
@@ -213,3 +214,17 @@ def test_drifting_noise_swings_higher_than_independent_noise_five_times_as_stron
     assert medians["none"] == pytest.approx(-1)
     assert medians["gaussian, 0.1"] < -0.95
     assert medians["gaussian, 1"] < medians["ou, 0.2"] - 0.1
+
+
+# ---------------------------------------------------------------------------------------------------- DQN
+def test_dqns_example():
+    """SPEC O2 and O15: 1 + 1.8 + 2.43; .729 · 2; 4 - 6.688; Huber's 2.688 - .5."""
+    found = [dqn.RETURN, dqn.DISCOUNT, dqn.TARGET, dqn.ERROR, dqn.LOSS]
+    assert found == pytest.approx([5.23, 0.729, 6.688, -2.688, 2.188])
+
+
+def test_a_maximum_promises_too_much_and_double_does_not():
+    """Of two standard normal numbers the expected maximum is 1 / √π = .5642."""
+    assert dqn.promises(2)[0] == pytest.approx(np.pi**-0.5, abs=0.03)
+    assert dqn.promises(18)[0] == pytest.approx(1.82, abs=0.03)
+    assert max(abs(dqn.promises(n)[1]) for n in (2, 6, 18)) < 0.03
