@@ -20,6 +20,7 @@ import dqn  # noqa: E402
 import ends  # noqa: E402
 import overestimation  # noqa: E402
 import ppo  # noqa: E402
+import sac  # noqa: E402
 import td3  # noqa: E402
 import twelve  # noqa: E402
 
@@ -228,3 +229,20 @@ def test_a_maximum_promises_too_much_and_double_does_not():
     assert dqn.promises(2)[0] == pytest.approx(np.pi**-0.5, abs=0.03)
     assert dqn.promises(18)[0] == pytest.approx(1.82, abs=0.03)
     assert max(abs(dqn.promises(n)[1]) for n in (2, 6, 18)) < 0.03
+
+
+# ---------------------------------------------------------------------------------------------------- SAC
+def test_sacs_example():
+    """The arithmetic is in tests/algorithms/test_sac_losses.py."""
+    found = [sac.NEXT_LOG_PROB, sac.TARGET, sac.CRITIC_LOSS, sac.ACTOR_LOSS, sac.LOG_PROB, sac.NEW_LOG_ALPHA]
+    assert found == pytest.approx([-0.1763769, 2.4248913, 1.7108478, -2.183325, -0.3326269, -0.8264099], rel=1e-5)
+    assert "0.25 → 0.2197" in sac.actor_step()
+
+
+def test_entropy_finds_the_high_hump_and_too_little_of_it_does_not():
+    ends_at = {alpha: float(np.tanh(sac.climbed(alpha)[0])) for alpha in (0.0, 0.1, 0.2)}
+    assert ends_at == {
+        0.0: pytest.approx(-0.5, abs=0.02),
+        0.1: pytest.approx(-0.5, abs=0.02),
+        0.2: pytest.approx(0.5, abs=0.02),
+    }
