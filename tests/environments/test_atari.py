@@ -125,6 +125,21 @@ def test_the_final_observation_is_of_the_game_that_is_over() -> None:
     assert over
 
 
+def test_a_games_rewards_on_a_log_scale() -> None:
+    """Evaluations' too, which a recurrent policy sees; scores are the game's."""
+    options: dict[str, Any] = {"num_envs": 4, "kwargs": {"log_rewards": True}}
+    real, *scaled = make(BREAKOUT, num_envs=4), make(BREAKOUT, **options), separate(BREAKOUT, **options)
+    for stepper in (real, *scaled):
+        stepper.reset(5)
+    won = 0.0
+    for action in actions(real, 200):
+        reward = real.step(action)[0].reward
+        won += reward.sum()
+        for stepper in scaled:
+            assert np.allclose(stepper.step(action)[0].reward, np.log1p(reward))
+    assert won > 0
+
+
 def test_a_lost_life_is_terminated_and_the_game_goes_on() -> None:
     plain, practice = (
         make(BREAKOUT, num_envs=4, kwargs=options) for options in ({}, {"episodic_life": True, "clip_rewards": True})
@@ -266,6 +281,10 @@ def test_pictures_are_of_the_whole_screen() -> None:
         ({"size": "84"}, "size is '84'. Give a whole number"),
         ({"stack": True}, "stack is True. Give a whole number"),
         ({"clip_rewards": 1}, "clip_rewards is 1. Give true or false"),
+        (
+            {"clip_rewards": True, "log_rewards": True},
+            "clip_rewards and log_rewards are both on. Leave one of them off",
+        ),
         ({"fire_reset": "life"}, "fire_reset is 'life'. Give true, false or lives"),
         ({"fire_reset": "lives"}, "only with episodic_life. Set that to true, or fire_reset to true"),
         ({"stack": 0}, "stack is 0. Give a number of at least 1"),

@@ -86,6 +86,15 @@ def test_the_literal_game(mode: str, episodic_life: bool, clip_rewards: bool, se
     assert episodes == [Episode(0, 7.0, 7)] * 2
 
 
+def test_rewards_on_a_log_scale_and_real_scores() -> None:
+    stepper = Stepper(Practice(Loop([Lives()]), log_rewards=True))
+    stepper.reset(0)
+    lines, episodes = play(stepper, 7)
+    # ln 6, -ln 3.5, 0, ln 8, ln 1.5, 0 and -ln 4, of GAME's 5, -2.5, 0, 7, 0.5, 0 and -3
+    assert [line.split()[1] for line in lines] == ["1.79176", "-1.25276", "0", "2.07944", "0.405465", "0", "-1.38629"]
+    assert episodes == [Episode(0, 7.0, 7)]
+
+
 def test_lives_are_remembered_where_a_run_was_saved() -> None:
     stepper, resumed = (Stepper(Practice(Loop([Lives()]), episodic_life=True, clip_rewards=False)) for _ in range(2))
     stepper.reset(0)

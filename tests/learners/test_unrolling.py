@@ -97,7 +97,7 @@ def test_one_pass_for_all_looks_at_a_window():
 def test_inputs_are_of_the_positions_that_are_asked_for():
     seen = []
     net = SimpleNamespace(
-        trunk=lambda window: (FEATURES, {}), head=lambda x, *inputs: seen.append((x, *inputs)) or x[..., 0]
+        trunk=lambda window: (FEATURES, {}), head=lambda x, *inputs, train: seen.append((x, *inputs)) or x[..., 0]
     )
     action = np.zeros((2, 2, 1), np.float32)
     found = Unrolling(net, "net")(window(np.asarray, AT), action)

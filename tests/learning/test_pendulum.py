@@ -1,4 +1,4 @@
-"""TD3, DDPG and SAC learn Pendulum-v1: ten evaluation episodes above -250 within 20,000 steps, from the presets."""
+"""TD3, DDPG, SAC, CrossQ learn Pendulum-v1: ten evaluation episodes over -250 within 20,000 steps, by the presets."""
 
 import pytest
 
@@ -19,7 +19,15 @@ CASES = [(algorithm, backend) for algorithm in ("td3", "ddpg") for backend in ("
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "backend"), [*CASES, ("sac", "jax"), pytest.param("sac", "torch", marks=pytest.mark.slow)]
+    ("algorithm", "backend"),
+    [
+        *CASES,
+        ("sac", "jax"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("sac", "torch"), ("crossq", "torch"), ("crossq", "jax")]
+        ),
+    ],
 )
 def test_pendulum_is_learned(algorithm, backend, tmp_path):
     agent, run = options(algorithm)

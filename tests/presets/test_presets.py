@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -47,6 +48,7 @@ def test_what_the_issue_asks_for_is_there():
     assert tuned <= presets("td3").keys()
     assert {"paper", "skrl"} <= presets("ddpg").keys()
     assert {"author", "simba", "Pendulum-v1", "LunarLanderContinuous-v3", "pybullet"} <= presets("sac").keys()
+    assert {"author", "narrow", "Pendulum-v1"} <= presets("crossq").keys()
     assert {"walkthrough", "atari", "mujoco", "cleanrl", "classic"} <= presets("ppo").keys()
 
 
@@ -84,7 +86,7 @@ PUBLISHED = {
         "hidden": (400, 300), "batch_size": 64, "discount": 0.99, "tau": 0.001, "actor_learning_rate": 1e-4,
         "critic_learning_rate": 1e-3, "critic_weight_decay": 1e-2, "critic_action_layer": 1,
         "initializer_final_bound": 3e-3, "exploration": "ou", "ou_theta": 0.15, "exploration_noise": 0.2,
-        "replay_capacity": 1_000_000,
+        "replay_capacity": 1_000_000, "initializer": "fan_in", "random_steps": 0, "learning_starts": 0,
     },
     # skrl's documentation, DDPG_DEFAULT_CONFIG
     ("ddpg", "skrl"): {
@@ -92,6 +94,15 @@ PUBLISHED = {
         "random_steps": 0, "learning_starts": 0, "gradient_steps": 1, "exploration": "ou", "ou_theta": 0.15,
         "exploration_noise": 0.1, "exploration_scale": 1.0, "exploration_final_scale": 1e-3, "max_grad_norm": 0,
         "normalize_observations": "sampled_both",
+    },
+    # skrl's torch_gymnasium_pendulumnovel_ddpg_lstm.py; noise in units of the action's range, [-2, 2] there
+    ("ddpg", "skrl-lstm"): {
+        "recurrent": "lstm", "recurrent_size": 400, "hidden": (400, 300), "batch_size": 100, "unroll": 20, "tau": 0.005,
+        "discount": 0.98, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "replay_capacity": 20_000,
+        "random_steps": 0, "learning_starts": 1_000, "initializer": "normal", "initializer_gain": 0.1,
+        "exploration": "ou", "exploration_noise": 0.1 / 2, "ou_theta": 0.15, "ou_reset": False, "ou_dt": 0.0,
+        "exploration_scale": 1.0, "exploration_final_scale": 1e-3, "exploration_scale_steps": 0,
+        "exploration_stops": True,
     },
     # SPEC 4.1 to 4.4
     ("ppo", "walkthrough"): {
@@ -119,31 +130,42 @@ PUBLISHED = {
         "policy_gain": 0.01, "initial_log_std": 0.0, "normalize_observations": True, "normalize_rewards": True,
         "observation_statistics": "steps", "observation_clip": 10.0, "normalization_prior": 1e-4,
     },
-    # Tianshou's settings, with our own scaling: the committed results are of it
+    # Tianshou's mujoco_ppo.py at 6426a39, with our own scaling: the committed results are of it
     ("ppo", "mujoco"): {
+        "discount": 0.99, "gae_lambda": 0.95, "rollout_steps": 32, "epochs": 10, "minibatches": 32,
+        "learning_rate": 3e-4, "learning_rate_decay": "linear", "max_grad_norm": 0.5, "clip_range": 0.2,
+        "clip_value": False, "normalize_advantages": False, "recompute_advantages": True, "entropy_coefficient": 0.0,
+        "hidden": (64, 64), "activation": "tanh", "initial_log_std": -0.5,
         "observation_statistics": "rollouts", "observation_clip": 5.0, "normalization_prior": 1.0,
     },
-    # Kapturowski et al. (2019), section 2.3 and table 2; SPEC R13
+    # Kapturowski et al. (2019), sections 2.3 and 3 and table 2; the last two lines from SEED's code
     ("r2d2", "paper"): {
         "burn_in": 40, "unroll": 80, "overlap": 80, "learn_from_start": False, "stored_carry": True, "batch_size": 64,
         "n_step": 5, "discount": 0.997, "previous_reward": "raw", "priority_exponent": 0.9, "priority_mix": 0.9,
-        "target_period": 2500, "adam_epsilon": 1e-3, "learning_rate": 1e-4, "rescale_epsilon": 1e-3,
-        "exploration": "ladder", "exploration_start": 0.4, "ladder_exponent": 7.0, "recurrent_size": 512,
+        "importance_exponent": 0.6, "importance_anneal_samples": 0, "target_period": 2500, "tau": 1.0,
+        "adam_epsilon": 1e-3, "learning_rate": 1e-4, "rescale_values": True, "rescale_epsilon": 1e-3,
+        "recurrent_size": 512, "hidden": (), "head_hidden": (512,), "dueling": True, "double": True, "huber_delta": 0.0,
+        "exploration": "ladder", "exploration_start": 0.4, "ladder_exponent": 7.0, "evaluation_epsilon": 1e-3,
+        "max_grad_norm": 40.0, "image_features": 512,
     },
     # DI-engine's pong configurations; SPEC R6, R29
     ("r2d2", "di-engine"): {"rescale_epsilon": 1e-2, "burn_in": 2, "unroll": 40, "tau": 0.001, "n_step": 5},
     ("r2d3", "di-engine"): {"rescale_epsilon": 1e-2, "burn_in": 2, "unroll": 40, "tau": 0.001, "n_step": 5},
-    # Paine et al. (2019); SPEC R13, E8
+    # Paine et al. (2019): the authors' notes on DeepMind's site, and others' accounts; SPEC R13, E8
     ("r2d3", "paper"): {
         "burn_in": 40, "unroll": 40, "overlap": 40, "learn_from_start": False, "stored_carry": False,
         "previous_reward": "raw", "margin_weight": 0.0, "one_step_weight": 0.0, "weight_decay": 0.0, "batch_size": 64,
-        "n_step": 5,
+        "n_step": 5, "double": True, "dueling": True, "demonstration_share": 1 / 256, "share_by_priority": False,
+        "pretraining_updates": 0,
     },
-    # Hester et al. (2018): L2 is a term of the loss; SPEC Q1 to Q5
+    # Hester et al. (2018), background, experimental setup and supplementary material: L2 is a term of the loss
     ("dqfd", "paper"): {
         "weight_decay": 1e-5, "decoupled_weight_decay": False, "n_step": 10, "margin": 0.8, "target_period": 10_000,
         "pretraining_updates": 750_000, "priority_exponent": 0.4, "importance_exponent": 0.6, "priority_epsilon": 1e-3,
         "demonstration_priority_epsilon": 1.0, "exploration_start": 0.01, "exploration_end": 0.01, "batch_size": 32,
+        "importance_anneal_samples": 750_000 + 10_000_000 // 4, "huber_delta": 0.0, "discount": 0.99, "dueling": True,
+        "double": True, "n_step_weight": 1.0, "one_step_weight": 1.0, "margin_weight": 1.0, "share_by_priority": True,
+        "margin_in_priority": False,
     },
     # Haarnoja et al. (2018, v2), appendix D, table 1; random steps as in the authors' softlearning
     ("sac", "author"): {
@@ -152,12 +174,21 @@ PUBLISHED = {
         "replay_capacity": 1_000_000, "target_entropy_scale": 1.0, "learn_temperature": True, "gradient_steps": 1,
         "train_every": 1, "random_steps": 10_000, "stochastic_evaluation": False, "network": "mlp",
     },
-    # Lee et al. (2025), appendix: SAC with SimBa; one update at each step instead of two
+    # SonyResearch/simba, configs/agent/sac_simba.yaml, configs/base.yaml and configs/buffer/numpy_uniform.yaml
     ("sac", "simba"): {
+        "gradient_steps": 2, "train_every": 1, "learning_starts": 5_000, "replay_capacity": 1_000_000,
         "network": "simba", "hidden": (128,), "critic_hidden": (512, 512), "batch_size": 256, "tau": 0.005,
         "actor_learning_rate": 1e-4, "critic_learning_rate": 1e-4, "temperature_learning_rate": 1e-4,
         "actor_weight_decay": 1e-2, "critic_weight_decay": 1e-2, "decoupled_weight_decay": True, "temperature": 0.01,
         "target_entropy_scale": 0.5, "normalize_observations": "collected",
+    },
+    # adityab/CrossQ, train.py (--algo crossq) and sbx/sac/policies.py
+    ("crossq", "author"): {
+        "hidden": (256, 256), "critic_hidden": (2048, 2048), "activation": "relu", "batch_size": 256, "discount": 0.99,
+        "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "temperature_learning_rate": 1e-3,
+        "adam_beta1": 0.5, "policy_delay": 3, "network": "batch_renorm", "temperature": 1.0,
+        "target_entropy_scale": 1.0,
+        "replay_capacity": 1_000_000, "random_steps": 5_000, "learning_starts": 5_000, "gradient_steps": 1,
     },
     # rl-baselines3-zoo, sac.yml: LunarLanderContinuous-v3, Pendulum-v1 (but for its layers), HalfCheetahBulletEnv-v0
     ("sac", "LunarLanderContinuous-v3"): {
@@ -187,6 +218,12 @@ SURROUNDINGS = {
     ("ppo", "walkthrough"): ({"steps": 15_000 * 8 * 128, "num_envs": 8}, {"clip_rewards": True, "episodic_life": True}),
     ("ppo", "atari"): ({"num_envs": 8}, {"clip_rewards": True, "fire_reset": "lives", "sticky_actions": 0}),
     ("ppo", "cleanrl"): ({}, {}),
+    ("ppo", "mujoco"): ({"num_envs": 64}, {}),
+    ("ddpg", "skrl-lstm"): ({"steps": 15_000}, {"mask_velocity": True}),
+    # Kapturowski et al., section 2.3: "the full 18-action set"; lives and rewards as the game has them
+    ("r2d2", "paper"): ({}, {"full_action_space": True, "sticky_actions": 0}),
+    # Hester et al., experimental setup: 18 actions, sign(r) log(1 + |r|)
+    ("dqfd", "paper"): ({"steps": 10_000_000}, {"full_action_space": True, "log_rewards": True, "sticky_actions": 0}),
     ("ppo", "classic"): ({"num_envs": 8, "steps": 100_000}, {}),
 }
 
@@ -202,6 +239,19 @@ def test_and_so_are_the_numbers_around_them(name: str, preset: str):
     run, environment = SURROUNDINGS[name, preset]
     assert presets(name)[preset].run.items() >= run.items()
     assert presets(name)[preset].environment.items() >= environment.items()
+
+
+def test_r2d2s_paper_changes_neither_rewards_nor_ends():
+    assert not {"clip_rewards", "log_rewards", "episodic_life"} & presets("r2d2")["paper"].environment.keys()
+
+
+NAMED = {"paper", "author", "simba", "skrl", "skrl-lstm", "cleanrl", "di-engine", "mujoco", "pybullet"}
+PLACE = r"section|table|appendix|supplementary|text could not be looked up|[\w/]+\.(py|yml|yaml)\b"
+
+
+@pytest.mark.parametrize(("name", "preset"), [pair for pair in ALL if pair[1] in NAMED])
+def test_what_is_named_after_a_source_says_where_in_it(name: str, preset: str):
+    assert re.search(PLACE, presets(name)[preset].about)
 
 
 @pytest.mark.parametrize(("name", "preset"), ALL)

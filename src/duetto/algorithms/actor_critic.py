@@ -39,11 +39,9 @@ from duetto.networks.specs import (
 
 
 @dataclass(frozen=True)
-class ContinuousActorCritic(OffPolicy):
+class ActorCritic(OffPolicy):
     """Hyper-parameters of every off-policy actor-critic with continuous actions."""
 
-    tau: Fraction = 0.005
-    """How far the target networks move towards the online ones at an update; 1 copies."""
     actor_learning_rate: Positive = 1e-3
     """Step size of the actor's Adam."""
     critic_learning_rate: Positive = 1e-3
@@ -102,11 +100,6 @@ class ContinuousActorCritic(OffPolicy):
         """The batch's rewards (B,), standardised if asked for."""
         return standardize(batch.reward, batch.mean) if self.normalize_batch_reward else batch.reward
 
-    def track_targets(self, learner: Updater) -> None:
-        """Move all target networks."""
-        for target, source in self.targets().items():
-            learner.track(target, source, self.tau)
-
     def observation_scaling(self) -> ObservationScaling:
         """See `normalize_observations`."""
         return ObservationScaling(self.normalize_observations)
@@ -147,10 +140,6 @@ class ContinuousActorCritic(OffPolicy):
     def _critic_hidden(self) -> tuple[int, ...]:
         return self.critic_hidden or self.hidden
 
-    def targets(self) -> dict[str, str]:
-        """One for each network."""
-        return {"target_actor": "actor", "target_critic": "critic"}
-
     def optimizers(self) -> dict[str, OptimizerSpec]:
         """Adam for each network."""
         return {
@@ -162,3 +151,20 @@ class ContinuousActorCritic(OffPolicy):
         """Adam with what all of them share."""
         shared = (self.learning_rate_decay, self.learning_rate_final, self.max_grad_norm)
         return OptimizerSpec(learning_rate, *shared, weight_decay, self.decoupled_weight_decay)
+
+
+@dataclass(frozen=True)
+class ContinuousActorCritic(ActorCritic):
+    """Those with target networks, which most have."""
+
+    tau: Fraction = 0.005
+    """How far the target networks move towards the online ones at an update; 1 copies."""
+
+    def track_targets(self, learner: Updater) -> None:
+        """Move all target networks."""
+        for target, source in self.targets().items():
+            learner.track(target, source, self.tau)
+
+    def targets(self) -> dict[str, str]:
+        """One for each network."""
+        return {"target_actor": "actor", "target_critic": "critic"}

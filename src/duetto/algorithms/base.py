@@ -231,6 +231,7 @@ class OptimizerSpec:
     weight_decay: float
     decoupled: bool  # AdamW's decoupled decay (Loshchilov & Hutter, 2019) instead of L2 added to the gradient
     epsilon: float = 1e-8
+    beta1: float = 0.9  # of the first moment
     kl: float = 0.0  # where above 0, the rate also follows the updates' DIVERGENCE (`schedules.kl_adaptive`)
 
 
@@ -250,13 +251,15 @@ class Updater(Protocol):
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
         """One optimiser step of network `name` on `loss(nets, *args) -> (scalar, info)`; no other network moves.
 
+        Where the loss called it with `train`, its running statistics move too, by the last call; see `batch_norm`.
+
         Returns `info`, without gradients: what the loss computed is there for the next one. All of it is logged, but
         PRIORITY, which goes back to the memory.
         """
         ...
 
     def track(self, target: str, source: str, tau: float) -> None:
-        """Polyak averaging, target ← τ source + (1 - τ) target; τ = 1 copies."""
+        """Polyak averaging, target ← τ source + (1 - τ) target; τ = 1 copies. Running statistics are always copied."""
         ...
 
 

@@ -19,50 +19,21 @@ With n-step returns the entropies of the steps in between do not count (as in St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ContinuousActorCritic
-from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, OptimizerSpec, Positive, Tree, Updater
-from duetto.algorithms.exploration import Sampled
+from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
+from duetto.algorithms.soft import Noise, SoftActorCritic
 from duetto.functional.checks import same_shape
-from duetto.functional.gradients import stop_gradient
 from duetto.functional.targets import bootstrap
-from duetto.networks.spaces import Space
-from duetto.networks.specs import NetworkSpec, Parameter, SquashedGaussian
-
-
-class Noise(NamedTuple):
-    """Standard normal numbers for the actions of an update, (B, A) each."""
-
-    now: Array
-    next: Array
 
 
 @dataclass(frozen=True)
-class SAC(ContinuousActorCritic):
+class SAC(SoftActorCritic, ContinuousActorCritic):
     """Soft Actor-Critic (Haarnoja et al., 2018, arXiv:1812.05905: twin critics, learned temperature)."""
 
-    actor_learning_rate: Positive = 3e-4
-    """Step size of the actor's Adam."""
-    critic_learning_rate: Positive = 3e-4
-    """Step size of the critic's Adam."""
-    hidden: tuple[int, ...] = (256, 256)
-    """Units of the hidden layers of the actor, and of the critic unless `critic_hidden` says otherwise."""
-    learn_temperature: bool = True
-    """Adapt α so that the policy's entropy stays near the target; off, it stays as it is."""
-    temperature: Positive = 1.0
-    """α at the start: how much entropy counts beside reward."""
-    temperature_learning_rate: Positive = 3e-4
-    """Step size of the temperature's Adam."""
-    target_entropy_scale: NonNegative = 1.0
-    """The target entropy is minus this for each number of an action."""
-    stochastic_evaluation: bool = False
-    """Sample the actions of evaluations too, instead of taking the mode."""
-
-    # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """Mean squared soft TD errors (Haarnoja et al., 2018, equations 5 and 6)."""
         xp = array_namespace(batch.reward)
@@ -86,13 +57,6 @@ class SAC(ContinuousActorCritic):
         same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
-        """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""
-        xp = array_namespace(batch.reward)
-        target = -self.target_entropy_scale * batch.action.shape[-1]
-        loss = -nets.log_alpha * stop_gradient(batch.mean(log_prob) + target)
-        return loss, {"temperature": xp.exp(nets.log_alpha)}
-
     def update(self, learner: Updater, batch: Batch, noise: Noise, phase: int) -> None:
         """Critics, actor, temperature, then the critics' targets."""
         learner.minimize("critic", self.critic_loss, batch, noise.next)
@@ -101,38 +65,6 @@ class SAC(ContinuousActorCritic):
             learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
         self.track_targets(learner)
 
-    def draw(self, random: np.random.Generator, batch: Batch) -> Noise:
-        """Standard normal numbers for this observation's action and the next one's."""
-        return Noise(*(random.standard_normal(batch.action.shape, dtype=np.float32) for _ in Noise._fields))
-
-    # ------------------------------------------------------------------------------------------------ acting
-    def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """Samples of π(s), or without noise its mode."""
-        policy = nets.actor(obs)
-        return policy.mode() if noise is None else policy.sample(noise)
-
-    def explorer(self) -> Sampled:
-        """The policy's own randomness."""
-        return Sampled(self.stochastic_evaluation)
-
-    # ------------------------------------------------------------------------------------------------ what it needs
-    def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
-        """An actor, critics, and the temperature's logarithm."""
-        return super().networks(observation, action) | {"log_alpha": Parameter(initial=float(np.log(self.temperature)))}
-
-    def policy(self, size: int) -> SquashedGaussian:
-        """tanh of a Gaussian."""
-        return SquashedGaussian(size, self.hidden, self.activation, self.network)
-
-    def critics(self) -> int:
-        """Twins."""
-        return 2
-
     def targets(self) -> dict[str, str]:
         """Of the critics alone."""
         return {"target_critic": "critic"}
-
-    def optimizers(self) -> dict[str, OptimizerSpec]:
-        """Adam for each network, and for the temperature if it is learned."""
-        temperature = {"log_alpha": self.optimizer(self.temperature_learning_rate)} if self.learn_temperature else {}
-        return super().optimizers() | temperature

@@ -59,6 +59,8 @@ class AtariOptions:
     """A lost life ends the learner's episode, while the game goes on. Off in evaluations, whatever is set here."""
     clip_rewards: bool = False
     """The learner gets only the sign of each reward. Off in evaluations, whatever is set here."""
+    log_rewards: bool = False
+    """The learner gets sign(r) log(1 + |r|) instead of each reward r, as in DQfD. Off in evaluations, as above."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -75,6 +77,8 @@ class AtariOptions:
                 "Atari's fire_reset is 'lives': FIRE is pressed between the learner's episodes, which end with a life "
                 "only with episodic_life. Set that to true, or fire_reset to true."
             )
+        if self.clip_rewards and self.log_rewards:
+            raise UsageError("Atari's clip_rewards and log_rewards are both on. Leave one of them off.")
 
     @staticmethod
     def _check_type(name: str, value: Any, default: Any) -> None:

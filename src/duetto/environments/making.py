@@ -86,7 +86,7 @@ def separate(
 
     Ids and factories are made anew. An instance is remade from its `spec`, or else copied; from a vector environment,
     its first environment is remade `num_envs` times. Atari plays whole games: `episodic_life` is taken, but has no
-    effect. `clip_rewards` has: a recurrent policy sees the rewards that it has learned with; scores stay real.
+    effect. `clip_rewards` and `log_rewards` have: a recurrent policy sees what it has learned with; scores stay real.
 
     Raises:
         UsageError: An instance can be neither remade nor copied; pass a factory instead.
@@ -176,9 +176,15 @@ def _make_atari(
     except Exception as error:
         raise naming.explain(game.id, {}, error) from error
     episodic_life = options.episodic_life and to_learn
-    if episodic_life or options.clip_rewards or fires:
-        return Practice(played, episodic_life=episodic_life, clip_rewards=options.clip_rewards, fires=fires)
-    return played
+    if not (episodic_life or options.clip_rewards or options.log_rewards or fires):
+        return played
+    return Practice(
+        played,
+        episodic_life=episodic_life,
+        clip_rewards=options.clip_rewards,
+        log_rewards=options.log_rewards,
+        fires=fires,
+    )
 
 
 def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:

@@ -22,6 +22,7 @@ class Practice(Engine):
         episodic_life: A lost life is `terminated`, and an episode starts behind it, but the game goes on. The last one
             ends it anyway.
         clip_rewards: Only the sign of a reward is left.
+        log_rewards: sign(r) log(1 + |r|) takes the place of a reward r (Hester et al., 2018, experimental setup).
         fires: Press FIRE where a game begins and after a lost life, for games that stand still until then. Nobody
             learns from these steps: they are `bogus`, what the agent wants to do is not done, and the episode starts
             behind them. What they bring counts for the score, but at a game's start, which is before its first step.
@@ -33,8 +34,17 @@ class Practice(Engine):
                 starts            .    .    .    .    .    x    .
     """
 
-    def __init__(self, engine: Engine, *, episodic_life: bool, clip_rewards: bool, fires: bool = False) -> None:
-        self._engine, self._episodic_life, self._clip_rewards = engine, episodic_life, clip_rewards
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        episodic_life: bool = False,
+        clip_rewards: bool = False,
+        log_rewards: bool = False,
+        fires: bool = False,
+    ) -> None:
+        self._engine, self._episodic_life = engine, episodic_life
+        self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
         self.stacked = engine.stacked
         self.envs = getattr(engine, "envs", [])  # as `Stepper.environments` shows them
@@ -61,7 +71,7 @@ class Practice(Engine):
         score, terminated, starts = outcome.reward, outcome.terminated, outcome.starts
         if self._fires:  # before a game's first observation nothing counts, as in frames without action
             score = np.where(firing & (self._lives == 0), 0.0, score)
-        reward = np.sign(outcome.reward) if self._clip_rewards else outcome.reward
+        reward = self._learned(outcome.reward)
         if self._episodic_life or self._fires:
             lost = self._lost_a_life(outcome, ended, firing)
             if self._episodic_life:
@@ -70,6 +80,11 @@ class Practice(Engine):
                 starts, bogus = self._fire(outcome, lost, firing)
                 outcome = outcome._replace(bogus=bogus)
         return outcome._replace(reward=reward, terminated=terminated, starts=starts, score=score, ended=ended)
+
+    def _learned(self, reward: np.ndarray) -> np.ndarray:
+        if self._log_rewards:
+            return np.sign(reward) * np.log1p(np.abs(reward))
+        return np.sign(reward) if self._clip_rewards else reward
 
     def _fire(self, outcome: Outcome, lost: np.ndarray, firing: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Note what is left to press; where episodes start, and which steps nobody learns from."""

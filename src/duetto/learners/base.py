@@ -147,7 +147,7 @@ class Learner(ABC):
 
     @abstractmethod
     def parameters(self) -> Parameters:
-        """Copies of all parameters, those of target networks too."""
+        """Copies of all parameters and running statistics, those of target networks too."""
 
     @abstractmethod
     def load_parameters(self, parameters: Parameters) -> None:

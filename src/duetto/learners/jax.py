@@ -20,11 +20,12 @@ from duetto.algorithms.base import PRIORITY, Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
+from duetto.learners import compiled
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, Rates, matched, summarize
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
-State = dict[str, Any]  # "net/<name>" to a list of the network's arrays, "optimizer/<name>" to Adam's state
+State = dict[str, Any]  # "net/<name>" to a list of the network's arrays, those that learn first; "optimizer/<name>"
 
 
 class JaxLearner(Learner):
@@ -42,6 +43,7 @@ class JaxLearner(Learner):
         precision: Precision = "float32",
     ):
         super().__init__(algorithm, observation, action, seed, precision)
+        compiled.use()
         self.device = _device(device)
         with jax.default_device(self.device):
             self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
@@ -50,7 +52,7 @@ class JaxLearner(Learner):
         self.names = tuple(self._nets)
         self._optimizers = {name: _adam(spec) for name, spec in self.optimizer_specs.items()}
         for name, optimizer in self._optimizers.items():
-            state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"])
+            state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"][: self._nets[name].learned])
         self._state = jax.device_put(state, self.device)
         self._phases: dict[int, _Phase] = {}
         self._programs: dict[str, Any] = {}
@@ -61,6 +63,7 @@ class JaxLearner(Learner):
         number = self.algorithm.phase(self.updates)
         inputs = (batch, rows, noise, jax.tree.map(np.float32, rates))
         if number not in self._phases:
+            compiled.hand_over()
             self._phases[number] = _Phase(self, number, (self._state, *inputs))
         phase = self._phases[number]
         changing = {name: self._state[name] for name in phase.changes}
@@ -116,22 +119,27 @@ class JaxLearner(Learner):
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         """See `Learner.load_optimizer_state`."""
         for name in self._optimizers:
-            owner = f"the optimiser of {name}"
+            owner, learned = f"the optimiser of {name}", self._nets[name].learned
             adam = optax.ScaleByAdamState(
                 count=jax.device_put(jnp.asarray(min(state[name]["steps"], 2**31 - 1), jnp.int32), self.device),
-                mu=self._arrays(name, state[name]["first"], owner),
-                nu=self._arrays(name, state[name]["second"], owner),
+                mu=self._arrays(name, state[name]["first"], owner, learned),
+                nu=self._arrays(name, state[name]["second"], owner, learned),
             )
             self._state[f"optimizer/{name}"] = tuple(
                 adam if isinstance(part, optax.ScaleByAdamState) else part for part in self._state[f"optimizer/{name}"]
             )
 
     def _named(self, network: str, arrays: list[Array]) -> dict[str, np.ndarray]:
-        return {name: np.array(array) for name, array in zip(self._nets[network].names, arrays, strict=True)}
+        """All of a network's arrays by name, or the moments of those that learn."""
+        names = self._nets[network].names[: len(arrays)]
+        return {name: np.array(array) for name, array in zip(names, arrays, strict=True)}
 
-    def _arrays(self, network: str, values: dict[str, np.ndarray], owner: str) -> list[Array]:
+    def _arrays(
+        self, network: str, values: dict[str, np.ndarray], owner: str, number: int | None = None
+    ) -> list[Array]:
+        """The first `number` of a network's arrays, all by default, from values by name."""
         net = self._nets[network]
-        expected = dict(zip(net.names, net.shapes, strict=True))
+        expected = dict(zip(net.names[:number], net.shapes[:number], strict=True))
         # A copy: on a CPU, JAX would go on reading the caller's memory.
         return jax.device_put([jnp.array(value) for value in matched(values, expected, owner).values()], self.device)
 
@@ -192,19 +200,23 @@ class _Trace:
 
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
         """See `Updater.minimize`."""
-        key = f"net/{name}"
+        key, net = f"net/{name}", self.learner._nets[name]
+        learned, statistics = self.state[key][: net.learned], self.state[key][net.learned :]
 
-        def of_parameters(parameters: Any) -> tuple[Array, dict[str, Array]]:
-            return loss(self._networks(**{name: parameters}), *args)
+        def of_parameters(parameters: list[Array]) -> tuple[Array, tuple[dict[str, Array], list[Array]]]:
+            arrays = parameters + statistics
+            nets = self._networks(**{name: arrays})
+            value, info = loss(nets, *args)
+            return value, (info, net.statistics(getattr(nets, name), arrays))
 
-        (value, info), gradient = jax.value_and_grad(of_parameters, has_aux=True)(self.state[key])
+        (value, (info, after)), gradient = jax.value_and_grad(of_parameters, has_aux=True)(learned)
         optimizer = self.learner._optimizers[name]
         norm = {}
         if self.learner.optimizer_specs[name].max_grad_norm > 0:
             norm[f"{name}_gradient_norm"] = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
-        step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], self.state[key])
+        step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], learned)
         rate = self._rates[name]
-        self._set(key, jax.tree.map(lambda w, s: w - rate * s, self.state[key], step))
+        self._set(key, jax.tree.map(lambda w, s: w - rate * s, learned, step) + after)
         self._set(f"optimizer/{name}", moments)
         self._record(name, value, info | norm)
         return info
@@ -216,7 +228,8 @@ class _Trace:
         def between(t: Array, s: Array) -> Array:
             return t + tau * (s - t) if tau < 0.5 else s - (1 - tau) * (s - t)  # as torch.lerp: τ = 1 copies every bit
 
-        self._set(f"net/{target}", jax.tree.map(between, old, new))
+        number = self.learner._nets[source].learned
+        self._set(f"net/{target}", [*map(between, old[:number], new[:number]), *new[number:]])
 
     def _networks(self, **replaced: Any) -> SimpleNamespace:
         names, precision = self.learner.names, self.learner.precision
@@ -238,7 +251,7 @@ def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
     """Everything of the optimiser but the step size, which comes with each update."""
     clip = [optax.clip_by_global_norm(spec.max_grad_norm)] if spec.max_grad_norm > 0 else []
     decay = [optax.add_decayed_weights(spec.weight_decay)] if spec.weight_decay > 0 else []
-    adam = [optax.scale_by_adam(eps=spec.epsilon)]
+    adam = [optax.scale_by_adam(b1=spec.beta1, eps=spec.epsilon)]
     return optax.chain(*clip, *(adam + decay if spec.decoupled else decay + adam))
 
 

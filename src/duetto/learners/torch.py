@@ -29,7 +29,7 @@ from duetto.learners.base import Parameters as Values
 from duetto.learners.threads import FloatingThreads, cores
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
-from duetto.networks.torch import Parameters, build
+from duetto.networks.torch import Built, Parameters, build
 
 MOST_THREADS = 4  # where nobody asks for more
 
@@ -127,9 +127,18 @@ class TorchLearner(Learner):
             value, info = loss(self._networks(), *args)
         gradients = list(torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True))
         norm = self._optimizers[name].step(gradients, self._rates[name])
+        self._keep_statistics(name)
         info = {key: array.detach() for key, array in info.items()}
         self._record(name, value, info if norm is None else info | {f"{name}_gradient_norm": norm})
         return info
+
+    def _keep_statistics(self, minimized: str) -> None:
+        """Of the network that was minimised; those that others saw in passing are forgotten."""
+        for name, net in self._nets.items():
+            if isinstance(net, Built) and net.moved:
+                if name == minimized:
+                    net.keep_statistics()
+                net.moved.clear()
 
     def _networks(self) -> SimpleNamespace:
         """The networks as a loss or a policy calls them; recurrent ones anew for each, see `Unrolling`."""
@@ -142,7 +151,7 @@ class TorchLearner(Learner):
         return net.values["value"] if isinstance(net, Parameters) else self._callable(name, net)
 
     def track(self, target: str, source: str, tau: float) -> None:
-        """See `Updater.track`. Buffers (running statistics of a user's network) are copied."""
+        """See `Updater.track`."""
         to, origin = self._nets[target], self._nets[source]
         with torch.no_grad():
             torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
@@ -246,7 +255,7 @@ class Adam:
             fused=True,
             decoupled_weight_decay=spec.decoupled,
             amsgrad=False,
-            beta1=0.9,
+            beta1=spec.beta1,
             beta2=0.999,
             lr=rate,
             weight_decay=spec.weight_decay,

@@ -28,14 +28,19 @@ class Unrolling:
         self._seen: list[_Run] = []
         self.carry: dict[str, Array] = {}
 
-    def __call__(self, window: Window, *inputs: Any) -> Any:
-        """The network's outputs at the window's positions."""
+    def __call__(self, window: Window, *inputs: Any, train: bool = False) -> Any:
+        """The network's outputs at the window's positions, all of which are rows to batch normalisation."""
         run = self._run(window)
-        if inputs or isinstance(run.features, tuple):  # inputs are of the positions asked for
-            return self._network.head(_at(run.features, window.at), *inputs)
+        if inputs or train or isinstance(run.features, tuple):  # inputs are of the positions asked for
+            return self._network.head(_at(run.features, window.at), *inputs, train=train)
         if run.outputs is None:
             run.outputs = self._network.head(run.features)
         return _at(run.outputs, window.at)
+
+    @property
+    def moved(self) -> dict[str, Array]:
+        """See `network.Network`."""
+        return self._network.moved
 
     def first(self, window: Window, *inputs: Any) -> Array:
         """Of an ensemble, the first member's."""

@@ -50,7 +50,7 @@ def split(space: Space, obs: Any) -> tuple[dict[str, Any], list[Any]]:
     vectors: list[Any] = []
     for name, part in named_parts(space):
         value = obs[name] if isinstance(space, Dict) else obs
-        if is_image(part):
+        if isinstance(part, Box) and part.is_image:
             images[name] = value
         else:
             vectors.append(encode(part, value))

@@ -12,7 +12,7 @@ Values = dict[str, np.ndarray]
 
 
 def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> Values:
-    """Fresh values, float32, for every parameter of a network that is not a user's own."""
+    """Fresh values, float32, for all arrays of a network that is not a user's own: parameters, then statistics."""
     values = {"value": np.full(spec.shape, spec.initial)} if isinstance(spec, Parameter) else _network(spec, random)
     return {name: value.astype(np.float32) for name, value in values.items()}
 
@@ -32,7 +32,7 @@ def parameter_shapes(spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
         for stack in head.stacks(spec.torso.width):
             shapes |= _stack_shapes("", stack, (spec.members,) if spec.members else ())
         shapes |= head.parameter if isinstance(head, Policy) else {}
-    return shapes
+    return shapes | spec.statistics
 
 
 def _stack_shapes(prefix: str, stack: Stack, lead: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -60,7 +60,8 @@ def _network(spec: Network, random: np.random.Generator) -> Values:
             values |= _stack("", stack, spec.initializer, random, spec.members, head.gain)
         if isinstance(head, Policy):
             values |= {name: np.full(shape, head.initial_log_std) for name, shape in head.parameter.items()}
-    return values
+    statistics = {name: np.full(shape, float(name.endswith("variance"))) for name, shape in spec.statistics.items()}
+    return values | statistics  # behind what is learned
 
 
 def _stack(

@@ -31,20 +31,29 @@ def build(spec: NetworkSpec, random: np.random.Generator) -> Built | Custom:
 
 
 class Built:
-    """A network of ours. Attributes: names, shapes, arrays (its first parameters), in one order."""
+    """A network of ours.
+
+    Attributes: names, shapes, arrays (its first ones) in one order, statistics last; learned, how many precede those.
+    """
 
     def __init__(self, spec: NetworkSpec, values: dict[str, np.ndarray]) -> None:
         self._spec = spec
         self.names = list(values)
         self.shapes = [value.shape for value in values.values()]
         self.arrays = [jnp.asarray(value) for value in values.values()]
+        self.learned = len(values) - len(spec.statistics)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
         """The network that computes with these arrays; a `Parameter` is its array."""
         if isinstance(self._spec, Parameter):
             return arrays[0]
-        values = dict(zip(self.names, (array.astype(precision) for array in arrays), strict=True))
-        return network.Network(self._spec, values, jax_layers)
+        arrays = [array.astype(precision) for array in arrays[: self.learned]] + arrays[self.learned :]
+        return network.Network(self._spec, dict(zip(self.names, arrays, strict=True)), jax_layers)
+
+    def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
+        """The running statistics as calls of `net` with `train` left them, else as they were."""
+        own = list(zip(self.names, arrays, strict=True))[self.learned :]
+        return [net.moved.get(name, array) for name, array in own]
 
 
 class Custom:
@@ -58,11 +67,16 @@ class Custom:
         self.names = [".".join(_step(step) for step in path) for path, _ in paths]  # PyTorch's names
         self.arrays = [leaf for _, leaf in paths]
         self.shapes = [tuple(leaf.shape) for leaf in self.arrays]
+        self.learned = len(self.arrays)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
         """See `Built`."""
         own = [array.astype(precision) for array in arrays]
         return _Called(self._spec, eqx.combine(jax.tree.unflatten(self._structure, own), self._static))
+
+    def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
+        """None."""
+        return []
 
 
 class _Members(eqx.Module):
@@ -75,7 +89,7 @@ class _Called:
     def __init__(self, spec: Network, whole: Any) -> None:
         self._spec, self._whole = spec, whole
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, train: bool = False) -> Any:
         with jax.numpy_rank_promotion("allow"):
             if self._spec.members:
                 return _float32(ensemble(jnp.stack, self._whole.members, *inputs))

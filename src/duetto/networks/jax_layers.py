@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from duetto.networks.batch_norm import EPSILON, shaped
 from duetto.networks.encoding import encode
 from duetto.networks.jax_recurrent import CELLS, unroll
 from duetto.networks.specs import Recurrent
@@ -33,6 +34,19 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
     x = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
     shape = (*(1,) * (x.ndim - 1), -1) if scale.ndim == 1 else (len(scale), 1, -1)
     return x * jnp.reshape(scale, shape) + jnp.reshape(shift, shape)
+
+
+def moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """See `network.Layers`."""
+    x = x.astype(jnp.float32)
+    mean = jnp.mean(x, axes, keepdims=True)
+    return jnp.squeeze(mean, axes), jnp.mean((x - mean) ** 2, axes)
+
+
+def batch_norm(x: Array, scale: Array, shift: Array, mean: Array, variance: Array) -> Array:
+    """See `network.Layers`. The moments carry their derivatives with them."""
+    factor = scale * jax.lax.rsqrt(variance + EPSILON)
+    return ((x - shaped(mean, x)) * shaped(factor, x) + shaped(shift, x)).astype(x.dtype)
 
 
 def convolve(x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 from array_api_compat import array_namespace
 
-from duetto.functional.distributions import SquashedGaussian
+from duetto.functional.distributions import DiagonalGaussian, Distribution, SquashedGaussian
 from duetto.functional.values import dueling
-from duetto.networks import specs
+from duetto.networks import batch_norm, specs
 from duetto.networks.encoding import convolutions, split
 from duetto.networks.policies import distribution
+from duetto.networks.spaces import Space
 from duetto.networks.windows import Window
 
 Array = Any
@@ -40,6 +41,14 @@ class Layers(Protocol):
 
     def norm(self, x: Array, scale: Array, shift: Array) -> Array:
         """Layer normalisation over the last axis (Ba et al., 2016), scale and shift (width,) or (M, width)."""
+        ...
+
+    def moments(self, x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+        """Mean and variance over `axes`, float32."""
+        ...
+
+    def batch_norm(self, x: Array, scale: Array, shift: Array, mean: Array, variance: Array) -> Array:
+        """(x - mean) / √(variance + ε) · scale + shift, by x's own moments; its gradient goes through them too."""
         ...
 
     def convolve(self, x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
@@ -72,14 +81,24 @@ class Layers(Protocol):
 
 
 class Network:
-    """See `specs.Network`. Attributes: spec, values (its arrays by name)."""
+    """See `specs.Network`.
+
+    Attributes:
+        spec: What it is.
+        values: Its arrays by name.
+        moved: The running statistics after the last call with `train`, by name, for whoever keeps the values.
+    """
 
     def __init__(self, spec: specs.Network, values: Values, layers: Layers) -> None:
         self.spec, self.values, self._layers = spec, values, layers
+        self.moved: dict[str, Array] = {}
 
-    def __call__(self, obs: Any, *inputs: Array) -> Any:
-        """What the heads make of observations (B, ...), and of `inputs` such as actions."""
-        return self.head(self._features(obs), *inputs)
+    def __call__(self, obs: Any, *inputs: Array, train: bool = False) -> Any:
+        """What the heads make of observations (B, ...), and of `inputs` such as actions.
+
+        With `train`, batch normalisation is by the statistics of these B rows, and the running ones move.
+        """
+        return self.head(self._features(obs), *inputs, train=train)
 
     def first(self, obs: Any, *inputs: Array) -> Array:
         """Of an ensemble the first member's output alone, at its cost alone."""
@@ -90,9 +109,10 @@ class Network:
         spec, shape = self.spec.recurrent, window.previous_reward.shape
         assert spec is not None
         merged = _mapped(lambda part: array_namespace(part).reshape(part, (-1, *part.shape[2:])), window.obs)
+        parts = split(self.spec.observation, merged)
         found, carry = [], {}
         for torso in self.spec.torsos:
-            x = self._encoded(torso, merged)
+            x = self._encoded(torso, *parts)
             x = array_namespace(x).reshape(x, (*shape, -1))
             prefix = f"{torso}/" if len(self.spec.heads) > 1 else ""
             weights = _below(self.values, f"{torso}.recurrent.weights.")
@@ -101,17 +121,24 @@ class Network:
             carry |= {f"{prefix}{key}": part for key, part in state.items()}
         return found[0] if len(found) == 1 else tuple(found), carry
 
-    def head(self, features: Features, *inputs: Array) -> Any:
+    def head(self, features: Features, *inputs: Array, train: bool = False) -> Any:
         """Outputs (...) at features (..., width) and inputs (..., A); of an ensemble (members, ...)."""
         if not self.spec.members:
-            return self._heads(features, inputs, self.values)
+            return self._heads(features, inputs, self.values, self.moved if train else None)
         xp, lead = array_namespace(features), features.shape[:-1]
         features, *given = (xp.reshape(part, (-1, part.shape[-1])) for part in (features, *inputs))
         members = self._layers.members(self.values)
         if members is None:
-            found = self._heads(features, given, self.values)
+            found = self._heads(features, given, self.values, self.moved if train else None)
         else:
-            found = xp.stack([self._heads(features, given, values) for values in members])
+            each: list[dict[str, Array]] = [{} for _ in members]
+            found = xp.stack(
+                [
+                    self._heads(features, given, values, moved if train else None)
+                    for values, moved in zip(members, each, strict=True)
+                ]
+            )
+            self.moved.update({name: xp.stack([moved[name] for moved in each]) for name in each[0]})
         return xp.reshape(found, (self.spec.members, *lead))
 
     def first_head(self, features: Features, *inputs: Array) -> Array:
@@ -121,13 +148,13 @@ class Network:
 
     # ------------------------------------------------------------------------------------------------ torsos
     def _features(self, obs: Any) -> Features:
-        found = tuple(self._encoded(torso, obs) for torso in self.spec.torsos)
+        parts = split(self.spec.observation, obs)
+        found = tuple(self._encoded(torso, *parts) for torso in self.spec.torsos)
         return found[0] if len(found) == 1 else found
 
-    def _encoded(self, torso: str, obs: Any) -> Array:
-        """Features (B, width) of each observation on its own, before recurrent layers."""
+    def _encoded(self, torso: str, images: dict[str, Array], vectors: list[Array]) -> Array:
+        """Features (B, width) of each observation on its own, before recurrent layers; see `encoding.split`."""
         spec, like = self.spec.torso, next(iter(self.values.values()))
-        images, vectors = split(spec.observation, obs)
         parts = [self._image(torso, name, image, like) for name, image in images.items()]
         parts += [self._layers.entering(vector, like) for vector in vectors]
         x = parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=-1)
@@ -143,18 +170,20 @@ class Network:
         return self._layers.activations["relu"](x)
 
     # ------------------------------------------------------------------------------------------------ heads
-    def _heads(self, features: Features, inputs: Any, values: Values) -> Any:
+    def _heads(self, features: Features, inputs: Any, values: Values, moved: dict[str, Array] | None = None) -> Any:
+        """`moved` is where running statistics are put; None: not training."""
         several = isinstance(features, tuple)
         found = tuple(
-            self._head(head, features[i] if several else features, inputs, values)
-            for i, head in enumerate(self.spec.heads)
+            self._head(i, features[i] if several else features, inputs, values, moved)
+            for i in range(len(self.spec.heads))
         )
         return found if isinstance(self.spec.head, tuple) else found[0]
 
-    def _head(self, head: specs.Head, x: Array, inputs: Any, values: Values) -> Any:
+    def _head(self, i: int, x: Array, inputs: Any, values: Values, moved: dict[str, Array] | None = None) -> Any:
         """A new kind of head is one more case here."""
+        head = self.spec.heads[i]
         x = self._layers.entering(x, next(iter(values.values())))
-        outputs = [self._stack(stack, x, values, "", *inputs) for stack in head.stacks(x.shape[-1])]
+        outputs = [self._stack(stack, x, values, "", *inputs, moved=moved) for stack in self.spec.stacks[i]]
         outputs = [self._layers.leaving(output) for output in outputs]
         match head:
             case specs.Deterministic():
@@ -164,21 +193,30 @@ class Network:
             case specs.ActionValues():
                 return dueling(*outputs) if head.dueling else outputs[0]
             case specs.Policy():
-                return distribution(head.space, self._with_std(outputs[0], values))
+                return self._policy(head.space, outputs[0], values)
             case specs.Values() | specs.StateValue():
                 return outputs[0][..., 0]
 
-    def _with_std(self, parameters: Array, values: Values) -> Array:
+    def _policy(self, space: Space, outputs: Array, values: Values) -> Distribution:
         if "log_std" not in values:
-            return parameters
-        xp = array_namespace(parameters)
-        log_std = xp.reshape(self._layers.leaving(values["log_std"]), (*(1,) * (parameters.ndim - 1), -1))
-        return xp.concat([parameters, xp.broadcast_to(log_std, parameters.shape)], axis=-1)
+            return distribution(space, outputs)
+        log_std = self._layers.leaving(values["log_std"])[(None,) * (outputs.ndim - 1)]
+        return DiagonalGaussian(outputs, log_std + array_namespace(outputs).zeros_like(outputs))
 
     # ------------------------------------------------------------------------------------------------ layers
-    def _stack(self, stack: specs.Stack, x: Array, values: Values, prefix: str, joined: Array | None = None) -> Array:
+    def _stack(
+        self,
+        stack: specs.Stack,
+        x: Array,
+        values: Values,
+        prefix: str,
+        joined: Array | None = None,
+        moved: dict[str, Array] | None = None,
+    ) -> Array:
         if stack.blocks == "simba" and stack.hidden:
             return self._residual(stack, x, values, prefix, joined)
+        if stack.over_batches:
+            return self._over_batches(stack, x, values, joined, moved)
         activation = self._layers.activations[stack.activation]
         for i in range(len(stack.layers)):
             x = _beside(x, joined) if joined is not None and i == stack.joins else x
@@ -204,6 +242,30 @@ class Network:
             x = x + linear(2 + 2 * block, inside)
         x = norm(len(stack.hidden), x)
         return linear(1 + 2 * len(stack.hidden), x) if stack.outputs else x
+
+    def _over_batches(
+        self, stack: specs.Stack, x: Array, values: Values, joined: Array | None, moved: dict[str, Array] | None
+    ) -> Array:
+        """Batch normalisation before the first layer and after each activation; see `specs.Stack`."""
+        x = x if joined is None else _beside(x, joined)
+        for i in range(len(stack.hidden)):
+            x = self._layers.linear(
+                self._normalized(stack.norm(i), x, values, moved), *self._pair(values, stack.layer(i))
+            )
+            x = self._layers.activations[stack.activation](x)
+        x = self._normalized(stack.norm(len(stack.hidden)), x, values, moved)
+        return self._layers.linear(x, *self._pair(values, stack.layer(len(stack.hidden)))) if stack.outputs else x
+
+    def _normalized(self, name: str, x: Array, values: Values, moved: dict[str, Array] | None) -> Array:
+        scale, shift = self._pair(values, name)
+        if scale.ndim > x.ndim - 1:  # all members of an ensemble look at the same rows
+            x = array_namespace(x).broadcast_to(x[None], (len(scale), *x.shape))
+        if moved is None:
+            return batch_norm.settled(x, values, name, scale, shift)
+        mean, variance = self._layers.moments(x, tuple(range(scale.ndim - 1, x.ndim - 1)))
+        moved |= batch_norm.moved(values, name, mean, variance)
+        scale, shift = batch_norm.renormalized(values, name, mean, variance, scale, shift)
+        return self._layers.batch_norm(x, scale, shift, mean, variance)
 
     def _pair(self, values: Values, name: str) -> tuple[Array, Array]:
         return values[f"{name}.weight"], values[f"{name}.bias"]

@@ -1,6 +1,6 @@
 """Small networks in NumPy, for acting on a CPU: a few rows cost less here than calling a framework does.
 
-    one observation of 17 numbers, 64-64 for policy and value: 40 µs here, 90 µs through JAX, 110 µs through PyTorch
+    one observation of 17 numbers, 64-64 for policy and value: half as long as through PyTorch, 0.8 of JAX's time
 
 Nothing is learned here.
 """

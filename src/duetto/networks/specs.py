@@ -9,12 +9,14 @@ all that the frameworks know (`torch_layers`, `jax_layers`, `numpy`). `network.N
     Network(Torso(observation, hidden=(64,)), (Policy(action), StateValue()), shared=False) a policy and its values
 
 Parameters have names ("layers.0.weight") and PyTorch's layouts (a weight is (out, in)), with a leading axis for the
-members of an ensemble. Names, layouts and initial values are equal in both frameworks.
+members of an ensemble. Names, layouts and initial values are equal in both frameworks. Batch normalisation also keeps
+*running statistics* (`Network.statistics`), arrays by name beside the parameters that no optimiser moves.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -25,6 +27,9 @@ from duetto.networks.spaces import Box, Space
 
 Activation = Literal["relu", "tanh", "elu", "silu"]
 Blocks = Literal["mlp", "layer_norm", "simba"]
+AllBlocks = Literal[
+    "mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"
+]  # the last two where losses `train` them
 EXPANSION = 4  # how much wider a residual block of SimBa is inside
 
 
@@ -100,6 +105,8 @@ class Stack:
     layer_norm   x → σ(norm(W x)) → ... → W x
     simba        x → W x → x + W' relu(W norm(x)) → ... → norm(x) → W x      W is 4 times as wide as x
                  (Lee et al., 2025, arXiv:2410.09754, section 4; one residual block for each hidden size, all equal)
+    batch_norm   x → norm(x) → norm(σ(W x)) → ... → W x      over the rows of a batch; see `batch_norm`
+    batch_renorm the same, corrected towards the running statistics
     """
 
     name: str
@@ -107,7 +114,7 @@ class Stack:
     hidden: tuple[int, ...] = ()
     outputs: int = 0  # of the last layer; 0 for none
     activation: Activation = "relu"
-    blocks: Blocks = "mlp"
+    blocks: AllBlocks = "mlp"
     joined: int = 0  # as many further numbers join the input ...
     joins: int = 0  # ... of this linear layer
     numbered: bool = True  # False: a single layer, called by the stack's name alone
@@ -118,15 +125,17 @@ class Stack:
                 f"Residual blocks (network simba) are of one size; these hidden layers are {self.hidden}. "
                 "Give one size, once for each block: --hidden 256 256."
             )
-        if self.blocks == "simba" and self.joins:
-            raise UsageError("With network simba the action joins at the first layer: leave critic_action_layer at 0.")
+        if self.blocks not in ("mlp", "layer_norm") and self.joins:
+            raise UsageError(
+                f"With network {self.blocks} the action joins at the first layer: leave critic_action_layer at 0."
+            )
 
     @property
     def width(self) -> int:
         """How many numbers come out."""
         return self.outputs or (self.hidden[-1] if self.hidden else self.inputs)
 
-    @property
+    @cached_property
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each linear layer."""
         sizes = [self.inputs, *self.hidden]
@@ -142,11 +151,18 @@ class Stack:
             pairs[self.joins] = (inputs + self.joined, width)
         return pairs
 
-    @property
+    @cached_property
+    def over_batches(self) -> bool:
+        """Whether its normalisation is over the rows of a batch."""
+        return self.blocks in ("batch_norm", "batch_renorm") and bool(self.hidden)
+
+    @cached_property
     def norms(self) -> list[int]:
-        """Units of each layer normalisation."""
+        """Units of each normalisation."""
         if self.blocks == "mlp" or not self.hidden:
             return []
+        if self.over_batches:
+            return [self.inputs + self.joined, *self.hidden]
         return [*self.hidden, *self.hidden[-1:]] if self.blocks == "simba" else list(self.hidden)
 
     def layer(self, i: int) -> str:
@@ -154,8 +170,17 @@ class Stack:
         return f"{self.name}.{i}" if self.numbered else self.name
 
     def norm(self, i: int) -> str:
-        """The name of a layer normalisation."""
+        """The name of a normalisation."""
         return f"{self.name}_norms.{i}"
+
+    @property
+    def statistics(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the running statistics by name."""
+        found: dict[str, tuple[int, ...]] = {}
+        for i, width in enumerate(self.norms if self.over_batches else []):
+            found |= {f"{self.norm(i)}.mean": (width,), f"{self.norm(i)}.variance": (width,)}
+            found |= {f"{self.norm(i)}.count": ()} if self.blocks == "batch_renorm" else {}
+        return found
 
 
 @dataclass(frozen=True)
@@ -173,12 +198,12 @@ class Torso:
     recurrent: Recurrent | None = None  # behind the hidden layers
     blocks: Blocks = "mlp"
 
-    @property
+    @cached_property
     def images(self) -> dict[str, Box]:
         """The image parts by name; "image" where the observation is a single one."""
         return {name: part for name, part in named_parts(self.observation) if isinstance(part, Box) and part.is_image}
 
-    @property
+    @cached_property
     def stack(self) -> Stack:
         """The hidden layers."""
         vector = sum(part.size for _, part in named_parts(self.observation) if not is_image(part))
@@ -210,7 +235,7 @@ class Deterministic:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks = "mlp"
+    blocks: AllBlocks = "mlp"
     name: ClassVar[str] = "action"
     gain: ClassVar[float] = 1.0
 
@@ -229,7 +254,7 @@ class SquashedGaussian:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks = "mlp"
+    blocks: AllBlocks = "mlp"
     log_std: tuple[float, float] = (-20.0, 2.0)  # the range
     name: ClassVar[str] = "policy"
     gain: ClassVar[float] = 1.0
@@ -246,7 +271,7 @@ class Values:
     action: int  # A
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: Blocks = "mlp"
+    blocks: AllBlocks = "mlp"
     joins: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
     name: ClassVar[str] = "value"
     gain: ClassVar[float] = 1.0
@@ -329,6 +354,15 @@ class Network:
     initializer: Initializer = Initializer()
     custom: CustomNetwork | None = None  # instead of all this
 
+    def __post_init__(self) -> None:
+        names = [stack.name for stacks in self.stacks for stack in stacks]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(
+                f"Two stacks of these heads are called {', '.join(twice)}: they would be one and the same parameters. "
+                "Give each head's stacks names of their own, or make it two networks."
+            )
+
     @property
     def observation(self) -> Space:
         """What it takes."""
@@ -339,7 +373,7 @@ class Network:
         """Of each torso."""
         return self.torso.recurrent
 
-    @property
+    @cached_property
     def heads(self) -> tuple[Head, ...]:
         """One or several."""
         return self.head if isinstance(self.head, tuple) else (self.head,)
@@ -349,10 +383,26 @@ class Network:
         """What a user's own network is constructed with: numbers of an action, or outputs that stand for it."""
         return self.heads[0].action
 
-    @property
+    @cached_property
     def torsos(self) -> tuple[str, ...]:
         """The names of the torsos, one for all heads or one for each."""
         return ("torso",) if self.shared else tuple(f"{head.name}_torso" for head in self.heads)
+
+    @cached_property
+    def statistics(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of its batch normalisation's running statistics by name: kept beside the parameters, not learned."""
+        lead = (self.members,) if self.members else ()
+        return {
+            name: (*lead, *shape)
+            for stacks in self.stacks
+            for stack in stacks
+            for name, shape in stack.statistics.items()
+        }
+
+    @cached_property
+    def stacks(self) -> tuple[list[Stack], ...]:
+        """The layers of each head."""
+        return tuple(head.stacks(self.torso.width) for head in self.heads)
 
     def carry(self) -> dict[str, tuple[int, int]]:
         """The arrays of its carry by name, without the leading batch axis; none without recurrence."""
@@ -371,6 +421,7 @@ class Parameter:
     custom: ClassVar[None] = None
     recurrent: ClassVar[None] = None
     members: ClassVar[int] = 0
+    statistics: ClassVar[dict[str, tuple[int, ...]]] = {}
 
     def carry(self) -> dict[str, tuple[int, int]]:
         """None."""

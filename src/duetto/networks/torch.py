@@ -24,7 +24,8 @@ def build(spec: NetworkSpec, random: np.random.Generator, device: str = "cpu") -
     if spec.custom is not None:
         return Custom(spec, _modules(spec, random), device)
     values = {name: _laid_out(torch.from_numpy(value)) for name, value in initial_parameters(spec, random).items()}
-    values = {name: value.to(device).requires_grad_() for name, value in values.items()}
+    kept = spec.statistics
+    values = {name: value.to(device).requires_grad_(name not in kept) for name, value in values.items()}
     return Parameters(values) if isinstance(spec, Parameter) else Built(spec, values, torch_layers)
 
 
@@ -34,12 +35,17 @@ def _laid_out(value: Tensor) -> Tensor:
 
 
 class Built(network.Network):
-    """A network of ours."""
+    """A network of ours. Attributes: as `network.Network`; learned, all of its arrays but the running statistics."""
 
-    @property
-    def learned(self) -> dict[str, Tensor]:
-        """All of its arrays."""
-        return dict(self.values)
+    def __init__(self, spec: Network, values: dict[str, Tensor], layers: Any) -> None:
+        super().__init__(spec, values, layers)
+        self.learned = {name: value for name, value in values.items() if value.requires_grad}
+
+    def keep_statistics(self) -> None:
+        """Running statistics as the last call with `train` left them."""
+        with torch.no_grad():
+            for name, value in self.moved.items():
+                self.values[name].copy_(value)
 
 
 class Parameters:
@@ -58,8 +64,8 @@ class Custom:
         self.values: dict[str, Tensor] = whole.state_dict(keep_vars=True)
         self.learned = {name: value for name, value in whole.named_parameters() if value.requires_grad}
 
-    def __call__(self, obs: Any, *inputs: Tensor) -> Any:
-        """See `network.Network`."""
+    def __call__(self, obs: Any, *inputs: Tensor, train: bool = False) -> Any:
+        """See `network.Network`; what its modules keep of a batch is their own affair."""
         if self.spec.members:
             return ensemble(torch.stack, self._modules, obs, *inputs)
         return interpreted(self.spec, self._modules[0](obs, *inputs))

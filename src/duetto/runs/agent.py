@@ -102,8 +102,9 @@ class Agent:
     def act(self, observation: Any, reward: float = 0.0) -> Any:
         """The action, without exploration, for one observation as the environment gives it.
 
-        `reward` is what the last action brought, with `clip_rewards` its sign; only recurrent agents see it. Returns
-        the action as the environment takes it. For Dict and Tuple observations, keys may be nested or joined by "/".
+        `reward` is what the last action brought, with `clip_rewards` or `log_rewards` as these make it; only recurrent
+        agents see it. Returns the action as the environment takes it. For Dict and Tuple observations, keys may be
+        nested or joined by "/".
         """
         batched = _batched(observation)
         flat = environments.flatten_observation(self._observation, _flat(batched) if _is_nested(batched) else batched)
