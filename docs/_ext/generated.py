@@ -1,8 +1,9 @@
 """Tables that are made of the code and of committed results while the site is built.
 
-{options} NAME        every option of an algorithm: its default, and its help
+{options} NAME        every option of an algorithm, or of a `run`: its default, and its help
 {presets} NAME        what each preset of the algorithm sets
 {results} RUN ...     committed learning runs, by the beginning of their folders' names, over all seeds
+{command} NAME ...    what `duetto NAME ... --help` says
 {rows} MODULE.NAME    what a function in `docs/figures` returns: the head of a table, and its rows
 """
 
@@ -11,10 +12,15 @@ from __future__ import annotations
 import csv
 import dataclasses
 import inspect
+import os
+import re
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from docutils import nodes
@@ -25,6 +31,7 @@ from sphinx.util.docutils import SphinxDirective
 import duetto
 from duetto.algorithms import ALGORITHMS
 from duetto.presets import presets
+from duetto.storage.config import RunOptions
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
 
@@ -60,7 +67,8 @@ class Options(Table):
     def run(self) -> list[nodes.Node]:
         """The table, an algorithm's own options first, then those of its bases."""
         rows: list[list[str]] = []
-        for owner, options in grouped(ALGORITHMS[self.arguments[0]]):
+        name = self.arguments[0]
+        for owner, options in grouped(RunOptions if name == "run" else ALGORITHMS[name]):
             rows.append([f"**{owner}**"])
             rows += [[flag(name), f"`{shown(default)}`", text] for name, default, text in options]
         return [self.table(["option", "default", "what it does"], rows, "options")]
@@ -109,6 +117,21 @@ class Results(Table):
         """A row for each run."""
         head = ["command", "backend", "seeds", "steps", "last evaluation", "best"]
         return [self.table(head, [result(name) for name in self.arguments[0].split()], "results")]
+
+
+class Command(SphinxDirective):
+    """See the module."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        """The help, as on a terminal of 88 columns."""
+        name, *arguments = self.arguments[0].split()
+        said = StringIO()
+        with patch.dict(os.environ, COLUMNS="88", TERM="dumb"), redirect_stdout(said), suppress(SystemExit):
+            import_module(f"duetto.cli.{name}").main([*arguments, "--help"])
+        return [nodes.literal_block("", said.getvalue().strip(), language="text", classes=["help"])]
 
 
 class Rows(Table):
@@ -179,6 +202,11 @@ def result(name: str) -> list[str]:
     return [f"`{command}`", config["run"]["backend"], str(len(folders)), steps, *numbers]
 
 
+def _outside(app: Sphinx, page: str, source: list[str]) -> None:
+    """Links to Markdown elsewhere in the repository, which a reader of the source can follow, become plain words."""
+    source[0] = re.sub(r"\[([^\]]+)\]\((?:\.\./)+(?:benchmarks|examples|[A-Z]+\.md)[^)]*\)", r"\1", source[0])
+
+
 def _public(app: Sphinx, env: Any, node: Any, contnode: nodes.Node) -> nodes.Node | None:
     """A type hint names a class where it is defined; documented it is as `duetto.Name`."""
     name = node.get("reftarget", "").rpartition(".")[2]
@@ -194,5 +222,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("presets", Presets)
     app.add_directive("results", Results)
     app.add_directive("rows", Rows)
+    app.add_directive("command", Command)
+    app.connect("source-read", _outside)
     app.connect("missing-reference", _public)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

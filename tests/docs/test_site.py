@@ -154,6 +154,13 @@ def test_a_preset_on_a_page_exists():
             assert any(name in presets(algorithm) for algorithm in ALGORITHMS), f"{name} on {page.name}"
 
 
+def test_every_command_is_in_the_reference():
+    from duetto.cli import COMMANDS
+
+    text = (DOCS / "reference" / "cli.md").read_text("utf-8")
+    assert all(re.search(rf"^## duetto {name}\b", text, re.MULTILINE) for name in set(COMMANDS) - {"list"})
+
+
 # ---------------------------------------------------------------------------------------------------- algorithms
 ANATOMY = [
     "Quick facts",
