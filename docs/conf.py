@@ -28,7 +28,6 @@ nitpick_ignore_regex = [
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 default_role = "code"
-smartquotes_action = "q"  # dashes stay: they are options
 add_module_names = False
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"

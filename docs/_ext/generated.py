@@ -102,7 +102,9 @@ class Presets(Table):
             about += nodes.definition_list_item(
                 "",
                 nodes.term("", "", nodes.literal("", name)),
-                nodes.definition("", nodes.paragraph("", "", *self.parse_inline(preset.about, lineno=self.lineno)[0])),
+                nodes.definition(
+                    "", nodes.paragraph("", "", *self.parse_inline(_code(preset.about), lineno=self.lineno)[0])
+                ),
             )
         return [about, self.table(["option", "default", *(f"`{name}`" for name in known)], rows, "options")]
 
@@ -149,6 +151,11 @@ class Rows(Table):
 def flag(name: str) -> str:
     """An option as it is written on the command line; networks of one's own are for Python only."""
     return f"`{name}`" if name.endswith("_network") else f"`--{name.replace('_', '-')}`"
+
+
+def _code(text: str) -> str:
+    """Options that stand in plain words, as code: else their dashes become one."""
+    return re.sub(r"(?<![`\w-])(--[\w-]+)", r"`\1`", text)
 
 
 def grouped(algorithm: type[Any]) -> list[tuple[str, list[tuple[str, Any, str]]]]:

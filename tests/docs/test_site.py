@@ -143,7 +143,10 @@ def options() -> set[str]:
 def test_options_on_a_page_exist(page: Path):
     """In code, where a duetto command or an option alone stands."""
     known = options() | {"members", "pessimism"}  # those of extending.md's example
-    for code in re.findall(r"`(--[^`]*|duetto [^`]*)`|^duetto (.*)$", page.read_text("utf-8"), re.MULTILINE):
+    text = page.read_text("utf-8")
+    if page.stem == "coming-from":  # the first column has other libraries' options
+        text = re.sub(r"^\| [^|]*\|", "|", text, flags=re.MULTILINE)
+    for code in re.findall(r"`(--[^`]*|duetto [^`]*)`|^duetto (.*)$", text, re.MULTILINE):
         for option in re.findall(r"(?<!\S)--(\w[\w-]*\w)(?!-)", "".join(code)):
             assert option in known, f"{option} in {code}"
 
