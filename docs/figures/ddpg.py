@@ -65,7 +65,7 @@ def processes(steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
 def noise() -> str:
     """Both over time."""
     d = Drawing(
-        WIDTH, 230, "Independent noise jumps from step to step; Ornstein-Uhlenbeck noise drifts, and comes back to 0"
+        WIDTH, 262, "Independent noise jumps from step to step; Ornstein-Uhlenbeck noise drifts, and comes back to 0"
     )
     for i, (values, words, ink) in enumerate(
         zip(processes(), ("gaussian", "ou"), ("ink-noise", "ink-actor"), strict=True)
