@@ -90,7 +90,7 @@ class Agent:
 
     @property
     def fingerprint(self) -> str:
-        """Of the parameters: 16 hexadecimal digits."""
+        """16 hexadecimal digits that tell its parameters from others."""
         digest = hashlib.sha256()
         for network, arrays in sorted(self._learner.parameters().items()):
             for name, array in sorted(arrays.items()):

@@ -1,0 +1,235 @@
+"""Tables that are made of the code and of committed results while the site is built.
+
+{options} NAME        every option of an algorithm, or of a `run`: its default, and its help
+{presets} NAME        what each preset of the algorithm sets
+{results} RUN ...     committed learning runs, by the beginning of their folders' names, over all seeds
+{command} NAME ...    what `duetto NAME ... --help` says
+{rows} MODULE.NAME    what a function in `docs/figures` returns: the head of a table, and its rows
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import inspect
+import os
+import re
+from contextlib import redirect_stdout, suppress
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+from unittest.mock import patch
+
+import yaml
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util.docutils import SphinxDirective
+
+import duetto
+from duetto.algorithms import ALGORITHMS
+from duetto.presets import presets
+from duetto.storage.config import RunOptions
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
+
+
+class Table(SphinxDirective):
+    """A directive that makes a table of rows of Markdown."""
+
+    def table(self, head: list[str], rows: list[list[str]], kind: str) -> nodes.Node:
+        """A cell is a line of Markdown; a row of one cell is a heading over what follows."""
+        table = nodes.table(classes=[kind])
+        group = nodes.tgroup(cols=len(head))
+        table += group
+        for _ in head:
+            group += nodes.colspec(colwidth=1)
+        group += nodes.thead("", self._row(head, len(head)))
+        group += nodes.tbody("", *(self._row(row, len(head)) for row in rows))
+        return table
+
+    def _row(self, cells: list[str], columns: int) -> nodes.row:
+        row = nodes.row()
+        for cell in cells:
+            entry = nodes.entry(morecols=columns - 1) if len(cells) < columns else nodes.entry()
+            entry += nodes.paragraph("", "", *self.parse_inline(cell, lineno=self.lineno)[0])
+            row += entry
+        return row
+
+
+class Options(Table):
+    """See the module."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """The table, an algorithm's own options first, then those of its bases."""
+        rows: list[list[str]] = []
+        name = self.arguments[0]
+        for owner, options in grouped(RunOptions if name == "run" else ALGORITHMS[name]):
+            rows.append([f"**{owner}**"])
+            rows += [[flag(name), f"`{shown(default)}`", text] for name, default, text in options]
+        return [self.table(["option", "default", "what it does"], rows, "options")]
+
+
+class Presets(Table):
+    """See the module."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """A row for each option that any preset sets, a column for each preset."""
+        algorithm = ALGORITHMS[self.arguments[0]]
+        known = presets(algorithm.name())
+        defaults = {field.name: field.default for field in dataclasses.fields(algorithm)}
+        options = [name for name in defaults if any(name in preset.algorithm for preset in known.values())]
+        rows = [
+            [
+                f"`{name}`",
+                *(
+                    f"`{shown(preset.algorithm[name])}`" if name in preset.algorithm else ""
+                    for preset in known.values()
+                ),
+            ]
+            for name in options
+        ]
+        for row, name in zip(rows, options, strict=True):
+            row.insert(1, f"`{shown(defaults[name])}`")
+        about = nodes.definition_list()
+        for name, preset in known.items():
+            about += nodes.definition_list_item(
+                "",
+                nodes.term("", "", nodes.literal("", name)),
+                nodes.definition(
+                    "", nodes.paragraph("", "", *self.parse_inline(_code(preset.about), lineno=self.lineno)[0])
+                ),
+            )
+        return [about, self.table(["option", "default", *(f"`{name}`" for name in known)], rows, "options")]
+
+
+class Results(Table):
+    """See the module."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        """A row for each run."""
+        head = ["command", "backend", "seeds", "steps", "last evaluation", "best"]
+        return [self.table(head, [result(name) for name in self.arguments[0].split()], "results")]
+
+
+class Command(SphinxDirective):
+    """See the module."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        """The help, as on a terminal of 88 columns."""
+        name, *arguments = self.arguments[0].split()
+        said = StringIO()
+        with patch.dict(os.environ, COLUMNS="88", TERM="dumb"), redirect_stdout(said), suppress(SystemExit):
+            import_module(f"duetto.cli.{name}").main([*arguments, "--help"])
+        return [nodes.literal_block("", said.getvalue().strip(), language="text", classes=["help"])]
+
+
+class Rows(Table):
+    """See the module."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """The function's table."""
+        module, _, function = self.arguments[0].partition(".")
+        head, rows = getattr(import_module(module), function)()
+        return [self.table(head, rows, "rows")]
+
+
+def flag(name: str) -> str:
+    """An option as it is written on the command line; networks of one's own are for Python only."""
+    return f"`{name}`" if name.endswith("_network") else f"`--{name.replace('_', '-')}`"
+
+
+def _code(text: str) -> str:
+    """Options that stand in plain words, as code: else their dashes become one."""
+    return re.sub(r"(?<![`\w-])(--[\w-]+)", r"`\1`", text)
+
+
+def grouped(algorithm: type[Any]) -> list[tuple[str, list[tuple[str, Any, str]]]]:
+    """The class that has the last word on each option, and name, default and help of its options."""
+    texts: dict[str, tuple[str, str]] = {}
+    for owner in reversed(algorithm.__mro__):
+        if dataclasses.is_dataclass(owner):
+            found = ModuleAnalyzer.for_module(owner.__module__)
+            found.analyze()
+            own = inspect.get_annotations(owner)
+            for name in own:
+                if text := found.attr_docs.get((owner.__name__, name)):
+                    texts[name] = owner.__name__, " ".join(text).strip()
+    groups: dict[str, list[tuple[str, Any, str]]] = {}
+    for field in dataclasses.fields(algorithm):
+        owner, text = texts[field.name]
+        groups.setdefault(owner, []).append((field.name, field.default, text))
+    order = [base.__name__ for base in algorithm.__mro__]
+    return sorted(groups.items(), key=lambda group: order.index(group[0]))
+
+
+def shown(value: Any) -> str:
+    """A value as the command line takes it."""
+    if isinstance(value, list | tuple):
+        return " ".join(shown(part) for part in value) or "none"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def result(name: str) -> list[str]:
+    """A run's row: means over seeds of the evaluations' mean returns."""
+    folders = sorted(folder for folder in RESULTS.glob(f"{name}-s*") if folder.name.removeprefix(f"{name}-s").isdigit())
+    if not folders:
+        raise LookupError(f"{RESULTS} has no run {name}")
+    curves = []
+    for folder in folders:
+        with (folder / "evaluations.csv").open(encoding="utf-8") as file:
+            curves.append([(int(row["step"]), float(row["mean_return"])) for row in csv.DictReader(file)])
+    config = yaml.safe_load((folders[0] / "config.yaml").read_text("utf-8"))
+    length = min(len(curve) for curve in curves)
+    means = [fmean(curve[i][1] for curve in curves) for i in range(length)]
+    planned, made = config["run"]["steps"], curves[0][length - 1][0]
+    steps = f"{made:,}" if made >= planned else f"{made:,} of {planned:,}"
+    numbers = (f"{value:,.{0 if abs(value) >= 10 else 2}f}".replace("-", "−") for value in (means[-1], max(means)))
+    command = config["command"].split(" --seed")[0]
+    return [f"`{command}`", config["run"]["backend"], str(len(folders)), steps, *numbers]
+
+
+def _outside(app: Sphinx, page: str, source: list[str]) -> None:
+    """Links to Markdown elsewhere in the repository, which a reader of the source can follow, become plain words."""
+    source[0] = re.sub(r"\[([^\]]+)\]\((?:\.\./)+(?:benchmarks|examples|[A-Z]+\.md)[^)]*\)", r"\1", source[0])
+
+
+def _public(app: Sphinx, env: Any, node: Any, contnode: nodes.Node) -> nodes.Node | None:
+    """A type hint names a class where it is defined; documented it is as `duetto.Name`."""
+    name = node.get("reftarget", "").rpartition(".")[2]
+    if node.get("refdomain") != "py" or name not in duetto.__all__ or node["reftarget"] == f"duetto.{name}":
+        return None
+    python = env.get_domain("py")
+    return python.resolve_xref(env, node["refdoc"], app.builder, node["reftype"], f"duetto.{name}", node, contnode)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.add_directive("options", Options)
+    app.add_directive("presets", Presets)
+    app.add_directive("results", Results)
+    app.add_directive("rows", Rows)
+    app.add_directive("command", Command)
+    app.connect("source-read", _outside)
+    app.connect("missing-reference", _public)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

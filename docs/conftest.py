@@ -1,0 +1,37 @@
+"""The code blocks of the pages are run, and the outputs that they show are compared: `pytest docs`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import chdir
+from doctest import ELLIPSIS
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from sybil import Sybil
+from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
+
+sys.path.insert(0, str(Path(__file__).parent / "figures"))
+
+
+def enter(namespace: dict[str, Any]) -> None:
+    """A page's runs are made in a folder that goes away."""
+    namespace["_folder"] = folder = TemporaryDirectory()
+    namespace["_there"] = there = chdir(folder.name)
+    there.__enter__()
+
+
+def leave(namespace: dict[str, Any]) -> None:
+    """Back from it."""
+    namespace["_there"].__exit__(None, None, None)
+    namespace["_folder"].cleanup()
+
+
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser(doctest_optionflags=ELLIPSIS), SkipParser()],
+    setup=enter,
+    teardown=leave,
+    # extending.md is run by tests/cli/test_own_algorithm.py
+    patterns=["index.md", "learn/*.md", "algorithms/*.md", "howto/*.md", "reference/files.md"],
+).pytest()

@@ -1,0 +1,72 @@
+"""Learning curves of the runs that are committed in benchmarks/results/learning."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import yaml
+from drawing import Drawing, Plot
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def evaluations(run: str) -> list[tuple[float, float]]:
+    """Step and mean return of each evaluation."""
+    with (BENCHMARKS / "results" / "learning" / run / "evaluations.csv").open(encoding="utf-8") as file:
+        return [(float(row["step"]), float(row["mean_return"])) for row in csv.DictReader(file)]
+
+
+def halfcheetah() -> str:
+    """TD3 and DDPG, and the authors' curve."""
+    d = Drawing(
+        680, 330, "Returns on HalfCheetah of our TD3 and DDPG over a million steps, and those that TD3's authors report"
+    )
+    plot = Plot(d, 70, 34, 520, 240, (0, 1_000_000), (-500.0, 13_000.0))
+    plot.axes(
+        (0, 250_000, 500_000, 750_000, 1_000_000), (0, 4_000, 8_000, 12_000), "steps", "mean return of ten episodes"
+    )
+    for run, name, ink, shift in (
+        ("td3-halfcheetah-s0", "TD3", "ink-actor", 12),
+        ("ddpg-halfcheetah-s0", "DDPG", "ink-critic", -4),
+    ):
+        curve = evaluations(run)
+        plot.curve(curve, ink)
+        x, y = plot.at(*curve[-1])
+        d.text(x + 8, y + shift, name, f"{ink} strong", "start")
+    jobs = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
+    for step, value in jobs["td3-halfcheetah"]["published"]["TD3's authors, 10 seeds, v1"]:
+        _cross(d, *plot.at(step, value))
+    return d.svg()
+
+
+def pong() -> str:
+    """PPO on Pong, and CleanRL's curve."""
+    d = Drawing(680, 320, "Scores on Pong of our PPO over 3.2 million steps, and those that CleanRL reports")
+    plot = Plot(d, 60, 34, 540, 230, (0, 4_000_000), (-21.5, 21.5))
+    plot.axes(
+        (0, 1_000_000, 2_000_000, 3_000_000, 4_000_000), (-21, -10, 0, 10, 21), "steps", "score of ten whole games"
+    )
+    plot.curve(evaluations("ppo-pong-s0"), "ink-actor")
+    jobs = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
+    label = "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"
+    for step, value in jobs["ppo-pong"]["published"][label]:
+        _cross(d, *plot.at(step, value))
+    return d.svg()
+
+
+def _cross(d: Drawing, x: float, y: float) -> None:
+    d.line([(x - 4, y - 4), (x + 4, y + 4)])
+    d.line([(x - 4, y + 4), (x + 4, y - 4)])
+
+
+def lander() -> str:
+    """DQN on LunarLander."""
+    d = Drawing(
+        680, 300, "Returns on LunarLander of our DQN over 200,000 steps: 200 is reached at 120,000 and mostly kept"
+    )
+    plot = Plot(d, 66, 34, 540, 210, (0, 200_000), (-400.0, 320.0))
+    plot.axes((0, 50_000, 100_000, 150_000, 200_000), (-400, -200, 0, 200), "steps", "mean return of ten episodes")
+    plot.curve([(0, 200), (200_000, 200)], "quiet dashed")
+    plot.curve([(x, max(y, -400)) for x, y in evaluations("dqn-lander-s0")], "ink-critic")
+    return d.svg()

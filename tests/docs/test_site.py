@@ -1,0 +1,201 @@
+"""The documentation: it builds without a warning, needs nothing from elsewhere, and names only what exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from duetto.algorithms import ALGORITHMS
+from duetto.presets import presets
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+OWN = [path for path in PAGES if path.name not in ("changelog.md", "contributing.md")]
+
+# What a page loads by itself, and by which attributes.
+LOADED = {
+    "script": ["src"],
+    "link": ["href"],
+    "img": ["src", "srcset"],
+    "source": ["src", "srcset"],
+    "video": ["src", "poster"],
+    "iframe": ["src"],
+    "object": ["data"],
+    "image": ["href", "xlink:href"],
+    "use": ["href", "xlink:href"],
+}
+
+
+class Addresses(HTMLParser):
+    """What a page loads, what it links to, and the rest of its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.loaded += [value for name in LOADED.get(tag, []) if (value := given.get(name))]
+        if tag == "a" and (link := given.get("href")):
+            self.links.append(link)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site. As the command in CONTRIBUTING.md, but into a folder of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", str(DOCS), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def pages(site: Path) -> Iterator[tuple[Path, Addresses]]:
+    for path in sorted(site.rglob("*.html")):
+        yield path, Addresses(path.read_text("utf-8"))
+
+
+def test_every_page_is_built(site: Path):
+    assert {path.relative_to(DOCS).with_suffix(".html") for path in PAGES} <= {
+        path.relative_to(site) for path in site.rglob("*.html")
+    }
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path):
+    for path, found in pages(site):
+        outside = [
+            address for address in found.loaded if urlsplit(address).scheme not in ("", "data") or "//" in address[:2]
+        ]
+        assert not outside, f"{path.name} loads {outside}"
+        assert not re.search(r"url\(\s*[\"']?(https?:)?//", path.read_text("utf-8")), path.name
+    for path in site.rglob("*.css"):
+        style = path.read_text("utf-8")
+        assert not re.search(r"(url\(\s*[\"']?|@import\s+[\"'])(https?:)?//", style), path.name
+    for path in (*site.glob("_static/*.js"), *site.glob("_static/scripts/*.js")):
+        script = re.sub(r"/\*.*?\*/", "", path.read_text("utf-8"), flags=re.DOTALL)
+        assert not re.search(r"(import|fetch|src)\b[^;\n]{0,30}[\"']https?://", script), path.name
+
+
+def test_what_is_loaded_or_linked_inside_is_there(site: Path):
+    for path, found in pages(site):
+        for address in found.loaded + found.links:
+            parts = urlsplit(address)
+            if parts.scheme or not parts.path:
+                continue
+            assert (path.parent / unquote(parts.path)).exists(), f"{path.relative_to(site)} names {address}"
+
+
+def test_fonts_of_the_equations_are_there(site: Path):
+    style = (site / "_static" / "katex" / "katex.min.css").read_text("utf-8")
+    fonts = re.findall(r"url\(([^)]+)\)", style)
+    assert len(fonts) >= 20
+    assert all((site / "_static" / "katex" / font).is_file() for font in fonts)
+
+
+# ---------------------------------------------------------------------------------------------------- what pages name
+@pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(DOCS)))
+def test_names_on_a_page_exist(page: Path):
+    text = page.read_text("utf-8")
+    tests = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for name in re.findall(r"`(test_\w+)`", text):
+        assert f"def {name}(" in tests, name
+    for path in re.findall(r"`((?:src|tests|benchmarks|docs|examples)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def options() -> set[str]:
+    """Every option of `duetto train`, as written."""
+    from dataclasses import fields
+
+    from duetto.storage.config import RunOptions
+
+    names = {option for kind in ALGORITHMS.values() for option in kind.options()} | {
+        field.name for field in fields(RunOptions)
+    }
+    written = {name.replace("_", "-") for name in names}
+    own = {"preset", "environment-options", "runs-dir", "name", "help", "trust", "accept-changes", "without-memory"}
+    other = {
+        "checkpoint",
+        "episodes",
+        "output",
+        "frames",
+        "metric",
+        "video",
+        "expert",
+        "environment",
+        "demonstrations",
+        "episode",
+    }
+    return written | {f"no-{name}" for name in written} | own | other
+
+
+@pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(DOCS)))
+def test_options_on_a_page_exist(page: Path):
+    """In code, where a duetto command or an option alone stands."""
+    known = options() | {"members", "pessimism"}  # those of extending.md's example
+    text = page.read_text("utf-8")
+    if page.stem == "coming-from":  # the first column has other libraries' options
+        text = re.sub(r"^\| [^|]*\|", "|", text, flags=re.MULTILINE)
+    for code in re.findall(r"`(--[^`]*|duetto [^`]*)`|^duetto (.*)$", text, re.MULTILINE):
+        for option in re.findall(r"(?<!\S)--(\w[\w-]*\w)(?!-)", "".join(code)):
+            assert option in known, f"{option} in {code}"
+
+
+def test_a_preset_on_a_page_exists():
+    for page in OWN:
+        for name in re.findall(r"--preset ([a-z][\w-]+)", page.read_text("utf-8")):
+            assert any(name in presets(algorithm) for algorithm in ALGORITHMS), f"{name} on {page.name}"
+
+
+def test_every_command_is_in_the_reference():
+    from duetto.cli import COMMANDS
+
+    text = (DOCS / "reference" / "cli.md").read_text("utf-8")
+    assert all(re.search(rf"^## duetto {name}\b", text, re.MULTILINE) for name in set(COMMANDS) - {"list"})
+
+
+# ---------------------------------------------------------------------------------------------------- algorithms
+ANATOMY = [
+    "Quick facts",
+    "The idea in one figure",
+    "What goes wrong without it",
+    "The mathematics",
+    "Pseudocode",
+    "By hand",
+    "The facts that make it",
+    "Where we depart from the paper",
+    "Options",
+    "What the metrics mean",
+    "Results",
+    "Exercises",
+    "Papers, and why to read them",
+]
+WRITTEN = sorted(path.stem for path in (DOCS / "algorithms").glob("*.md"))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_algorithms_page_has_every_part(name: str):
+    """A page is whole or it is not there; those that are not there yet are linked from nowhere."""
+    assert name in ALGORITHMS
+    headings = re.findall(r"^## (.*)$", (DOCS / "algorithms" / f"{name}.md").read_text("utf-8"), re.MULTILINE)
+    found = [next((i for i, heading in enumerate(headings) if heading.startswith(part)), None) for part in ANATOMY]
+    assert None not in found, [part for part, place in zip(ANATOMY, found, strict=True) if place is None]
+    assert found == sorted(found, key=lambda place: place or 0)
+
+
+def test_td3_has_fifteen_steps():
+    text = (DOCS / "algorithms" / "td3.md").read_text("utf-8")
+    assert [int(number) for number in re.findall(r"^### (\d+) · ", text, re.MULTILINE)] == list(range(1, 16))
+    steps = re.findall(r"^### \d.*?(?=^##)", text, re.MULTILINE | re.DOTALL)
+    assert len(steps) == 15
+    assert all("$$" in step and "{drawn}" in step and "{literalinclude}" in step for step in steps)
