@@ -23,7 +23,10 @@ exclude_patterns = ["_build", "_ext", "_static", "figures"]
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!duetto).*"),  # of other packages nothing can be looked up without network
-    ("py:class", r"duetto\.(algorithms|environments|learners|storage|training)\..*"),  # parts that only the library hands out
+    (
+        "py:class",
+        r"duetto\.(algorithms|environments|learners|storage|training)\..*",
+    ),  # parts that only the library hands out
 ]
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3

@@ -117,13 +117,16 @@ def options() -> set[str]:
     """Every option of `duetto train`, as written."""
     from dataclasses import fields
 
+    from duetto.cli.train import OWN_OPTIONS
     from duetto.storage.config import RunOptions
 
-    names = {option for kind in ALGORITHMS.values() for option in kind.options()} | {
-        field.name for field in fields(RunOptions)
-    }
+    names = (
+        {option for kind in ALGORITHMS.values() for option in kind.options()}
+        | {field.name for field in fields(RunOptions)}
+        | set(OWN_OPTIONS)
+    )
     written = {name.replace("_", "-") for name in names}
-    own = {"preset", "environment-options", "runs-dir", "name", "help", "trust", "accept-changes", "without-memory"}
+    own = {"help", "trust", "accept-changes", "without-memory", "keep-schedule", "stochastic"}
     other = {
         "checkpoint",
         "episodes",
