@@ -13,7 +13,7 @@ from small_runs import StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.cluster import options
-from duetto.cluster.simulated import Rates, Simulated
+from duetto.cluster.simulated import DIED, Rates, Simulated
 from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.runs.run import Run
 
@@ -143,12 +143,15 @@ def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkey
     assert_same(train(tmp_path, environment=Failing, num_envs=4, name="never", evaluate_every=0), again)
 
 
-def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is_kept(tmp_path: Path):
+def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     cluster = Simulation(STEADY, actors=2)
 
     def strike(session: duetto.Session) -> None:
-        if session.step >= 100:
-            cluster.transports[0]._rates = Rates(dies_after=1.0)
+        if session.step >= 100:  # whatever is asked of it, but whether it is there
+            fate = Simulated._fate
+            monkeypatch.setattr(Simulated, "_fate", lambda self, *call: DIED if call[1][0] else fate(self, *call))
 
     with pytest.raises(EnvironmentFailedError) as caught:
         train(tmp_path, num_envs=4, name="dies", cluster=cluster, callbacks=[strike])
@@ -156,6 +159,8 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
     assert sentence.startswith("Pendulum-v1, vector step 26: actor 0 (environments 0 to 1) died, for the third time")
     assert "its checkpoint of step 80 is kept" in sentence
     assert trace == "simulated"
+    monkeypatch.undo()
+    monkeypatch.setattr(options, "find_spec", lambda name: name)
     again = Run(tmp_path / "dies").resume(cluster=Simulation(actors=2))
     assert_same(train(tmp_path, num_envs=4, name="never"), again)
 

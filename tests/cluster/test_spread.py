@@ -85,7 +85,7 @@ def test_places_where_nobody_ever_runs_do_not_count_for_a_while():
     transport._rates = Rates(**NEVER | {"never_runs": 0.9, "dies_before": 0.5})
     engine.step(np.zeros(4, int))
     assert notices
-    with pytest.raises(Fault, match=r"actor 0 \(environments 0 to 1\) has found no place for 120 s; the last one died"):
+    with pytest.raises(Fault, match=r"actor 0 \(environments 0 to 1\) has found no place for 12. s; the last one died"):
         spread(Taped, Simulated(0, Rates(**NEVER | {"never_runs": 1.0})), 4, 2)
 
 

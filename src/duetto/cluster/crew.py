@@ -24,6 +24,7 @@ from duetto.environments.faults import Fault
 
 ATTEMPTS = 3  # of one actor without an answer between, before the run stops
 TO_START = 120.0  # seconds until a new actor has found a place, and more for its first answer: packages are imported
+LOOK = 1.0  # seconds between two looks at who has answered, while another one has not
 PAUSE = 1.0  # seconds before a place is looked for again
 TO_CLOSE = 5.0  # seconds that environments have to close themselves
 SAVED_EVERY = 1.0  # seconds at least between two savings of an actor's state, which take at most ...
@@ -44,7 +45,7 @@ class Actor:
     share: range
     worker: Worker = None
     here: bool = False  # it has found a place, and greeted
-    looked_since: float | None = None  # for a place, after the first that was none
+    looked: list[float] = field(default_factory=list)  # when it found no place, since it had one
     new: bool = True  # has not answered anything yet, but the greeting
     restarted: bool = False  # since its last answer
     number: int = 0  # of what it was asked last
@@ -97,7 +98,7 @@ class Crew:
         while waiting:
             patience = min(actor.deadline for actor in waiting) - self._transport.clock()
             calls = [actor.call for actor in waiting]
-            answers = self._transport.wait(calls, None if patience == float("inf") else max(0.0, patience))
+            answers = self._transport.wait(calls, max(0.0, min(patience, LOOK)))
             for actor in waiting:
                 if reply := self._reply(actor, answers.get(actor.call)):
                     replies[actor.index] = reply
@@ -138,15 +139,15 @@ class Crew:
         actor.deadline = self._transport.clock() + TO_START
 
     def _greeted(self, actor: Actor, answer: Answer) -> None:
-        now = self._transport.clock()
         if not answer.failure:
-            actor.here, actor.looked_since = True, None
+            actor.here, actor.looked = True, []
             self._send(actor)
             return
-        actor.looked_since = actor.looked_since or now
-        if now - actor.looked_since >= TO_START:
+        actor.looked.append(self._transport.clock())
+        looked = actor.looked[-1] - actor.looked[0]
+        if len(actor.looked) >= ATTEMPTS and looked >= TO_START:
             raise Fault(
-                f"{actor} has found no place for {TO_START:g} s; the last one {answer.failure}. Look at the cluster, "
+                f"{actor} has found no place for {looked:.0f} s; the last one {answer.failure}. Look at the cluster, "
                 "and go on when it has room.",
                 trace=answer.details,
                 failed=True,

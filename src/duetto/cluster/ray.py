@@ -79,7 +79,7 @@ class RayTransport:
         """See Transport."""
         return worker.do.remote(*message)
 
-    def wait(self, calls: Sequence[Any], timeout: float | None) -> dict[Any, Answer]:
+    def wait(self, calls: Sequence[Any], timeout: float) -> dict[Any, Answer]:
         """See Transport."""
         done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=timeout)
         try:

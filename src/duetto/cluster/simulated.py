@@ -87,18 +87,15 @@ class Simulated:
             return LOST
         return earlier if earlier and self._happens("old_answer") else process.answered
 
-    def wait(self, calls: Sequence[int], timeout: float | None) -> dict[int, Answer]:
+    def wait(self, calls: Sequence[int], timeout: float) -> dict[int, Answer]:
         """See Transport."""
-        limit = float("inf") if timeout is None else self._now + timeout
-        found, last = {}, self._now
+        limit, found = self._now + timeout, {}
         for call in calls:
             when, answer = self._calls[call]
-            if answer.failure == "hangs":
-                last = limit
-            elif when <= limit:
-                found[call], last = answer, max(last, when)
-        assert last < float("inf"), "nobody will ever answer"
-        self._now = last
+            if answer.failure != "hangs" and when <= limit:
+                found[call] = answer
+        last = max([self._calls[call][0] for call in found], default=limit)
+        self._now = max(self._now, last) if len(found) == len(calls) else limit
         return found
 
     def put(self, value: Any) -> Any:

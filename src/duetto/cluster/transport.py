@@ -38,7 +38,7 @@ class Transport(Protocol):
         """Ask the worker's object for `do(*message)`."""
         ...
 
-    def wait(self, calls: Sequence[Call], timeout: float | None) -> dict[Call, Answer]:
+    def wait(self, calls: Sequence[Call], timeout: float) -> dict[Call, Answer]:
         """Until all of them have come to something, or for `timeout` seconds: what they have come to."""
         ...
 
