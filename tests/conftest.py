@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -12,6 +13,12 @@ import numpy as np
 import pytest
 
 COMPILED = pytest.StashKey[str]()
+
+
+def pytest_configure() -> None:
+    """Under nohup, processes that tests start would ignore the SIGHUP that tests send them."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

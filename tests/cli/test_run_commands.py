@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -312,11 +313,15 @@ def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int):
         start_new_session=True,
     )
     partial = run / "videos" / ".step-000000000060.partial.mp4"
-    while not partial.exists():
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        time.sleep(0.02)
-    os.killpg(process.pid, number)
-    _, err = process.communicate(timeout=60)
+    try:
+        while not partial.exists():
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.02)
+        os.killpg(process.pid, number)
+        _, err = process.communicate(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     assert err.endswith("duetto: interrupted.\n")
     assert process.returncode == 1
     assert list((run / "videos").iterdir()) == []
