@@ -16,9 +16,11 @@ COMPILED = pytest.StashKey[str]()
 
 
 def pytest_configure() -> None:
-    """Under nohup, processes that tests start would ignore the SIGHUP that tests send them."""
+    """In the background or under nohup, processes that tests start would ignore the signals that tests send them."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

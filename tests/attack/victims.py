@@ -75,6 +75,7 @@ def _victims(backend: str) -> list[Victim]:
             {"exploration": "ou", "prioritized": True, "normalize_observations": "sampled"},
         ),
         "sac": ("sac", "Pendulum-v1", {}),
+        "crossq": ("crossq", "Pendulum-v1", {}),
         "dqn": ("dqn", "CartPole-v1", VALUES | {"prioritized": True, "n_step": 3}),
         "ppo": ("ppo", "CartPole-v1", {"normalize_observations": True, "normalize_rewards": True}),
         "r2d2": ("r2d2", "CartPole-v1", LSTM | VALUES | {"prioritized": True}),

@@ -16,6 +16,7 @@ from commands import SMALL, Command
 
 from duetto import demonstrations
 from duetto.algorithms import ALGORITHMS
+from duetto.cli import COMMANDS
 from duetto.networks.spaces import Box, Discrete
 from duetto.presets import presets
 from duetto.runs.run import Run
@@ -305,6 +306,6 @@ def test_wrong_options_are_named_with_the_nearest_and_code_2(
 @pytest.mark.parametrize(("command", "near"), [("trian", "train"), ("eval", "evaluate"), ("zzz", None)])
 def test_unknown_commands(duetto: Command, command: str, near: str | None):
     hint = f"Did you mean '{near}'? " if near else ""
-    there = "train, resume, evaluate, video, plot, demos, list"
+    there = ", ".join(COMMANDS)
     err = f"duetto: There is no command '{command}'. {hint}There are: {there}.\n"
     assert duetto(command) == (2, "", err)

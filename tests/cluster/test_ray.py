@@ -150,14 +150,25 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(node
 def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
     temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
     options = ["--hidden", "16", "16", "--batch-size", "16", "--random-steps", "30", "--learning-starts", "30"]
-    options += ["--backend", "torch", "--steps", "60", "--num-envs", "2", "--evaluation-episodes", "1"]
+    options += [
+        "--backend",
+        "torch",
+        "--steps",
+        "60",
+        "--num-envs",
+        "2",
+        "--evaluation-episodes",
+        "1",
+        "--log-every",
+        "20",
+    ]
     command = [sys.executable, "-c", "from duetto.cli import main; main()", "train", "td3", "--cluster", "Pendulum-v1"]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary), "COLUMNS": "80"}
     whole = [*command, *options, "--actors", "2", "--runs-dir", str(tmp_path), "--name", "whole"]
     done = subprocess.run(whole, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "ray" not in done.stdout.lower().replace("array", "") + done.stderr.lower()
-    assert "2 actors" in done.stdout
+    assert {line["time/actors"] for line in Run(tmp_path / "whole").metrics()} == {2}
     assert list(temporary.iterdir()) == []
     assert not processes(temporary)
     assert shared_memory() <= before

@@ -137,7 +137,7 @@ class Run:
                     self.config = config
                 _work(session, callbacks, on_start)
 
-    def _session(self, config: Config, lock: FolderLock, cluster: Cluster | None) -> Session:
+    def _session(self, config: Config, lock: FolderLock, cluster: Cluster | None = None) -> Session:
         """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
         logged = [path for path in (self.path / "metrics.jsonl", self.path / "evaluations.csv") if path.exists()]
         if CheckpointStore(self.path / "checkpoints").steps() or not logged:
