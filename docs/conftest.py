@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import chdir
 from doctest import ELLIPSIS
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
-
-sys.path.insert(0, str(Path(__file__).parent / "figures"))
 
 
 def enter(namespace: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from duetto.cli import COMMANDS
 from duetto.cli.train import OWN_OPTIONS, _command
 from duetto.storage.config import RunOptions
 
-pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="what bash completes is asked of bash itself")
 
 
 def completed(script: str, *words: str) -> list[str]:

@@ -24,6 +24,7 @@ OFTEN = Rates(dies_before=0.03, dies_after=0.03, hangs=0.01)
 class Simulation(options.Cluster):
     """A cluster that is none."""
 
+    rates: Rates
     transports: list[Simulated]
 
     def __init__(self, rates: Rates = OFTEN, **given: Any) -> None:
@@ -32,7 +33,7 @@ class Simulation(options.Cluster):
         object.__setattr__(self, "transports", [])
 
     def connect(self, actors: int) -> Simulated:
-        self.transports.append(Simulated(7, self.rates))  # type: ignore[attr-defined]
+        self.transports.append(Simulated(7, self.rates))
         return self.transports[-1]
 
 

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import re
-import sys
 from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
+import ddpg
+import dqn
+import ends
 import gymnasium
 import numpy as np
+import overestimation
+import ppo
 import pytest
+import sac
+import td3
+import twelve
+
+from duetto.memory.fields import Field
+from duetto.memory.rings import Rings
 
 DOCS = Path(__file__).parents[2] / "docs"
-sys.path.insert(0, str(DOCS / "figures"))
-
-import ddpg  # noqa: E402 (these are found in docs/figures)
-import dqn  # noqa: E402
-import ends  # noqa: E402
-import overestimation  # noqa: E402
-import ppo  # noqa: E402
-import sac  # noqa: E402
-import td3  # noqa: E402
-import twelve  # noqa: E402
-
-from duetto.memory.fields import Field  # noqa: E402
-from duetto.memory.rings import Rings  # noqa: E402
-
 USED = sorted(
     {name for page in DOCS.rglob("*.md") for name in re.findall(r"\{drawn\} (\w+\.\w+)", page.read_text("utf-8"))}
 )

@@ -49,7 +49,10 @@ def test_it_begins_with_the_others_networks_and_says_where_they_are_from(made: R
         assert same(seen["parameters"], parameters(made, checkpoint))
     agent = made.agent(checkpoint)
     assert run.evaluations()[0]["mean_return"] == made.evaluate(1, checkpoint).mean_return
-    assert Run(run.path).config.began_from == {
+    began = Run(run.path).config.began_from
+    assert began is not None
+    assert len(began.pop("signature")) == 64
+    assert began == {
         "run": str(made.path.absolute()),
         "checkpoint": checkpoint,
         "optimizers": False,

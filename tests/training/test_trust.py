@@ -10,7 +10,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 import yaml
-from small_runs import train
+from small_runs import CrashAt, CrashError, train
 
 from duetto.cli import main
 from duetto.errors import UsageError
@@ -141,3 +141,61 @@ def test_an_empty_key_signs_nothing(key: Path):
     key.parent.mkdir(parents=True)
     key.write_bytes(b"")
     assert trust.signature(ID, {}) is None
+
+
+# ------------------------------------------------------------------------------------------------- other folders
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A run that begins with another one's networks, and has no checkpoint of its own yet."""
+    other = train(tmp_path, name="other", evaluate_every=0)
+    with pytest.raises(CrashError):
+        train(tmp_path, name="begun", from_run=other, steps=40, evaluate_every=0, callbacks=[CrashAt(5)])
+    return tmp_path / "begun"
+
+
+def test_what_another_folder_learned_is_copied_into_ones_own_run_alone(begun: Path, key: Path):
+    key.unlink()
+    with pytest.raises(
+        UsageError, match=r"begins with what another run has learned, .*other, and copies that.*--trust"
+    ):
+        Run(begun).resume()
+    assert not list((begun / "checkpoints").glob("step-*"))
+    Run(begun, trust=True).resume()
+    assert list((begun / "checkpoints").iterdir())
+
+
+def test_another_folder_named_later_is_not_read(begun: Path):
+    config = begun / "config.yaml"
+    config.write_text(config.read_text().replace(str(begun.parent / "other"), str(begun.parent / "another")))
+    with pytest.raises(UsageError, match="another, and copies that"):
+        Run(begun).resume()
+
+
+@pytest.mark.parametrize("began", ["true", "[1]", "elsewhere", "{run: 3}"])
+def test_what_it_began_with_is_a_run(begun: Path, began: str):
+    config = yaml.safe_load((begun / "config.yaml").read_text())
+    (begun / "config.yaml").write_text(yaml.safe_dump(config | {"from": yaml.safe_load(began)}))
+    with pytest.raises(UsageError, match=r"from is .*; it must be what a run began with"):
+        Run(begun)
+
+
+# ---------------------------------------------------------------------------------------------- as another's config
+def test_a_strangers_config_imports_nothing(mine: Path, mark: Path, key: Path, capsys: pytest.CaptureFixture[str]):
+    key.unlink()
+    call = ["train", "--config", str(mine / "config.yaml"), "--runs-dir", str(mine.parent / "new"), "--steps", "40"]
+    with pytest.raises(SystemExit) as ended:
+        main(call)
+    assert ended.value.code == 2
+    assert f"is of '{ID}' with {{}}, and to make that Python imports what it names." in capsys.readouterr().err
+    assert not mark.exists()
+    assert not key.exists()
+    with pytest.raises(SystemExit) as ended:
+        main([*call[:3], ID, *call[3:]])  # the user's own word
+    assert ended.value.code == 0
+
+
+def test_ones_own_config_is_never_asked_about(mine: Path, mark: Path):
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--config", str(mine / "config.yaml"), "--runs-dir", str(mine.parent / "new")])
+    assert ended.value.code == 0
+    assert mark.exists()

@@ -19,6 +19,7 @@ from duetto.cli.options import EnvironmentOptions, Json, Quiet, environment_opti
 from duetto.cli.output import expendable, print_json
 from duetto.errors import UsageError
 from duetto.presets import Preset, beside, choose
+from duetto.storage import trust
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.origin import Origin, is_file, named
 
@@ -54,7 +55,15 @@ def _again(arguments: list[str]) -> None:
     if not Path(file).is_file():
         raise UsageError(f"{first} is {file!r}; it must be the config.yaml of a run.")
     config = Config.load(Path(file))
-    if not rest or rest[0].startswith("-"):
+    named = bool(rest) and not rest[0].startswith("-")
+    harmless = named and not trust.needs_trust("", config.environment_options)
+    if not harmless and not trust.is_ours(config.environment, config.environment_options, config.signature):
+        raise UsageError(
+            f"{file} is of {config.environment!r} with {config.environment_options!r}, and to make that Python imports "
+            "what it names. It is of no run that you began on this machine. If you know the package, say it yourself: "
+            "duetto train ALGORITHM ENVIRONMENT [--environment-options KEY=VALUE]."
+        )
+    if not named:
         if not config.remakeable:
             raise UsageError(f"{file} is of {config.environment}, which is no id. Name an environment after the file.")
         rest = [config.environment, *rest]

@@ -20,7 +20,7 @@ from duetto.algorithms.base import PRIORITY, Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import compiled
+from duetto.learners import jax_cache
 from duetto.learners.base import Learner, Metrics, Parameters, Precision, Rates, matched, summarize
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
@@ -43,7 +43,7 @@ class JaxLearner(Learner):
         precision: Precision = "float32",
     ):
         super().__init__(algorithm, observation, action, seed, precision)
-        compiled.use()
+        jax_cache.use()
         self.device = _device(device)
         with jax.default_device(self.device):
             self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
@@ -63,7 +63,7 @@ class JaxLearner(Learner):
         number = self.algorithm.phase(self.updates)
         inputs = (batch, rows, noise, jax.tree.map(np.float32, rates))
         if number not in self._phases:
-            compiled.hand_over()
+            jax_cache.hand_over()
             self._phases[number] = _Phase(self, number, (self._state, *inputs))
         phase = self._phases[number]
         changing = {name: self._state[name] for name in phase.changes}

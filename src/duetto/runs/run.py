@@ -160,8 +160,10 @@ class Run:
     def _take_up(self, session: Session, without_memory: bool, accept_changes: bool) -> None:
         """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
         if not session.store.steps():
-            if self.config.began_from:
-                Beginning.from_dict(self.config.began_from).begin(session)
+            if began := self.config.began_from:
+                beginning = Beginning.from_dict(began)
+                trust.check_folder(beginning.run, began.get("signature"), self.path, self._trust)
+                beginning.begin(session)
             return
         loaded, steps = session.store.load_latest(memory=not without_memory), session.config.run.steps
         if steps <= loaded.step - session.stepper.num_envs:  # the last vector step may go beyond the end
@@ -315,7 +317,7 @@ def start(
             session = Session(config, path, environment, lock, _stepping(cluster))
             try:
                 if beginning is not None:
-                    config = dataclasses.replace(config, began_from=beginning.begin(session).to_dict())
+                    config = dataclasses.replace(config, began_from=beginning.begin(session).to_dict()).signed()
                     session.config = config
                     config.save(path / "config.yaml")
             except BaseException:

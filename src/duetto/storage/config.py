@@ -146,15 +146,21 @@ class Config:
         )
 
     def signed(self) -> Config:
-        """With this user's signatures of whatever code it takes to make environment and algorithm."""
+        """With this user's signatures: of the code that environment and algorithm take, of the run it begins with."""
         environment = trust.signature(self.environment, self.environment_options) if self.remakeable else None
-        return dataclasses.replace(self, signature=environment, origin=self.origin and self.origin.signed())
+        began = self.began_from and self.began_from | {"signature": trust.folder_signature(str(self.began_from["run"]))}
+        origin = self.origin and self.origin.signed()
+        return dataclasses.replace(self, signature=environment, origin=origin, began_from=began)
 
     @property
     def lacks_signature(self) -> bool:
         """Whether going on will take `--trust`, since no key could be made."""
         named = self.remakeable and trust.needs_trust(self.environment, self.environment_options)
-        return bool((named and not self.signature) or (self.origin and self.origin.file and not self.origin.signature))
+        return bool(
+            (named and not self.signature)
+            or (self.origin and self.origin.file and not self.origin.signature)
+            or (self.began_from and not self.began_from.get("signature"))
+        )
 
     @classmethod
     def load(
@@ -194,6 +200,10 @@ class Config:
             if not isinstance(environment[key], form):
                 raise UsageError(f"environment.{key} is {environment[key]!r}; it must be {wanted}.")
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
+        if not isinstance(began := values.get("from") or {}, dict) or (began and not isinstance(began.get("run"), str)):
+            raise UsageError(
+                f"from is {began!r}; it must be what a run began with: run (its folder), checkpoint, step."
+            )
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
             raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Put in what the run used.")
@@ -204,7 +214,7 @@ class Config:
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
             signature=environment.get("signature"),
-            began_from=values.get("from"),
+            began_from=began or None,
             run=run,
             preset=values["preset"],
             command=values["command"],

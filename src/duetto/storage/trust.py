@@ -5,7 +5,8 @@ In a folder from elsewhere that is a stranger's choice of code. So what holds su
 HMAC-SHA256 over the id and the options, with 32 random bytes that only this user has. A folder whose signature is right
 was made by this user, wherever it lies by now. Ids without a module need no key, and none is made for them.
 
-An algorithm from a file of the user's own is signed alike, HMAC over the file's path and the class; see `origin`.
+An algorithm from a file of the user's own is signed alike, HMAC over the file's path and the class; see `origin`. So is
+the folder of another run that a run begins with: what it learned is copied.
 
 The key is made at first use: `DUETTO_KEY_FILE` or `$XDG_CONFIG_HOME/duetto/key`. Machines that share runs share it.
 """
@@ -44,6 +45,16 @@ def file_signature(file: str, kind: str) -> str | None:
     return _signature(["duetto algorithm", file, kind])
 
 
+def folder_signature(folder: str) -> str | None:
+    """What to keep beside the run that another one begins with; None where no key can be made or read."""
+    return _signature(["duetto from", folder])
+
+
+def is_ours(environment: str, options: Mapping[str, Any], signed: object) -> bool:
+    """Whether the modules that these name, if any, are this user's choice."""
+    return not needs_trust(environment, options) or _is_ours(_said(environment, options), signed)
+
+
 def check(environment: str, options: Mapping[str, Any], signed: object, where: object, trust: bool = False) -> None:
     """Let only those environments be made whose modules may be imported. Call it before any `environments.make`.
 
@@ -56,9 +67,7 @@ def check(environment: str, options: Mapping[str, Any], signed: object, where: o
     Raises:
         UsageError: The id or an option names a module, and this user neither began it nor trusts it.
     """
-    if trust or not needs_trust(environment, options):
-        return
-    if _is_ours(_said(environment, options), signed):
+    if trust or is_ours(environment, options, signed):
         return
     named = " with " + ", ".join(f"{key}={value!r}" for key, value in options.items()) if options else ""
     raise UsageError(
@@ -79,6 +88,19 @@ def check_file(file: str, kind: str, signed: object, where: object, trust: bool 
             f"{where} is of an algorithm in a file, {file}:{kind}, and to go on Python runs that file. It was not "
             "begun by you on this machine, or it was changed since. If you know the file and want it to run: --trust "
             "(in Python: trust=True)."
+        )
+
+
+def check_folder(folder: str, signed: object, where: object, trust: bool = False) -> None:
+    """Let only those runs be begun with that this user named; as `check`.
+
+    Raises:
+        UsageError: This user neither began the run nor trusts it.
+    """
+    if not trust and not _is_ours(["duetto from", folder], signed):
+        raise UsageError(
+            f"{where} begins with what another run has learned, {folder}, and copies that. It was not begun by you on "
+            "this machine, or it was changed since. If it is meant to: --trust (in Python: trust=True)."
         )
 
 

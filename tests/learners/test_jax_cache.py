@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from duetto.learners import compiled
+from duetto.learners import jax_cache
 
 SCRIPT = """
 import os, sys
 import jax, jax.numpy as jnp
-from duetto.learners import compiled
+from duetto.learners import jax_cache
 
 seen = []
 jax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
-compiled.use()
+jax_cache.use()
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 print(float(jax.jit(lambda x: jnp.sum(jnp.tanh(x) ** 2))(jnp.arange(3.0))))
 print(sum(event.endswith("/cache_hits") for event in seen) > 0, flush=True)
 if sys.argv[1:] == ["killed"]:
     folder = jax.config.jax_compilation_cache_dir
-    compiled.hand_over()
+    jax_cache.hand_over()
     open(os.path.join(folder, "half-cache"), "wb").write(b"half")
     os._exit(9)
 """
@@ -84,10 +84,10 @@ def test_what_was_not_used_for_longest_and_what_killed_processes_left_is_deleted
     for name, seconds in {"old": 20, "older": 30, "new": 10}.items():
         (tmp_path / "kept" / f"{name}-cache").write_bytes(bytes(100))
         os.utime(tmp_path / "kept" / f"{name}-cache", (now - seconds, now))
-    long_ago = now - compiled.ABANDONED - 1
+    long_ago = now - jax_cache.ABANDONED - 1
     os.utime(tmp_path / "abandoned", (long_ago, long_ago))
-    monkeypatch.setattr(compiled, "LIMIT", 150)
-    compiled._tidy(tmp_path)
+    monkeypatch.setattr(jax_cache, "LIMIT", 150)
+    jax_cache._tidy(tmp_path)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
         "at-work",
         "kept",
