@@ -134,7 +134,8 @@ class Learner(ABC):
     def _callable(self, name: str, net: Any) -> Any:
         """The network as losses and policies call it."""
         source = self.targets.get(name, name)
-        return Unrolling(net, source) if self.specs[source].recurrent else net
+        spec = self.specs[source]
+        return Unrolling(net, source, spec.members) if spec.recurrent else net
 
     def _carry(self, nets: SimpleNamespace) -> dict[str, Array]:
         """What the acting networks that were called carry on."""
