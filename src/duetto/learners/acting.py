@@ -2,8 +2,9 @@
 
     Acting              the questions
       Learner           answers with the networks that it trains (`base`)
-      HostActing        in NumPy, with parameters from elsewhere: imports no framework
-      FrameworkActing   by a framework, with parameters from elsewhere
+      Parted            answers with parameters from elsewhere
+        HostActing        in NumPy, without importing a framework
+        FrameworkActing   by a framework
 
 `build` makes one of the last two, for a process that only acts.
 """
@@ -74,8 +75,20 @@ class Acting(ABC):
         """The algorithm's method with the networks as they are now, and the carry; none without recurrence."""
 
 
-class HostActing(Acting):
-    """In NumPy. It can act once `load` was called."""
+class Parted(Acting):
+    """Apart from whoever learns: acts once it was given parameters."""
+
+    @abstractmethod
+    def load(self, parameters: Parameters) -> None:
+        """Act with copies of these from now on; only the networks that act need be there.
+
+        Raises:
+            CheckpointError: A name is missing or unknown, or a shape is not that of the network.
+        """
+
+
+class HostActing(Parted):
+    """In NumPy."""
 
     def __init__(self, algorithm: Algorithm, specs: Specs) -> None:
         """`specs` may hold networks that do not act."""
@@ -83,11 +96,7 @@ class HostActing(Acting):
         self._nets: dict[str, Any] = {}
 
     def load(self, parameters: Parameters) -> None:
-        """Act with copies of these from now on; of networks that do not act, none need be there.
-
-        Raises:
-            CheckpointError: A name is missing or unknown, or a shape is not that of the network.
-        """
+        """See `Parted`."""
         forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
         for name in self.algorithm.acting_networks:
             values = matched(parameters.get(name, {}), parameter_shapes(self.specs[name]), name)
@@ -102,20 +111,26 @@ class HostActing(Acting):
         return getattr(self.algorithm, method)(nets, obs, *noise), carried(self.algorithm, nets)
 
 
-class FrameworkActing(Acting):
-    """By a framework's learner that has nothing to learn: for images, networks of a user's own, rollouts in bf16."""
+class FrameworkActing(Parted):
+    """By a framework's learner: for images, networks of a user's own, rollouts in bf16."""
 
     def __init__(self, learner: Learner) -> None:
         super().__init__(learner.algorithm, learner.specs)
         self._learner = learner
 
     def load(self, parameters: Parameters) -> None:
-        """See `HostActing`."""
+        """See `Parted`."""
         self._learner.load_parameters(parameters)
 
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Acting`."""
-        return self._learner._acting(method, obs, *noise)
+        return self._learner._act(method, obs, *noise)
+
+
+def in_numpy(algorithm: Algorithm, specs: Specs, precision: Precision = "float32") -> bool:
+    """Whether NumPy can act as learners of this precision do."""
+    rounded = precision == "bf16" and algorithm.memory().on_policy  # else they act in float32 anyway
+    return not rounded and all(host.possible(specs[name]) for name in algorithm.acting_networks)
 
 
 def build(
@@ -126,21 +141,20 @@ def build(
     backend: Backend,
     precision: Precision = "float32",
     device: str = "cpu",
-) -> HostActing | FrameworkActing:
-    """Who acts as a learner of this backend and precision does, once it was given that one's parameters.
+) -> Parted:
+    """Who acts as a learner of this backend and precision does, once it is given that one's parameters.
 
-    In NumPy where it can, and then neither framework is imported and `device` does not count.
+    In NumPy where it can, and then no framework is imported and `device` does not count.
 
     Raises:
         UsageError: NumPy cannot, and the framework is not installed.
     """
-    acts: Any = _OnlyActs(algorithm)
-    specs = acts.networks(observation, action)
-    rounded = precision == "bf16" and algorithm.memory().on_policy  # else acting is in float32 anyway
-    if not rounded and all(host.possible(spec) for spec in specs.values()):
+    specs = algorithm.networks(observation, action)
+    if in_numpy(algorithm, specs, precision):
         return HostActing(algorithm, specs)
     from duetto import learners
 
+    acts: Any = _OnlyActs(algorithm)
     learner = learners.build(backend, acts, observation, action, device=device, precision=precision, threads=1)
     return FrameworkActing(learner)
 
