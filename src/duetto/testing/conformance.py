@@ -323,7 +323,7 @@ def _moved(learner: Learner) -> Parameters:
         statistics = learner.specs[learner.targets.get(name, name)].statistics
         for key, value in values.items():
             other = value + random.normal(0.0, 0.3, value.shape)
-            values[key] = (np.abs(other) if key in statistics else other).astype(np.float32)
+            values[key] = np.asarray(np.abs(other) if key in statistics else other, np.float32)
     return found
 
 
