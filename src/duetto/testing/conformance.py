@@ -68,7 +68,7 @@ def check_acting(kind: type[Algorithm]) -> None:
     for cell in ("none", "lstm", "gru") if "recurrent" in kind.options() else ("",):
         with _trials(kind, **({"recurrent": cell} if cell else {})) as trials:
             for number, trial in enumerate(trials):
-                _compare_acting(trial, BACKENDS if number == 0 else BACKENDS[:1])
+                compare_acting(trial, BACKENDS if number == 0 else BACKENDS[:1])
 
 
 def check_state(kind: type[Algorithm]) -> None:
@@ -302,7 +302,8 @@ def _compare(trial: Trial) -> None:
         _near(ours, theirs, 1e-3, f"{about}, actions")
 
 
-def _compare_acting(trial: Trial, backends: tuple[Backend, ...]) -> None:
+def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> None:
+    """AssertionError where NumPy, if it can act at all, collects or evaluates otherwise than one of the backends."""
     learner = _learner(trial, backends[0])
     if not acting.in_numpy(trial.algorithm, learner.specs):
         return
