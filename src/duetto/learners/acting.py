@@ -154,12 +154,12 @@ def build(
         return HostActing(algorithm, specs)
     from duetto import learners
 
-    acts: Any = _OnlyActs(algorithm)
+    acts: Any = OnlyActs(algorithm)
     learner = learners.build(backend, acts, observation, action, device=device, precision=precision, threads=1)
     return FrameworkActing(learner)
 
 
-class _OnlyActs:
+class OnlyActs:
     """An algorithm without all that only learning needs: its learner has the acting networks alone."""
 
     def __init__(self, algorithm: Algorithm) -> None:
