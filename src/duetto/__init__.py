@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from duetto.display.plotting import plot as plot
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
+    from duetto.exporting.writing import export as export
     from duetto.networks.specs import CustomNetwork as CustomNetwork
     from duetto.runs.agent import Agent as Agent
     from duetto.runs.api import load as load
@@ -30,6 +31,7 @@ _HOMES = {
     "Evaluation": "duetto.training.evaluation",
     "Run": "duetto.runs.run",
     "Session": "duetto.training.session",
+    "export": "duetto.exporting.writing",
     "load": "duetto.runs.api",
     "plot": "duetto.display.plotting",
     "train": "duetto.runs.api",

@@ -95,6 +95,11 @@ class JaxLearner(Learner):
         net = self._nets[name].with_arrays(arrays, jnp.bfloat16 if precision == "bf16" else jnp.float32)
         return self._callable(name, net)
 
+    def networks(self) -> SimpleNamespace:
+        """The acting networks as a policy calls them; recurrent ones anew for each, see `Unrolling`."""
+        names = self.algorithm.acting_networks
+        return SimpleNamespace(**{name: self.called(name, self._state[f"net/{name}"], "float32") for name in names})
+
     # ------------------------------------------------------------------------------------------------ state
     def parameters(self) -> Parameters:
         """See `Learner.parameters`."""

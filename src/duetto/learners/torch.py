@@ -125,7 +125,7 @@ class TorchLearner(Learner):
         """See `Updater.minimize`."""
         weights = self._optimizers[name].weights
         with self._autocast:
-            value, info = loss(self._networks(), *args)
+            value, info = loss(self.networks(), *args)
         gradients = list(torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True))
         norm = self._optimizers[name].step(gradients, self._rates[name])
         self._keep_statistics(name)
@@ -141,11 +141,17 @@ class TorchLearner(Learner):
                     net.keep_statistics()
                 net.moved.clear()
 
-    def _networks(self) -> SimpleNamespace:
+    def networks(self) -> SimpleNamespace:
         """The networks as a loss or a policy calls them; recurrent ones anew for each, see `Unrolling`."""
         if not self.recurrent:
             return self._plain
         return SimpleNamespace(**{name: self._called(name) for name in self._nets})
+
+    def freeze(self) -> None:
+        """No gradient is wanted any more."""
+        for net in self._nets.values():
+            for value in net.values.values():
+                value.requires_grad_(False)
 
     def _called(self, name: str) -> Any:
         net = self._nets[name]
@@ -196,7 +202,7 @@ class TorchLearner(Learner):
         self._use_threads(self.threads)
         with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
             inputs = (_tensors(part, self.device) for part in (obs, *noise))
-            nets = self._networks()
+            nets = self.networks()
             result = getattr(self.algorithm, method)(nets, *inputs)
             return _arrays(result), _arrays(self._carry(nets))
 

@@ -64,7 +64,7 @@ def picture(image: Array, channels_first: bool, like: Array) -> Array:
 
 def flat(picture: Array) -> Array:
     """See `network.Layers`."""
-    return jnp.reshape(picture, (len(picture), -1))
+    return jnp.reshape(picture, (picture.shape[0], -1))
 
 
 def members(values: Values) -> None:

@@ -13,8 +13,9 @@ from duetto.algorithms import Algorithm
 from duetto.environments import trees
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import forms
-from duetto.learners import Backend, Learner
+from duetto.learners import Backend, Learner, Precision
 from duetto.learners.choice import installed
+from duetto.learners.parameters import Parameters
 from duetto.networks import spaces
 from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork
@@ -37,6 +38,7 @@ class Agent:
     Attributes:
         step: The training step of its parameters.
         observation_space, action_space: What it was trained with.
+        action_dtype: Of the actions that the environment takes.
         config: The run that it came from.
         notices: Sentences about newer checkpoints that are damaged, if this is not the newest, and about what has
             changed in `config.yaml`.
@@ -55,6 +57,7 @@ class Agent:
         self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
         taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]))
         self._actions = environments.ActionMap(taken)
+        self.action_dtype: np.dtype = np.dtype(taken.dtype)
         self._acting, self._together = self.policy, 0
 
     @classmethod
@@ -66,6 +69,7 @@ class Agent:
         networks: dict[str, CustomNetwork] | None = None,
         algorithm: type[Algorithm] | None = None,
         trust: bool = False,
+        precision: Precision | None = None,
     ) -> Self:
         """See `duetto.load`."""
         path = folder / "config.yaml"
@@ -77,7 +81,7 @@ class Agent:
         config.algorithm.check_spaces(observation, action, config.environment)
         learners.check_parameters(config.algorithm, observation, action, state["learner"]["parameters"])
         chosen = _backend(config, backend)
-        precision = config.run.precision if chosen == config.run.backend else "float32"
+        precision = precision or (config.run.precision if chosen == config.run.backend else "float32")
         learner = learners.build(chosen, config.algorithm, observation, action, precision=precision)
         learner.load_parameters(state["learner"]["parameters"])
         normalizer = Normalizer(observation, *config.algorithm.observation_scaling())
@@ -140,6 +144,20 @@ class Agent:
         self._acting.explores = not deterministic
         begins = None if starts is None else np.asarray(starts, bool)
         return self._actions.to_environment(self._acting(obs, begins))
+
+    def parameters(self) -> Parameters:
+        """Copies of all parameters, by network and name, in PyTorch's layouts."""
+        return self._learner.parameters()
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """What scales observations before its networks see them."""
+        return self._normalizer
+
+    @property
+    def carry_shapes(self) -> dict[str, tuple[int, int]]:
+        """What its networks carry from step to step, by name, of one environment; nothing without recurrence."""
+        return self._learner.carry_shapes()
 
     @property
     def policy(self) -> Policy:

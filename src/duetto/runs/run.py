@@ -23,6 +23,7 @@ from duetto.display.showing import shown
 from duetto.display.video import record
 from duetto.environments import Episode
 from duetto.errors import DuettoError, UsageError
+from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
 from duetto.runs.beginning import Beginning
@@ -170,9 +171,11 @@ class Run:
             raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
         session.load(loaded, without_memory, accept_changes)
 
-    def agent(self, checkpoint: str | int = "last", backend: str | None = None) -> Agent:
-        """The trained agent of the "last" or "best" checkpoint or that of a step."""
-        agent = Agent.load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust)
+    def agent(
+        self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
+    ) -> Agent:
+        """The trained agent of the "last" or "best" checkpoint or that of a step; by default in the run's precision."""
+        agent = Agent.load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust, precision)
         self.notices += agent.notices
         return agent
 
@@ -226,7 +229,7 @@ class Run:
         path = Path(output) if output else self.path / "videos" / f"step-{agent.step:012}.mp4"
         if not output:
             within.check_folders([path.parent])
-        stepper = self._stepper(1, render_mode="rgb_array")
+        stepper = self.stepper(1, render_mode="rgb_array")
         try:
             chosen = self.config.run.seed if seed is None else seed
             record(agent.policy, stepper, chosen, path, Path(frames) if frames else None, tell)
@@ -246,7 +249,7 @@ class Run:
             raise UsageError(f"episodes is {episodes}; it must be at least 0, which is without an end.")
         _check_seed(seed)
         agent = self.agent(checkpoint)
-        stepper = self._stepper(1, render_mode="human")
+        stepper = self.stepper(1, render_mode="human")
         seen: list[Episode] = []
         try:
             while not episodes or len(seen) < episodes:
@@ -287,7 +290,8 @@ class Run:
             return environments.separate(self._environment(), num_envs=num_envs, kwargs=kwargs)
         return environments.separate(environment, num_envs=num_envs, kwargs=options)
 
-    def _stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
+    def stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
+        """So many of its environments, side by side; close it after use."""
         options = self.config.environment_options
         return environments.separate(self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
 

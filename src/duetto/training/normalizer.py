@@ -40,6 +40,11 @@ class Normalizer:
         }
 
     @property
+    def statistics(self) -> tuple[dict[str, Moments], float]:
+        """What it scales by: moments of each part ("" is the only one), and the bound that it clips to."""
+        return dict(self._moments), self._clip
+
+    @property
     def stored(self) -> bool:
         """Whether observations are scaled before the memory gets them."""
         return self.mode == "steps"

@@ -26,6 +26,7 @@ class Policy:
         self._learner, self._normalizer, self._action, self._at = learner, normalizer, action, at
         self._random = generator(seed, "evaluation")
         self.explores = False  # as in training
+        self.greedy = False  # the best guess, even where evaluations sample
         self._noise: np.ndarray | None = None
 
         self._recurrence: Recurrence | None = None
@@ -47,6 +48,8 @@ class Policy:
         return action
 
     def _evaluated(self, num_envs: int) -> np.ndarray | None:
+        if self.greedy:
+            return None
         return self._learner.algorithm.explorer().for_evaluation(self._random, num_envs, self._action)
 
     def _explored(self, num_envs: int) -> np.ndarray:

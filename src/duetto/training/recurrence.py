@@ -20,7 +20,7 @@ class Recurrence:
     def __init__(self, learner: Acting, action: Space, num_envs: int) -> None:
         self._learner = learner
         self.carry = {name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()}
-        self._none = _no_action(action, num_envs)
+        self._none = no_action(action, num_envs)
         self._previous_action, self._previous_reward = self._none.copy(), np.zeros(num_envs, np.float32)
 
     def window(self, obs: Tree, starts: np.ndarray) -> Window:
@@ -69,7 +69,7 @@ class Recurrence:
         self._previous_reward = np.where(starts, np.float32(0), self._previous_reward)
 
 
-def _no_action(action: Space, num_envs: int) -> np.ndarray:
+def no_action(action: Space, num_envs: int) -> np.ndarray:
     """ "No action": -1, whose one-hot code is zeros; or zeros."""
     match action:
         case Box():

@@ -1,0 +1,77 @@
+"""A written graph beside the agent that it was made of: the same observations, the same actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from duetto.environments import ActionMap, Stepper, to_gymnasium, trees
+from duetto.errors import DuettoError
+from duetto.exporting.graph import NEXT, Graph
+from duetto.networks.spaces import Box
+from duetto.training.policy import Policy
+
+Call = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
+STEPS = 200  # of each environment
+LARGEST = 1e-4  # difference of an action, in parts of its range
+TIES = 0.01  # part of all choices that may differ: two actions of nearly the same worth
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the written graph did beside the agent."""
+
+    observations: int
+    largest_difference: float  # of numbers, in parts of their range
+    differing: int  # choices
+
+
+def check(graph: Graph, written: Call, policy: Policy, stepper: Stepper, seed: int) -> Verdict:
+    """Act with the agent in these environments, and ask the written graph beside it.
+
+    Raises:
+        DuettoError: They do not act alike.
+    """
+    units = ActionMap(to_gymnasium(graph.action, np.dtype(graph.action_dtype)))
+    policy.greedy = True
+    stepper.reset(seed)
+    remembered = {port.name: port.empty(stepper.num_envs) for port in graph.inputs}
+    reward = np.zeros(stepper.num_envs, np.float32)
+    seen = differing = 0
+    largest = 0.0
+    for _ in range(STEPS):
+        starts = stepper.starts.copy()
+        given = graph.as_given(trees.copy(stepper.obs))
+        policy.rewarded(reward, np.arange(stepper.num_envs))
+        action = policy(stepper.obs, starts)
+        found = written(remembered | given | ({"previous_reward": reward, "starts": starts} if graph.carries else {}))
+        expected, got = units.to_environment(action), found["action"]
+        if got.shape != expected.shape:
+            raise DuettoError(f"The written file gives actions of the shape {got.shape}, the agent {expected.shape}.")
+        if isinstance(graph.action, Box):
+            largest = max(largest, _distance(graph.action, expected, got))
+        else:
+            differing += int(np.sum(np.any((expected != got).reshape(len(got), -1), axis=1)))
+        # It remembers what *it* did, as it will where nobody stands beside it.
+        remembered |= {name.removeprefix(NEXT): part for name, part in found.items() if name.startswith(NEXT)}
+        seen += len(action)
+        transition, _ = stepper.step(action)
+        reward = np.zeros(stepper.num_envs, np.float32)
+        reward[transition.env] = transition.reward
+    if not largest <= LARGEST or differing > TIES * seen:
+        raise DuettoError(
+            f"The written file does not act as the agent does: of {seen} observations {differing} choices differ, and "
+            f"numbers by up to {largest:.1e} of their range. It was deleted. Please report this, with config.yaml."
+        )
+    return Verdict(seen, largest, differing)
+
+
+def _distance(space: Box, one: np.ndarray, other: np.ndarray) -> float:
+    low, high = (
+        np.broadcast_to(np.asarray(bound), space.size).reshape(space.shape) for bound in (space.low, space.high)
+    )
+    spread: Any = np.where(high > low, high - low, 1.0)
+    return float(np.max(np.abs(one.astype(float) - other.astype(float)) / spread))

@@ -1,0 +1,206 @@
+"""What an exported agent computes, over arrays of any framework, and what goes in and comes out, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from duetto.algorithms.base import Algorithm, Array, Tree
+from duetto.functional.scaling import Moments
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.networks.specs import NetworkSpec
+from duetto.networks.windows import Window
+from duetto.training.recurrence import no_action
+
+SINGLE = "observation"  # the input's name, where there is one part
+NEXT = "next/"  # before the names of outputs that are inputs of the next step
+PREVIOUS = ("previous_action", "previous_reward", "starts")
+
+
+@dataclass(frozen=True)
+class Port:
+    """One array that goes in or comes out; before its shape comes the number of environments, N."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    about: str
+
+    def empty(self, rows: int) -> np.ndarray:
+        """Zeros of so many environments."""
+        return np.zeros((rows, *self.shape), self.dtype)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The computation, as a value without a framework.
+
+    Attributes:
+        carries: Shapes of what the acting networks carry, by name; none without recurrence.
+        moments: Statistics that observations are scaled by, by part; "" is the only part.
+    """
+
+    algorithm: Algorithm
+    specs: dict[str, NetworkSpec]
+    observation: Space
+    action: Space
+    action_dtype: str
+    carries: dict[str, tuple[int, ...]]
+    moments: dict[str, Moments]
+    clip: float
+
+    @property
+    def inputs(self) -> list[Port]:
+        """In order: the parts of an observation, then what a recurrent agent remembers."""
+        found = [Port(name, _shape(part), _dtype(part), _observed(part)) for name, part in _parts(self.observation)]
+        if not self.carries:
+            return found
+        before = no_action(self.action, 1)
+        return [
+            *found,
+            Port(
+                "previous_action",
+                before.shape[1:],
+                before.dtype.name,
+                f"the output {NEXT}previous_action of the step before",
+            ),
+            Port("previous_reward", (), "float32", "what the last action brought"),
+            Port("starts", (), "bool", "an episode begins here: what was before is forgotten"),
+            *self._carried("", f"the output {NEXT}... of the step before; zeros at first"),
+        ]
+
+    @property
+    def outputs(self) -> list[Port]:
+        """In order: the action, then what a recurrent agent remembers."""
+        action = Port("action", _shape(self.action), self.action_dtype, "as the environment takes it")
+        if not self.carries:
+            return [action]
+        before = no_action(self.action, 1)
+        about = "to hand in with the next observation"
+        again = Port(f"{NEXT}previous_action", before.shape[1:], before.dtype.name, about)
+        return [action, again, *self._carried(NEXT, about)]
+
+    def _carried(self, prefix: str, about: str) -> list[Port]:
+        return [Port(f"{prefix}carry/{name}", shape, "float32", about) for name, shape in self.carries.items()]
+
+    def __call__(self, nets: Any, given: dict[str, Array]) -> tuple[Array, ...]:
+        """The outputs in order; `nets` are the acting networks as the algorithm calls them."""
+        several = isinstance(self.observation, Dict)
+        parts = {name: _counted(part, given[name]) for name, part in _parts(self.observation)}
+        obs = self._scaled(parts if several else parts[SINGLE])
+        if not self.carries:
+            return (self.in_units(self.algorithm.act(nets, obs, None)),)
+        action = self.algorithm.act(nets, self._window(obs, given), None)
+        carry: dict[str, Array] = {}
+        for name in self.algorithm.acting_networks:
+            carry |= getattr(nets, name).carry
+        before = array_namespace(action).astype(action, given["previous_action"].dtype)
+        return (self.in_units(action), before, *(carry[name] for name in self.carries))
+
+    def _window(self, obs: Tree, given: dict[str, Array]) -> Window:
+        """As `training.recurrence` makes it, which forgets where an episode begins."""
+        action, reward, starts = (given[name] for name in PREVIOUS)
+        xp = array_namespace(reward)
+        none = xp.zeros_like(action) if isinstance(self.action, Box) else xp.zeros_like(action) - 1
+        action = xp.where(xp.reshape(starts, (-1, *(1,) * (action.ndim - 1))), none, action)
+        reward = xp.where(starts, xp.zeros_like(reward), self.algorithm.seen_reward(reward))
+        return Window(
+            obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
+            previous_action=action[:, None],
+            previous_reward=reward[:, None],
+            starts=starts[:, None],
+            carry={name: given[f"carry/{name}"] for name in self.carries},
+            fresh=starts,
+            at=None,
+        )
+
+    def _scaled(self, obs: Tree) -> Tree:
+        if not self.moments:
+            return obs
+        if isinstance(obs, dict):
+            return obs | {name: self._scale(obs[name], moments) for name, moments in self.moments.items()}
+        return self._scale(obs, self.moments[""])
+
+    def _scale(self, x: Array, moments: Moments) -> Array:
+        """See `functional.scaling.scaled`, which computes in float64: here the mean is subtracted in two parts."""
+        xp = array_namespace(x)
+        high = moments.mean.astype(np.float32)
+        centred = (x - _like(x, high)) - _like(x, moments.mean - high)
+        spread = _like(centred, np.sqrt(moments.variance) + 1e-8)
+        return xp.clip(centred / spread, -self.clip, self.clip)
+
+    def in_units(self, action: Array) -> Array:
+        """The environment's actions; see `environments.ActionMap.to_environment`."""
+        xp, space = array_namespace(action), self.action
+        dtype = getattr(xp, self.action_dtype)
+        if isinstance(space, Box):
+            low, high = (
+                np.broadcast_to(np.asarray(bound, np.float32), space.size) for bound in (space.low, space.high)
+            )
+            own = action * _like(action, (high - low) / 2) + _like(action, (low + high) / 2)
+            own = xp.minimum(xp.maximum(own, _like(action, low)), _like(action, high))
+            own = xp.round(own) if np.issubdtype(np.dtype(self.action_dtype), np.integer) else own
+            return xp.reshape(xp.astype(own, dtype), (-1, *space.shape))
+        own = xp.astype(xp.reshape(action, (-1, *_shape(space))), dtype)
+        return own + _like(own, _start(space))
+
+    def as_given(self, obs: Tree) -> dict[str, np.ndarray]:
+        """Observations as a `Stepper` has them (choices from 0), as its environment gave them: the inputs."""
+        parts = obs if isinstance(obs, dict) else {SINGLE: obs}
+        return {
+            name: np.reshape(parts[name], (-1, *_shape(part))).astype(_dtype(part)) + _start(part).astype(_dtype(part))
+            for name, part in _parts(self.observation)
+        }
+
+
+def _parts(space: Space) -> tuple[tuple[str, Any], ...]:
+    return space.parts if isinstance(space, Dict) else ((SINGLE, space),)
+
+
+def _counted(space: Any, x: Array) -> Array:
+    """Choices from 0 on, in a row."""
+    if isinstance(space, Box):
+        return x
+    xp = array_namespace(x)
+    x = x - _like(x, _start(space))
+    return x if isinstance(space, Discrete) else xp.reshape(x, (-1, len(space.nvec)))
+
+
+def _start(space: Any) -> np.ndarray:
+    """An environment's least choices, in their shape; zeros for numbers."""
+    if isinstance(space, Box):
+        return np.zeros(space.shape, np.int64)
+    return np.reshape(space.start or np.zeros(np.prod(_shape(space), dtype=int), np.int64), _shape(space))
+
+
+def _like(x: Array, constant: np.ndarray) -> Array:
+    """The constant as an array of x's framework and dtype, with an axis for the environments."""
+    return array_namespace(x).asarray(np.asarray(constant)[None].tolist(), dtype=x.dtype)
+
+
+def _shape(space: Any) -> tuple[int, ...]:
+    """The environment's own."""
+    match space:
+        case Box():
+            return space.shape
+        case Discrete():
+            return ()
+        case MultiDiscrete():
+            return space.shape or (len(space.nvec),)
+    raise TypeError(f"There is no array of {space}.")
+
+
+def _dtype(space: Any) -> str:
+    return space.dtype if isinstance(space, Box) else "int64"
+
+
+def _observed(space: Any) -> str:
+    match space:
+        case Box():
+            return "an image" if space.is_image else "numbers, in the environment's units"
+        case Discrete():
+            return f"a whole number, {space.start} to {space.start + space.n - 1}"
+    return f"whole numbers, {list(space.nvec)} values each, from {list(space.start) or 0}"

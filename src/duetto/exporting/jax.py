@@ -1,0 +1,48 @@
+"""The graph written down by JAX: StableHLO, as `jax.export` serialises it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export as jax_export
+
+from duetto.exporting.graph import Graph
+from duetto.learners.jax import JaxLearner
+
+NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}  # without jax_enable_x64
+
+
+def write(graph: Graph, learner: JaxLearner, path: Path) -> None:
+    """Write the file, for CPUs, NVIDIA's GPUs and TPUs."""
+    names = [port.name for port in graph.inputs]
+    graph = replace(graph, action_dtype=narrow(graph.action_dtype))
+
+    def step(*arrays: Any) -> tuple[Any, ...]:
+        return graph(learner.networks(), dict(zip(names, arrays, strict=True)))
+
+    (batch,) = jax_export.symbolic_shape("N")
+    arrays = [jax.ShapeDtypeStruct((batch, *port.shape), narrow(port.dtype)) for port in graph.inputs]
+    exported = jax_export.export(jax.jit(step), platforms=("cpu", "cuda", "tpu"))(*arrays)
+    path.write_bytes(exported.serialize())
+
+
+def narrow(dtype: str) -> str:
+    """What JAX makes of a type by default."""
+    return NARROW.get(dtype, dtype)
+
+
+def reader(path: Path, graph: Graph) -> Any:
+    """The written file as a function of named NumPy arrays."""
+    exported = jax_export.deserialize(bytearray(path.read_bytes()))
+    names = [port.name for port in graph.outputs]
+
+    def call(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        arrays = [jnp.asarray(given[port.name], narrow(port.dtype)) for port in graph.inputs]
+        return dict(zip(names, map(np.asarray, exported.call(*arrays)), strict=True))
+
+    return call

@@ -1,0 +1,141 @@
+"""From a run to a file that acts without Duetto, and a second file that says how to use it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from duetto import learners
+from duetto.errors import UsageError
+from duetto.exporting.checking import Call, Verdict, check
+from duetto.exporting.graph import Graph, Port
+from duetto.learners.acting import OnlyActs
+from duetto.runs.agent import Agent
+from duetto.runs.run import Run
+from duetto.storage import disk
+
+Format = Literal["onnx", "torch", "jax"]
+FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {  # the file's ending, and what has to be installed
+    "onnx": (".onnx", ("torch", "onnx", "onnxscript", "onnxruntime")),
+    "torch": (".pt2", ("torch",)),
+    "jax": (".stablehlo", ("jax",)),
+}
+ENVIRONMENTS = 3  # that the written file is tried in, side by side
+
+
+def export(
+    run: Run | str | Path, format: Format = "onnx", output: str | Path | None = None, checkpoint: str | int = "last"
+) -> Path:
+    """Write the agent as one graph, from observations to actions in the environment's units, and try it.
+
+    The graph takes any number of environments at once, and gives the policy's best guess. Beside the file stands
+    another one, with `.json` added: names, shapes, types and meanings of what goes in and comes out. The run may have
+    learned on either framework; the graph computes in float32. The written file acts in the run's environment beside
+    the agent before it is kept.
+
+    Args:
+        run: A run, or its folder.
+        format: "onnx" for ONNX Runtime, "torch" for `torch.export.load`, "jax" for `jax.export.deserialize`.
+        output: The file; by default `agent` with the format's ending in the run's folder.
+        checkpoint: "last", "best" or a step.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: Something is not installed, or the run's environment cannot be made here.
+        DuettoError: The written file does not act as the agent does; it is not kept.
+    """
+    if format not in get_args(Format):
+        raise UsageError(f"format is {format!r}; it must be one of {', '.join(FORMATS)}.")
+    ending, needed = FORMATS[format]
+    lacking = [name for name in needed if find_spec(name) is None]
+    if lacking:
+        extra = "jax" if format == "jax" else "torch" if lacking == ["torch"] else "torch,onnx"
+        raise UsageError(f'{", ".join(lacking)} is not installed. Install: pip install "duetto[{extra}]"')
+    run = run if isinstance(run, Run) else Run(run)
+    path = Path(output) if output else run.path / f"agent{ending}"
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
+    agent = run.agent(checkpoint, precision="float32")
+    graph = _graph(agent)
+    temporary = path.with_name(f".{path.name}.new{ending}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stepper = run.stepper(ENVIRONMENTS)
+    try:
+        written = _written(graph, agent, temporary, format)
+        verdict = check(graph, written, agent.policy, stepper, run.config.run.seed)
+        about = _contract(agent, graph, format, temporary, path.name, verdict)
+        disk.publish_file(path.with_name(f"{path.name}.json"), f"{json.dumps(about, indent=2)}\n".encode())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+        stepper.close()
+    return path
+
+
+def _graph(agent: Agent) -> Graph:
+    specs = agent.config.algorithm.networks(agent.observation_space, agent.action_space)
+    return Graph(
+        agent.config.algorithm,
+        {name: specs[name] for name in agent.config.algorithm.acting_networks},
+        agent.observation_space,
+        agent.action_space,
+        agent.action_dtype.name,
+        dict(agent.carry_shapes),
+        *agent.normalizer.statistics,
+    )
+
+
+def _written(graph: Graph, agent: Agent, path: Path, form: Format) -> Call:
+    """The file, and how it is called."""
+    acts: Any = OnlyActs(graph.algorithm)
+    backend = "jax" if form == "jax" else "torch"
+    learner: Any = learners.build(backend, acts, graph.observation, graph.action)
+    parameters = agent.parameters()
+    learner.load_parameters({name: parameters[name] for name in graph.specs})
+    if form == "jax":
+        from duetto.exporting import jax
+
+        jax.write(graph, learner, path)
+        return jax.reader(path, graph)
+    from duetto.exporting import torch
+
+    torch.write(graph, learner, path, form)
+    if form == "torch":
+        return torch.reader(path, graph)
+    from duetto.exporting import onnx
+
+    return onnx.reader(path)
+
+
+def _contract(agent: Agent, graph: Graph, form: Format, file: Path, name: str, verdict: Verdict) -> dict[str, Any]:
+    """What stands beside the file."""
+    packages = ("duetto", *(package for package in FORMATS[form][1]))
+    return {
+        "file": name,
+        "format": form,
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "algorithm": graph.algorithm.name(),
+        "environment": agent.config.environment,
+        "step": agent.step,
+        "parameters": agent.fingerprint,
+        "inputs": [_described(port, form) for port in graph.inputs],
+        "outputs": [_described(port, form) for port in graph.outputs],
+        "checked": asdict(verdict),
+        "versions": {package: version(package) for package in packages},
+    }
+
+
+def _described(port: Port, form: Format) -> dict[str, Any]:
+    dtype = port.dtype
+    if form == "jax":
+        from duetto.exporting.jax import narrow
+
+        dtype = narrow(dtype)
+    return {"name": port.name, "shape": ["N", *port.shape], "dtype": dtype, "about": port.about}

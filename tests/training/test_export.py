@@ -1,0 +1,185 @@
+"""Exported agents do what the agent does: every kind of action, observation and memory, in every format."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from policy_environments import Cell, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
+from small_runs import small, train
+
+import duetto
+from duetto.cli import main
+from duetto.errors import DuettoError, UsageError
+from duetto.exporting import writing
+from duetto.exporting.graph import NEXT
+from duetto.runs.run import Run
+
+LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
+CASES: dict[str, tuple[Any, Any]] = {
+    "numbers scaled": (lambda: small("td3", normalize_observations="collected"), Numbers),
+    "squashed": (lambda: small("sac", network="simba"), Numbers),
+    "running statistics": (lambda: small("crossq"), Numbers),
+    "gaussian": (lambda: small("ppo", normalize_observations=True), Numbers),
+    "choices from -1": (lambda: small("ppo"), Shifted),
+    "several choices": (lambda: small("ppo"), Several),
+    "switches": (lambda: small("ppo"), Switches),
+    "one of seven observed": (lambda: small("dqn"), Cell),
+    "a picture": (lambda: small("dqn", image_features=16), Seen),
+    "parts": (lambda: small("ppo", image_features=16, normalize_observations=True), Pieces),
+    "remembered choices": (lambda: small("dqn", **LSTM), Wander),
+    "remembered numbers": (lambda: small("td3", **LSTM | {"recurrent": "gru"}), Numbers),
+    "remembered twice": (lambda: small("ppo", recurrent="lstm", recurrent_size=8, minibatches=1), Several),
+}
+FORMATS = ["torch", "jax"]
+ALSO = ["numbers scaled", "gaussian", "parts", "remembered choices", "remembered numbers"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    runs: dict[str, Run] = {}
+
+    def get(case: str) -> Run:
+        if case not in runs:
+            algorithm, environment = CASES[case]
+            options: dict[str, Any] = {"steps": 100, "evaluate_every": 0, "checkpoint_every": 1000}
+            runs[case] = train(tmp_path_factory.mktemp("runs"), algorithm(), environment, **options)
+        return runs[case]
+
+    return get
+
+
+def called(path: Path, form: str) -> Any:
+    """The file as somebody uses it who has the contract and no Duetto: named arrays in, named arrays out."""
+    about = json.loads(Path(f"{path}.json").read_text())
+    taken, given_back = ([port["name"] for port in about[kind]] for kind in ("inputs", "outputs"))
+    if form == "onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(str(path))
+        step = lambda *arrays: session.run(given_back, dict(zip(taken, arrays, strict=True)))  # noqa: E731
+    elif form == "torch":
+        import torch
+
+        module = torch.export.load(str(path)).module()
+        step = lambda *arrays: module(*map(torch.from_numpy, arrays))  # noqa: E731
+    else:
+        from jax import export
+
+        step = export.deserialize(bytearray(path.read_bytes())).call
+
+    def run(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = step(*(given[port["name"]].astype(port["dtype"]) for port in about["inputs"]))
+        return dict(zip(given_back, map(np.asarray, found), strict=True))
+
+    return run, about
+
+
+def flat(obs: Any, prefix: str = "") -> dict[str, Any]:
+    items = obs.items() if isinstance(obs, dict) else enumerate(obs)
+    found: dict[str, Any] = {}
+    for name, part in items:
+        found |= flat(part, f"{prefix}{name}/") if isinstance(part, dict | tuple) else {f"{prefix}{name}": part}
+    return found
+
+
+def named(obs: Any) -> dict[str, np.ndarray]:
+    parts = flat(obs) if isinstance(obs, dict) else {"observation": obs}
+    return {name: np.asarray(part)[None] for name, part in parts.items()}
+
+
+@pytest.mark.parametrize(
+    ("case", "form"), [(case, "torch") for case in CASES] + [(case, form) for form in ("jax", "onnx") for case in ALSO]
+)
+def test_it_acts_as_the_agent_does(made: Any, tmp_path: Path, case: str, form: str):
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+    run = made(case)
+    path = duetto.export(run, form, tmp_path / f"agent.{form}")
+    written, about = called(path, form)
+    assert about["checked"]["observations"] == 600
+    assert [about["algorithm"], about["step"]] == [run.config.algorithm.name(), run.agent().step]
+
+    agent, env = run.agent(), CASES[case][1]()
+    memory = {port["name"]: np.zeros([1, *port["shape"][1:]], port["dtype"]) for port in about["inputs"]}
+    obs, reward, begins = env.reset(seed=3)[0], 0.0, True
+    for _ in range(12):
+        if begins:
+            agent.reset()
+        expected = agent.act(obs, reward)
+        given = memory | named(obs)
+        if "starts" in memory:
+            given |= {"starts": np.array([begins]), "previous_reward": np.array([reward], np.float32)}
+        found = written(given)
+        np.testing.assert_allclose(found["action"][0], expected, atol=1e-5)
+        assert found["action"].shape == (1, *env.action_space.shape)
+        memory |= {name.removeprefix(NEXT): part for name, part in found.items() if name.startswith(NEXT)}
+        obs, reward, over, cut, _ = env.step(expected)
+        begins = over or cut
+        if begins:
+            obs, reward = env.reset()[0], 0.0
+
+
+def test_of_any_number_of_environments(made: Any, tmp_path: Path):
+    run = made("numbers scaled")
+    obs = np.random.default_rng(0).normal(size=(17, 2)).astype(np.float32)
+    for form in FORMATS:
+        written, _ = called(duetto.export(run, form, tmp_path / f"agent.{form}"), form)
+        np.testing.assert_allclose(written({"observation": obs})["action"], run.agent().act_batch(obs), atol=1e-5)
+
+
+def test_what_does_not_act_alike_is_not_kept(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(writing, "_graph", lambda agent, graph=writing._graph: off_by_a_little(graph(agent)))
+    with pytest.raises(DuettoError, match="does not act as the agent does: of 600 observations"):
+        duetto.export(made("numbers scaled"), "torch", tmp_path / "agent.pt2")
+    assert not list(tmp_path.iterdir())
+
+
+def off_by_a_little(graph: Any) -> Any:
+    moments = {name: part._replace(mean=part.mean + 0.05) for name, part in graph.moments.items()}
+    return dataclasses.replace(graph, moments=moments)
+
+
+def test_the_command_says_what_goes_in_and_comes_out(made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = train(tmp_path, steps=60, evaluate_every=0).path
+    with pytest.raises(SystemExit) as ended:
+        main(["export", str(path), "--format", "torch"])
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "input   observation              float32  (N, 3)  numbers, in the environment's units" in out
+    assert "output  action                   float32  (N, 1)  as the environment takes it" in out
+    assert f"{path}/agent.pt2: acts as the agent of step 60 on 600 observations" in out
+    with pytest.raises(SystemExit) as ended:
+        main(["export", str(path), "--format", "torch", "--json"])
+    assert json.loads(capsys.readouterr().out)["file"] == "agent.pt2"
+
+
+def test_a_run_in_bfloat16_comes_out_in_float32(tmp_path: Path):
+    run = train(tmp_path, small("ppo"), Numbers, precision="bf16", steps=60, evaluate_every=0)
+    written, _ = called(duetto.export(run, "torch", tmp_path / "agent.pt2"), "torch")
+    obs = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    expected = run.agent(precision="float32").act_batch(obs)
+    np.testing.assert_allclose(written({"observation": obs})["action"], expected, atol=1e-5)
+
+
+def test_mistakes(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = made("numbers scaled")
+    with pytest.raises(UsageError, match="format is 'tflite'; it must be one of onnx, torch, jax"):
+        duetto.export(run, "tflite")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"is a folder. Give the file a name in it"):
+        duetto.export(run, "torch", tmp_path)
+    monkeypatch.setattr(writing, "find_spec", lambda name: None if name.startswith("onnx") else object())
+    with pytest.raises(UsageError, match=r'onnx, onnxscript, onnxruntime is not installed.*"duetto\[torch,onnx\]"'):
+        duetto.export(run)
+
+
+def test_a_run_that_learned_on_jax(tmp_path: Path):
+    run = train(tmp_path, environment=Numbers, backend="jax", steps=60, evaluate_every=0)
+    written, _ = called(duetto.export(run, "torch", tmp_path / "agent.pt2"), "torch")
+    obs = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    np.testing.assert_allclose(written({"observation": obs})["action"], run.agent().act_batch(obs), atol=1e-5)
