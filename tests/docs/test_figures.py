@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
+import bc
 import ddpg
 import dqfd
 import dqn
@@ -292,12 +293,13 @@ def test_a_network_that_does_not_learn_has_no_stale_states(monkeypatch: pytest.M
     monkeypatch.setattr(staleness, "STEPS", 4 * 130)
     monkeypatch.setattr(staleness, "LOOKED", 0)
     monkeypatch.setattr(staleness, "AGES", (0,))
+    monkeypatch.setattr(staleness, "WINDOW", 50)  # fewer of them
     rows, _ = staleness.train(0, learning_starts=10_000)
     assert len(rows) == 2 * len(staleness.BURN_INS)
     for row in rows:
         if row["start"] == "stored":
             assert row["state"] < 1e-3 > row["value"], row
-    assert [row["state"] for row in rows if row["start"] == "zeros"][0] == 1.0
+    assert next(row["state"] for row in rows if row["start"] == "zeros") == 1.0
 
 
 def test_the_committed_measurements_of_states_are_all_there():
@@ -364,3 +366,19 @@ def test_successes_are_those_of_the_report():
         line = re.search(rf"^\| {run} \|.*\| ([\d., ]+) \|$", report, re.MULTILINE)
         assert line, run
         assert [float(one) for one in line[1].split(", ")] == pytest.approx(r2d3.succeeded(run)), run
+
+
+# ---------------------------------------------------------------------------------------------------- cloning
+def test_clonings_example():
+    """-log softmax([1, 2, 1.5])(0); the gradient is p - 1 for the expert's action, p for the others."""
+    assert pytest.approx(1.680270, abs=1e-6) == bc.LOSS
+    assert bc.GRADIENT.tolist() == pytest.approx([-0.813676, 0.506480, 0.307196], abs=1e-6)
+
+
+def test_who_is_beside_the_lane():
+    """The page says 51 of 200 steps and 4. Who comes back slips in 2 of 100 at every place."""
+    lost, back = (bc.off_the_lane(which) for which in (True, False))
+    assert [round(sum(lost[1:])), round(sum(back[1:]))] == [51, 4]
+    assert back[1:] == pytest.approx([0.02] * bc.STEPS, abs=1e-3)
+    assert lost[1] == pytest.approx(0.02)
+    assert lost[2] == pytest.approx(0.98 * 0.02 + 0.02 * 2 / 3)  # one of three random moves goes back
