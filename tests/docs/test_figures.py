@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import bc
+import crossq
 import ddpg
 import dqfd
 import dqn
@@ -382,3 +383,21 @@ def test_who_is_beside_the_lane():
     assert back[1:] == pytest.approx([0.02] * bc.STEPS, abs=1e-3)
     assert lost[1] == pytest.approx(0.02)
     assert lost[2] == pytest.approx(0.98 * 0.02 + 0.02 * 2 / 3)  # one of three random moves goes back
+
+
+# ---------------------------------------------------------------------------------------------------- CrossQ
+def test_crossqs_example():
+    """The losses are SAC's. The norm: mean 12 / 4, variance 14 / 4; renormalised it is as by the running statistics."""
+    found = [crossq.TARGET, crossq.LOSS, crossq.MEAN, crossq.VARIANCE, *crossq.after_one_batch()]
+    assert found == pytest.approx([2.4248913, 1.7108478, 3, 3.5, 0.03, 1.025])
+    assert crossq.TOGETHER.tolist() == pytest.approx([-2 / 3.501**0.5, 0, -1 / 3.501**0.5, 3 / 3.501**0.5])
+    assert crossq.renormalised(crossq.WARM_UP - 1).tolist() == crossq.TOGETHER.tolist()
+    assert crossq.renormalised(crossq.WARM_UP).tolist() == pytest.approx([-0.5, 0.5, 0, 2])
+    assert crossq.BY_RUNNING.tolist() == pytest.approx([-0.5, 0.5, 0, 2])
+
+
+def test_normalised_apart_both_kinds_of_actions_have_mean_0_and_together_they_keep_their_distance():
+    done, ahead = crossq.actions()
+    both = np.concatenate([done, ahead])
+    assert crossq.normalized(done, done).mean() == pytest.approx(crossq.normalized(ahead, ahead).mean(), abs=1e-9)
+    assert crossq.normalized(ahead, both).mean() - crossq.normalized(done, both).mean() > 1

@@ -186,9 +186,14 @@ ANATOMY = [
 WRITTEN = sorted(path.stem for path in (DOCS / "algorithms").glob("*.md"))
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_a_page_that_the_contents_name(name: str):
+    assert name in WRITTEN, f"docs/algorithms/{name}.md is missing"
+    assert f"\nalgorithms/{name}\n" in (DOCS / "index.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_an_algorithms_page_has_every_part(name: str):
-    """A page is whole or it is not there; those that are not there yet are linked from nowhere."""
     assert name in ALGORITHMS
     headings = re.findall(r"^## (.*)$", (DOCS / "algorithms" / f"{name}.md").read_text("utf-8"), re.MULTILINE)
     found = [next((i for i, heading in enumerate(headings) if heading.startswith(part)), None) for part in ANATOMY]
