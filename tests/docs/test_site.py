@@ -138,6 +138,7 @@ def options() -> set[str]:
         "environment",
         "demonstrations",
         "episode",
+        "minimum-return",
     }
     return written | {f"no-{name}" for name in written} | own | other
 
