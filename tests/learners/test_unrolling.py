@@ -31,7 +31,7 @@ class Recorded:
         self.calls.append("trunk")
         return self._features, {"h": self._features[:, -1]}
 
-    def head(self, features, *inputs):
+    def head(self, features, *inputs, train=False):
         self.calls.append("head")
         return self._head(features)
 
@@ -92,6 +92,12 @@ def test_one_pass_for_all_looks_at_a_window():
     unrolling(window(np.asarray, AT))
     assert net.calls == ["trunk", "head"] * 2
     np.testing.assert_array_equal(unrolling.carry["net/h"], FEATURES[:, -1])
+
+
+def test_members_of_an_ensemble_come_before_the_rows():
+    net = Recorded(np.asarray, lambda features: np.stack([features, 2 * features]))
+    found = Unrolling(net, "net", members=2)(window(np.asarray, AT))
+    np.testing.assert_array_equal(found, [PICKED, 2 * PICKED])
 
 
 def test_inputs_are_of_the_positions_that_are_asked_for():

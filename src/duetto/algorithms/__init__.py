@@ -8,6 +8,7 @@ from duetto.algorithms.base import Algorithm as Algorithm
 from duetto.algorithms.bc import BC as BC
 from duetto.algorithms.crossq import CrossQ as CrossQ
 from duetto.algorithms.ddpg import DDPG as DDPG
+from duetto.algorithms.discrete_sac import DiscreteSAC as DiscreteSAC
 from duetto.algorithms.dqfd import DQfD as DQfD
 from duetto.algorithms.dqn import DQN as DQN
 from duetto.algorithms.ppo import PPO as PPO

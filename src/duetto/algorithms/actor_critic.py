@@ -112,6 +112,10 @@ class ActorCritic(OffPolicy):
         """A continuous action space, and observations that make a vector."""
         if not isinstance(action, Box):
             raise UsageError(f"{self.name()} needs a continuous action space (Box); {environment} has {action}.")
+        self.check_vectors(observation, environment)
+
+    def check_vectors(self, observation: Space, environment: str) -> None:
+        """Raise UsageError for images, which the networks here do not take."""
         if is_image(observation) and not (self.actor_network and self.critic_network):
             raise UsageError(
                 f"{self.name()} takes vectors; {environment} observes {observation}, an image. "

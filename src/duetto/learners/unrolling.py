@@ -22,16 +22,19 @@ class Unrolling:
         carry: The network's state behind the last window, by name.
     """
 
-    def __init__(self, network: Any, name: str) -> None:
-        """`name` is the one under which windows hold its carry; a target network starts from its source's."""
-        self._network, self._prefix = network, f"{name}/"
+    def __init__(self, network: Any, name: str, members: int = 0) -> None:
+        """`name` is the one under which windows hold its carry; a target network starts from its source's.
+
+        `members` of an ensemble are the first axis of its outputs, before (B, ...).
+        """
+        self._network, self._prefix, self._members = network, f"{name}/", members
         self._seen: list[_Run] = []
         self.carry: dict[str, Array] = {}
 
     def __call__(self, window: Window, *inputs: Any, train: bool = False) -> Any:
         """The network's outputs at the window's positions, all of which are rows to batch normalisation."""
         run = self._run(window)
-        if inputs or train or isinstance(run.features, tuple):  # inputs are of the positions asked for
+        if inputs or train or self._members or isinstance(run.features, tuple):  # of the positions asked for alone
             return self._network.head(_at(run.features, window.at), *inputs, train=train)
         if run.outputs is None:
             run.outputs = self._network.head(run.features)

@@ -122,7 +122,7 @@ class Network:
         return found[0] if len(found) == 1 else tuple(found), carry
 
     def head(self, features: Features, *inputs: Array, train: bool = False) -> Any:
-        """Outputs (...) at features (..., width) and inputs (..., A); of an ensemble (members, ...)."""
+        """Outputs (...) or (..., n) at features (..., width) and inputs (..., A); an ensemble's with a first axis."""
         if not self.spec.members:
             return self._heads(features, inputs, self.values, self.moved if train else None)
         xp, lead = array_namespace(features), features.shape[:-1]
@@ -139,7 +139,7 @@ class Network:
                 ]
             )
             self.moved.update({name: xp.stack([moved[name] for moved in each]) for name in each[0]})
-        return xp.reshape(found, (self.spec.members, *lead))
+        return xp.reshape(found, (self.spec.members, *lead, *found.shape[2:]))
 
     def first_head(self, features: Features, *inputs: Array) -> Array:
         """The first member's outputs (...)."""

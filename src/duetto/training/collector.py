@@ -11,7 +11,7 @@ from duetto.environments import Episode, Stepper, trees
 from duetto.functional import forms
 from duetto.functional.forms import ANY, Rows
 from duetto.functional.randomness import generator, restore, state_of
-from duetto.learners import Learner
+from duetto.learners import Acting
 from duetto.memory import Experience
 from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.recurrence import Recurrence
@@ -21,7 +21,7 @@ class Collector:
     """One vector step at a time. Owns the exploration noise's state and random numbers."""
 
     def __init__(
-        self, algorithm: Algorithm, stepper: Stepper, learner: Learner, normalizer: Normalizer, seed: int
+        self, algorithm: Algorithm, stepper: Stepper, learner: Acting, normalizer: Normalizer, seed: int
     ) -> None:
         self._algorithm, self._explorer = algorithm, algorithm.explorer()
         self._stepper = stepper

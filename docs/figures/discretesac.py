@@ -1,0 +1,53 @@
+"""The picture of the page on discrete SAC: an expectation over all actions, by the numbers of the tests' example."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+from drawing import Drawing, Plot
+from td3 import number
+
+from duetto.algorithms import DiscreteSAC
+from duetto.algorithms.base import Batch
+from duetto.functional.distributions import Categorical
+
+# π(·|s') = [1/4, 3/4]; both target critics value [10, 14] and [12, 8]; α = ½.
+LOGITS, ALPHA = np.log(np.array([[0.25, 0.75]])), 0.5
+TWINS = np.array([[[10.0, 14.0]], [[12.0, 8.0]]])
+ZERO, ONE = np.zeros((1, 1)), np.ones(1)
+
+BATCH = Batch(ZERO, np.zeros(1), reward=ONE, discount=0.9 * ONE, next_obs=ZERO, weight=ONE)
+NETS = SimpleNamespace(
+    actor=lambda obs: Categorical(LOGITS),
+    critic=lambda obs: TWINS,
+    target_critic=lambda obs: TWINS,
+    log_alpha=np.log(ALPHA),
+)
+TARGET = float(DiscreteSAC().critic_loss(NETS, BATCH)[1]["target"][0])
+VALUE = -float(DiscreteSAC().actor_loss(NETS, BATCH)[0])
+PROBABILITY = np.exp(LOGITS[0])
+LOWER = TWINS.min(axis=0)[0]
+BONUS = -ALPHA * LOGITS[0]
+
+
+def expectation() -> str:
+    """The value of the next state."""
+    d = Drawing(
+        700, 250, f"Lower values 10 and 8, and a bonus for the unlikely: weighed by probability {number(VALUE, 4)}"
+    )
+    plot = Plot(d, 60, 30, 420, 170, (0.0, 4.0), (0.0, 12.0))
+    plot.axes((), (0, 4, 8, 12), "", "value")
+    for i, (lower, bonus, probability) in enumerate(zip(LOWER, BONUS, PROBABILITY, strict=True)):
+        left, right = 2.0 * i + 0.5, 2.0 * i + 0.5 + 1.6 * float(probability)
+        plot.band([left, right], [0.0, 0.0], [float(lower)] * 2, "ink-critic")
+        plot.band([left, right], [float(lower)] * 2, [float(lower + bonus)] * 2, "ink-noise")
+        x, _ = plot.at((left + right) / 2, 0.0)
+        d.text(x, plot.bottom - 12, number(float(lower + bonus), 4), "strong", size=12)
+        d.text(x, plot.bottom + 18, f"action {i}: π = {number(float(probability), 2)}", "ink-actor", size=12)
+    (x0, y), (x1, _) = plot.at(0.0, VALUE), plot.at(4.0, VALUE)
+    d.line([(x0, y), (x1, y)], "ink-target dashed")
+    d.text(x1 + 8, y + 4, f"V = {number(VALUE, 4)}", "ink-target strong", "start", size=13)
+    d.text(x1 + 8, 60, "−α log π", "ink-noise strong", "start", size=13)
+    d.text(x1 + 8, 180, "the lower critic", "ink-critic strong", "start", size=13)
+    return d.svg()

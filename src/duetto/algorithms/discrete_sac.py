@@ -1,0 +1,118 @@
+"""Soft Actor-Critic for a choice among n actions, where expectations over the policy are sums instead of samples.
+
+    act          a ~ π(s); evaluations take the likeliest
+    each update  y = r + γ Σ_a π(a|s') (min_i Q'_i(s', a) - α log π(a|s'))      γ = 0 where the episode terminated
+                 critics:      one step down   Σ_i mean (Q_i(s, a) - y)²
+                 actor:        one step down   mean Σ_a π(a|s) (α log π(a|s) - min_i Q_i(s, a))
+                 temperature:  one step down   -log α · mean (Σ_a π(a|s) log π(a|s) + H̄)       H̄ = scale · log n
+                 critics' targets: Q' ← τ Q + (1 - τ) Q'
+
+The facts that make it discrete SAC, beside those of SAC: every action of a state counts by its probability, the one
+that was taken in the critics' own prediction alone; the actor's gradient goes through probabilities, not values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from duetto.algorithms.actor_critic import ContinuousActorCritic
+from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Updater
+from duetto.algorithms.soft import SoftActorCritic
+from duetto.errors import UsageError
+from duetto.functional.checks import same_shape
+from duetto.functional.gradients import stop_gradient
+from duetto.functional.targets import bootstrap
+from duetto.functional.values import chosen
+from duetto.networks.spaces import Discrete, Space
+from duetto.networks.specs import ActionValues, NetworkSpec, Policy, Torso
+
+
+@dataclass(frozen=True)
+class DiscreteSAC(SoftActorCritic, ContinuousActorCritic):
+    """Soft Actor-Critic for Discrete actions (Christodoulou, 2019, arXiv:1910.07207)."""
+
+    target_entropy_scale: NonNegative = 0.98
+    """The target entropy is this share of the greatest one, that of all actions being equally likely."""
+
+    actions: ClassVar[str] = "Discrete"
+    alternatives: ClassVar[dict[str, Any]] = {"critic_action_layer": None}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.critic_action_layer:
+            raise UsageError("critic_action_layer is for actions that are numbers; these critics value all at once.")
+
+    # ------------------------------------------------------------------------------------------------ the equations
+    def critic_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
+        """Mean squared soft TD errors, of expectations over the next action (Christodoulou, 2019, equations 10, 12)."""
+        xp = array_namespace(batch.reward)
+        log_probs = nets.actor(batch.next_obs).log_probs  # (B, n)
+        soft_q = xp.min(nets.target_critic(batch.next_obs), axis=0) - xp.exp(nets.log_alpha) * log_probs
+        target = bootstrap(self.reward(batch), batch.discount, xp.sum(xp.exp(log_probs) * soft_q, axis=-1))
+        every_q = nets.critic(batch.obs)  # (2, B, n)
+        q = xp.stack([chosen(every_q[0], batch.action), chosen(every_q[1], batch.action)])
+        same_shape(q=q[0], target=target)
+        error = q - target[None]
+        info = {"q": q, "target": target, PRIORITY: xp.mean(xp.abs(error), axis=0)}
+        return batch.weighted_mean(xp.sum(error**2, axis=0)), info
+
+    def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
+        """Σ_a π(a|s) (α log π(a|s) - min Q(s, a)) (equation 12); with it the terms π(a|s) log π(a|s), (B, n)."""
+        xp = array_namespace(batch.reward)
+        log_probs, q = nets.actor(batch.obs).log_probs, xp.min(nets.critic(batch.obs), axis=0)  # (B, n)
+        same_shape(log_probs=log_probs, q=q)
+        terms = xp.exp(log_probs) * log_probs
+        losses = xp.sum(xp.exp(nets.log_alpha) * terms - xp.exp(log_probs) * q, axis=-1)
+        return batch.mean(losses), {"negative_entropy": terms}
+
+    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
+        """-log α (Σ π log π + H̄) of those terms (equation 11, by the logarithm)."""
+        xp = array_namespace(batch.reward)
+        target = self.target_entropy_scale * float(np.log(log_prob.shape[-1]))
+        loss = -nets.log_alpha * stop_gradient(batch.mean(xp.sum(log_prob, axis=-1)) + target)
+        return loss, {"temperature": xp.exp(nets.log_alpha)}
+
+    def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
+        """As SAC's, without random numbers."""
+        learner.minimize("critic", self.critic_loss, batch)
+        actor = learner.minimize("actor", self.actor_loss, batch)
+        if self.learn_temperature:
+            learner.minimize("log_alpha", self.temperature_loss, batch, actor["negative_entropy"])
+        self.track_targets(learner)
+
+    def draw(self, random: np.random.Generator, batch: Batch) -> Any:
+        """Nothing is left to chance."""
+        return ()
+
+    # ------------------------------------------------------------------------------------------------ what it needs
+    def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
+        """A choice among actions, and observations that make a vector."""
+        self.check_vectors(observation, environment)
+        if not isinstance(action, Discrete):
+            raise UsageError(f"{self.name()} needs a Discrete action space; {environment} has {action}.")
+
+    def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
+        """SAC's, but the policy gives probabilities, and the critics the values of all actions."""
+        torso = Torso(
+            observation,
+            hidden=self.hidden,
+            activation=self.activation,
+            recurrent=self.recurrence(action),
+            blocks=self.network,
+        )
+        values = ActionValues(action.size, self.critic_hidden or self.hidden, self.activation, blocks=self.network)
+        heads: dict[str, dict[str, Any]] = {
+            "actor": {"torso": torso, "head": Policy(action)},
+            "critic": {"head": values},
+        }
+        return {
+            name: replace(spec, **heads.get(name, {})) for name, spec in super().networks(observation, action).items()
+        }
+
+    def targets(self) -> dict[str, str]:
+        """Of the critics alone."""
+        return {"target_critic": "critic"}
