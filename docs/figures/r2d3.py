@@ -137,7 +137,7 @@ def succeeded(run: str) -> list[float]:
 
 def successes() -> tuple[list[str], list[list[str]]]:
     """A table of all of them."""
-    rows = [[words, ", ".join(f"{one:.1%}" for one in succeeded(run))] for words, run in RUNS.items()]
+    rows = [[words, ", ".join(f"{100 * one:.1f} %" for one in succeeded(run))] for words, run in RUNS.items()]
     return ["KeyCorridorS3R3, 100,000 steps", "successes of 200 last episodes, each seed"], rows
 
 

@@ -67,6 +67,6 @@ def summary() -> tuple[list[str], list[list[str]]]:
     rows = []
     for start, words, _ in STARTS:
         for k in (0, 5, 10, 20):
-            cells = [f"{fmean(off(age, start, k)):.0%}" for age in AGES]
+            cells = [f"{100 * fmean(off(age, start, k)):.0f} %" for age in AGES]
             rows.append([words, str(k), *cells])
     return ["start", "steps of burn-in", *(f"{age:,} updates later" for age in AGES)], rows
