@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import bc
 import crossq
 import ddpg
+import discretesac
 import dqfd
 import dqn
 import ends
@@ -401,3 +402,11 @@ def test_normalised_apart_both_kinds_of_actions_have_mean_0_and_together_they_ke
     both = np.concatenate([done, ahead])
     assert crossq.normalized(done, done).mean() == pytest.approx(crossq.normalized(ahead, ahead).mean(), abs=1e-9)
     assert crossq.normalized(ahead, both).mean() - crossq.normalized(done, both).mean() > 1
+
+
+# ---------------------------------------------------------------------------------------------------- discrete SAC
+def test_discrete_sacs_example():
+    """¼ · 10.6931 + ¾ · 8.1438 = 8.7812; 1 + .9 · that. Drawn, the target is 10.6238 or 8.3295: the same on average."""
+    found = [discretesac.VALUE, discretesac.TARGET, *discretesac.SAMPLED, discretesac.SPREAD]
+    assert found == pytest.approx([8.781168, 8.903051, 10.623832, 8.329457, 0.993494], abs=1e-5)
+    assert float((discretesac.PROBABILITY * discretesac.SAMPLED).sum()) == pytest.approx(discretesac.TARGET)
