@@ -60,7 +60,7 @@ def sampled() -> str:
     d = Drawing(
         620,
         180,
-        f"A sampled target is {number(SAMPLED[0].item(), 2)} or {number(SAMPLED[1].item(), 2)}, the sum {number(TARGET, 2)}",
+        f"Sampled it is {number(SAMPLED[0].item(), 2)} or {number(SAMPLED[1].item(), 2)}; summed, {number(TARGET, 2)}",
     )
     plot = Plot(d, 40, 30, 420, 90, (8.0, 11.0), (0.0, 0.8))
     plot.axes((8, 9, 10, 11), (), "target", "")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -93,6 +94,19 @@ def test_what_is_loaded_or_linked_inside_is_there(site: Path):
             if parts.scheme or not parts.path:
                 continue
             assert (path.parent / unquote(parts.path)).exists(), f"{path.relative_to(site)} names {address}"
+
+
+def test_every_committed_run_is_on_the_page_of_results(site: Path):
+    """By its command; and as many seeds as there are folders."""
+    cells = [unescape(cell) for cell in re.findall(r"<td>(.*?)</td>", (site / "results.html").read_text("utf-8"), re.S)]
+    text = [re.sub(r"<[^>]+>", "", cell).strip() for cell in cells]
+    runs = list((ROOT / "benchmarks" / "results" / "learning").glob("*-s*/config.yaml"))
+    for run in runs:
+        command = re.search(r"^command: (.*(?:\n  .*)*)", run.read_text("utf-8"), re.MULTILINE)
+        assert command, run
+        assert re.sub(r" --(seed|name) \S+", "", " ".join(command[1].split())) in text, run
+    starts = [i for i, cell in enumerate(text) if cell.startswith("duetto train ")]
+    assert sum(int(text[i + 2]) for i in starts) == len(runs)
 
 
 def test_fonts_of_the_equations_are_there(site: Path):
