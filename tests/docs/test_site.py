@@ -175,6 +175,13 @@ def test_a_preset_on_a_page_exists():
             assert any(name in presets(algorithm) for algorithm in ALGORITHMS), f"{name} on {page.name}"
 
 
+def test_the_glossary_is_in_alphabetical_order():
+    text = (DOCS / "reference" / "glossary.md").read_text("utf-8")
+    words = re.findall(r"^(\S.*)\n: ", text, re.MULTILINE)
+    assert len(words) > 30
+    assert words == sorted(words)
+
+
 def test_every_command_is_in_the_reference():
     from duetto.cli import COMMANDS
 
