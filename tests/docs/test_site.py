@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from duetto import errors
 from duetto.algorithms import ALGORITHMS
 from duetto.presets import presets
 
@@ -107,6 +108,19 @@ def test_every_committed_run_is_on_the_page_of_results(site: Path):
         assert re.sub(r" --(seed|name) \S+", "", " ".join(command[1].split())) in text, run
     starts = [i for i, cell in enumerate(text) if cell.startswith("duetto train ")]
     assert sum(int(text[i + 2]) for i in starts) == len(runs)
+
+
+def test_every_errors_sentence_is_on_its_page(site: Path):
+    """By its first words, where it begins with any; and each kind with its exit code."""
+    page = (site / "reference" / "errors.html").read_text("utf-8")
+    said = " ".join(unescape(re.sub(r"<[^>]+>", "", page)).split())
+    kinds = {name: kind for name, kind in vars(errors).items() if name.endswith("Error")}
+    for name, kind in kinds.items():
+        assert name == "DuettoError" or re.search(rf"{name} [^.]*? {kind.exit_code}\b", said), name
+    raised = re.compile(rf'raise (?:{"|".join(kinds)})\(\s*f?"([^"{{\\]{{12,}})')
+    begun = {words for path in (ROOT / "src").rglob("*.py") for words in raised.findall(path.read_text("utf-8"))}
+    assert len(begun) > 100
+    assert {words for words in begun if " ".join(words.split()) not in said} == set()
 
 
 def test_fonts_of_the_equations_are_there(site: Path):
