@@ -18,6 +18,7 @@ extensions = [
     "katex",
     "drawn",
     "generated",
+    "sentences",
 ]
 exclude_patterns = ["_build", "_ext", "_static", "figures"]
 nitpicky = True

@@ -2,7 +2,7 @@
 
 {options} NAME        every option of an algorithm, or of a `run`: its default, and its help
 {presets} NAME        what each preset of the algorithm sets
-{results} RUN ...     committed learning runs, by the beginning of their folders' names, over all seeds
+{results} RUN ...     committed learning runs, by the beginning of their folders' names, over all seeds; *: all
 {command} NAME ...    what `duetto NAME ... --help` says
 {rows} MODULE.NAME    what a function in `docs/figures` returns: the head of a table, and its rows
 """
@@ -116,8 +116,10 @@ class Results(Table):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """A row for each run."""
+        """A row for each run; of all runs, by environment, and with their last episodes."""
         head = ["command", "backend", "seeds", "steps", "last evaluation", "best"]
+        if self.arguments[0] == "*":
+            return [self.table([*head, "more episodes at the end"], all_results(), "results")]
         return [self.table(head, [result(name) for name in self.arguments[0].split()], "results")]
 
 
@@ -190,11 +192,44 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def result(name: str) -> list[str]:
-    """A run's row: means over seeds of the evaluations' mean returns."""
+def seeds(name: str) -> list[Path]:
+    """The folders of a run, one for each seed."""
     folders = sorted(folder for folder in RESULTS.glob(f"{name}-s*") if folder.name.removeprefix(f"{name}-s").isdigit())
     if not folders:
         raise LookupError(f"{RESULTS} has no run {name}")
+    return folders
+
+
+def all_results() -> list[list[str]]:
+    """The rows of every run, behind a heading for each environment."""
+    names = sorted({re.sub(r"-s\d+$", "", folder.parent.name) for folder in RESULTS.glob("*-s*/evaluations.csv")})
+    groups: dict[str, list[list[str]]] = {}
+    for name in names:
+        row = result(name)
+        groups.setdefault(row[0].split()[3].strip("`"), []).append([*row, last_episodes(name)])
+    return [row for environment in sorted(groups) for row in ([f"**{environment}**"], *groups[environment])]
+
+
+def last_episodes(name: str) -> str:
+    """Each seed's mean return of the episodes that were played once the run was over, and how many they are."""
+    found = []
+    for folder in seeds(name):
+        if (folder / "final.csv").exists():
+            with (folder / "final.csv").open(encoding="utf-8") as file:
+                found.append([float(row["return"]) for row in csv.DictReader(file)])
+    if not found:
+        return ""
+    return f"{', '.join(shown_return(fmean(one)) for one in found)} ({len(found[0])} each)"
+
+
+def shown_return(value: float) -> str:
+    """A return, without more digits than it deserves."""
+    return f"{value:,.{0 if abs(value) >= 10 else 2}f}".replace("-", "−")
+
+
+def result(name: str) -> list[str]:
+    """A run's row: means over seeds of the evaluations' mean returns."""
+    folders = seeds(name)
     curves = []
     for folder in folders:
         with (folder / "evaluations.csv").open(encoding="utf-8") as file:
@@ -204,8 +239,8 @@ def result(name: str) -> list[str]:
     means = [fmean(curve[i][1] for curve in curves) for i in range(length)]
     planned, made = config["run"]["steps"], curves[0][length - 1][0]
     steps = f"{made:,}" if made >= planned else f"{made:,} of {planned:,}"
-    numbers = (f"{value:,.{0 if abs(value) >= 10 else 2}f}".replace("-", "−") for value in (means[-1], max(means)))
-    command = config["command"].split(" --seed")[0]
+    command = re.sub(r" --(seed|name) \S+", "", config["command"])
+    numbers = shown_return(means[-1]), shown_return(max(means))
     return [f"`{command}`", config["run"]["backend"], str(len(folders)), steps, *numbers]
 
 

@@ -29,6 +29,8 @@ VALUE = -float(DiscreteSAC().actor_loss(NETS, BATCH)[0])
 PROBABILITY = np.exp(LOGITS[0])
 LOWER = TWINS.min(axis=0)[0]
 BONUS = -ALPHA * LOGITS[0]
+SAMPLED = 1.0 + 0.9 * (LOWER + BONUS)  # the target if one next action were drawn, for each of the two
+SPREAD = float(np.sqrt((PROBABILITY * (SAMPLED - TARGET) ** 2).sum()))
 
 
 def expectation() -> str:
@@ -50,4 +52,29 @@ def expectation() -> str:
     d.text(x1 + 8, y + 4, f"V = {number(VALUE, 4)}", "ink-target strong", "start", size=13)
     d.text(x1 + 8, 60, "−α log π", "ink-noise strong", "start", size=13)
     d.text(x1 + 8, 180, "the lower critic", "ink-critic strong", "start", size=13)
+    return d.svg()
+
+
+def sampled() -> str:
+    """What the target would be of one sampled next action."""
+    d = Drawing(
+        620,
+        180,
+        f"Sampled it is {number(SAMPLED[0].item(), 2)} or {number(SAMPLED[1].item(), 2)}; summed, {number(TARGET, 2)}",
+    )
+    plot = Plot(d, 40, 30, 420, 90, (8.0, 11.0), (0.0, 0.8))
+    plot.axes((8, 9, 10, 11), (), "target", "")
+    for value, probability in zip(SAMPLED, PROBABILITY, strict=True):
+        x, y = plot.at(float(value), float(probability))
+        d.line([(x, plot.bottom), (x, y)], "ink-noise thick")
+        d.text(
+            x,
+            y - 8,
+            f"{number(float(value), 4)}, {probability:.0%} of the time".replace("%", " %"),
+            "ink-noise",
+            size=12,
+        )
+    x, _ = plot.at(TARGET, 0)
+    d.line([(x, plot.top + 26), (x, plot.bottom)], "ink-target dashed")
+    d.text(x + 8, plot.bottom - 24, f"the sum: {number(TARGET, 4)}, always", "ink-target strong", "start", size=12)
     return d.svg()

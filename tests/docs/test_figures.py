@@ -7,7 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
+import bc
+import crossq
 import ddpg
+import discretesac
+import dqfd
 import dqn
 import ends
 import gymnasium
@@ -15,7 +19,11 @@ import numpy as np
 import overestimation
 import ppo
 import pytest
+import r2d2
+import r2d3
 import sac
+import stale
+import staleness
 import td3
 import twelve
 
@@ -242,3 +250,163 @@ def test_entropy_finds_the_high_hump_and_too_little_of_it_does_not():
         0.1: pytest.approx(-0.5, abs=0.02),
         0.2: pytest.approx(0.5, abs=0.02),
     }
+
+
+# ---------------------------------------------------------------------------------------------------- R2D2
+def test_r2d2s_example():
+    """SPEC O1, O2, O10 and O14."""
+    found = [r2d2.BEHIND, r2d2.SUM, r2d2.TARGET, r2d2.PRIORITY]
+    assert found == pytest.approx([7.9523491, 11.0272625, 2.4790617, 0.4766666667])
+    assert {words: r2d2.toy(first)[-1] for words, first in r2d2.STARTS} == {
+        "the true state": 6.75,
+        "stored": 6.5,
+        "zeros": 6.125,
+    }
+
+
+def test_the_picture_of_the_sequences():
+    """SPEC R12."""
+    assert r2d2.cuts(13, 8, 4) == [(0, 8), (4, 8), (8, 5)]
+
+
+def test_what_the_scale_saves():
+    """The page says a hundred million, and 29,000."""
+    assert r2d2.cost(1e4, False) / r2d2.cost(1.0, False) == pytest.approx(1e8)
+    assert r2d2.cost(1e4, True) / r2d2.cost(1.0, True) == pytest.approx(29_000, rel=0.03)
+
+
+def test_who_recalls_every_cue_is_paid_at_each_question_and_who_sees_only_what_is_shown_is_not():
+    env = staleness.Recall()
+    for recalls, expected in ((True, 1.0), (False, 0.0)):
+        paid, asked = 0.0, 0
+        for seed in range(40):
+            obs, _ = env.reset(seed=seed)
+            cue, over = 0.0, False
+            while not over:
+                cue = obs[0] or cue
+                asked += int(obs[1])
+                obs, reward, _, over, _ = env.step(int(cue > 0) if recalls else 1)
+                paid += reward
+        assert paid / asked == pytest.approx(expected, abs=0.15)
+
+
+def test_a_network_that_does_not_learn_has_no_stale_states(monkeypatch: pytest.MonkeyPatch):
+    """What is measured as the truth is what the run's own network carried, whatever the burn-in; zeros are not."""
+    monkeypatch.setattr(staleness, "STEPS", 4 * 130)
+    monkeypatch.setattr(staleness, "LOOKED", 0)
+    monkeypatch.setattr(staleness, "AGES", (0,))
+    monkeypatch.setattr(staleness, "WINDOW", 50)  # fewer of them
+    rows, _ = staleness.train(0, learning_starts=10_000)
+    assert len(rows) == 2 * len(staleness.BURN_INS)
+    for row in rows:
+        if row["start"] == "stored":
+            assert row["state"] < 1e-3 > row["value"], row
+    assert next(row["state"] for row in rows if row["start"] == "zeros") == 1.0
+
+
+def test_the_committed_measurements_of_states_are_all_there():
+    assert set(stale.measurements()) == {
+        (age, start, k) for age in staleness.AGES for start in ("stored", "zeros") for k in staleness.BURN_INS
+    }
+    assert {len(rows) for rows in stale.measurements().values()} == {staleness.SEEDS}
+
+
+def test_what_the_page_says_of_stored_states():
+    oldest = staleness.AGES[-1]
+    means = {key: np.mean([row["value"] for row in rows]) for key, rows in stale.measurements().items()}
+    for age in staleness.AGES:
+        assert 0.33 < min(stale.off(age, "zeros", 0)) <= max(stale.off(age, "zeros", 0)) < 0.61
+        for k in staleness.BURN_INS:
+            assert means[age, "stored", k] < means[age, "zeros", k]
+        assert 0.01 < round(means[age, "stored", 20], 2) + 1e-9 < 0.05
+        assert 0.05 <= round(means[age, "zeros", 20], 2) <= 0.08
+    assert [means[age, "stored", 0] for age in staleness.AGES] == sorted(
+        means[age, "stored", 0] for age in staleness.AGES
+    )
+    assert 0.055 < min(stale.off(0, "stored", 0)) <= max(stale.off(0, "stored", 0)) < 0.085
+    assert 0.135 < min(stale.off(oldest, "stored", 0)) <= max(stale.off(oldest, "stored", 0)) < 0.185
+    assert np.mean(stale.off(oldest, "stored", 0, "state")) == pytest.approx(0.6, abs=0.01)
+    assert means[oldest, "stored", 10] / means[oldest, "stored", 0] == pytest.approx(0.5, abs=0.05)
+    assert means[oldest, "zeros", 10] / means[oldest, "zeros", 0] == pytest.approx(1 / 3, abs=0.05)
+
+
+# ---------------------------------------------------------------------------------------------------- DQfD and R2D3
+def test_dqfds_example():
+    """SPEC O4."""
+    found = [dqfd.LOSS, dqfd.N_STEP, dqfd.ONE_STEP, dqfd.PRIORITY_OF, dqfd.MARGIN_LOSS]
+    assert found == pytest.approx([125.535681, 11.791, 3.7, 13.491, 1.8])
+
+
+def test_the_margin_makes_the_experts_action_win_everywhere_and_without_it_chance_wins_in_a_third():
+    (rarely, promised), (always, less) = dqfd.cloned(0.0), dqfd.cloned(dqfd.MARGIN)
+    assert rarely == pytest.approx(2 / 3, abs=0.03)
+    assert always == 1.0
+    assert promised > 0.8 > 0.3 > less > 0
+
+
+def test_r2d3s_example():
+    """tests/algorithms/test_dqfd.py has it on both frameworks: (1 - y_n)² + (1 - y_1)² + 1.8."""
+    loss = (1 - r2d3.N_STEP) ** 2 + (1 - r2d3.ONE_STEP) ** 2 + 1.8
+    found = [r2d3.N_STEP, r2d3.ONE_STEP, r2d3.LOSS]
+    assert found == pytest.approx([7.850536, 2.937791, loss], abs=1e-5)
+
+
+def test_how_many_of_a_batch_are_demonstrations():
+    """SPEC O13b."""
+    for share in r2d3.SHARES:
+        counts = [r2d3.probability(count, share) for count in range(65)]
+        assert sum(counts) == pytest.approx(1)
+        assert sum(count * p for count, p in enumerate(counts)) == pytest.approx(64 * share)
+    assert r2d3.probability(16, 1 / 4) == pytest.approx(0.114517, abs=1e-6)
+    assert r2d3.probability(0, 1 / 256) == pytest.approx(0.7784196094)
+
+
+def test_successes_are_those_of_the_report():
+    """As benchmarks/results/learning.md has them."""
+    report = (DOCS.parent / "benchmarks" / "results" / "learning.md").read_text("utf-8")
+    for run in r2d3.RUNS.values():
+        line = re.search(rf"^\| {run} \|.*\| ([\d., ]+) \|$", report, re.MULTILINE)
+        assert line, run
+        assert [float(one) for one in line[1].split(", ")] == pytest.approx(r2d3.succeeded(run)), run
+
+
+# ---------------------------------------------------------------------------------------------------- cloning
+def test_clonings_example():
+    """-log softmax([1, 2, 1.5])(0); the gradient is p - 1 for the expert's action, p for the others."""
+    assert pytest.approx(1.680270, abs=1e-6) == bc.LOSS
+    assert bc.GRADIENT.tolist() == pytest.approx([-0.813676, 0.506480, 0.307196], abs=1e-6)
+
+
+def test_who_is_beside_the_lane():
+    """The page says 51 of 200 steps and 4. Who comes back slips in 2 of 100 at every place."""
+    lost, back = (bc.off_the_lane(which) for which in (True, False))
+    assert [round(sum(lost[1:])), round(sum(back[1:]))] == [51, 4]
+    assert back[1:] == pytest.approx([0.02] * bc.STEPS, abs=1e-3)
+    assert lost[1] == pytest.approx(0.02)
+    assert lost[2] == pytest.approx(0.98 * 0.02 + 0.02 * 2 / 3)  # one of three random moves goes back
+
+
+# ---------------------------------------------------------------------------------------------------- CrossQ
+def test_crossqs_example():
+    """The losses are SAC's. The norm: mean 12 / 4, variance 14 / 4; renormalised it is as by the running statistics."""
+    found = [crossq.TARGET, crossq.LOSS, crossq.MEAN, crossq.VARIANCE, *crossq.after_one_batch()]
+    assert found == pytest.approx([2.4248913, 1.7108478, 3, 3.5, 0.03, 1.025])
+    assert crossq.TOGETHER.tolist() == pytest.approx([-2 / 3.501**0.5, 0, -1 / 3.501**0.5, 3 / 3.501**0.5])
+    assert crossq.renormalised(crossq.WARM_UP - 1).tolist() == crossq.TOGETHER.tolist()
+    assert crossq.renormalised(crossq.WARM_UP).tolist() == pytest.approx([-0.5, 0.5, 0, 2])
+    assert crossq.BY_RUNNING.tolist() == pytest.approx([-0.5, 0.5, 0, 2])
+
+
+def test_normalised_apart_both_kinds_of_actions_have_mean_0_and_together_they_keep_their_distance():
+    done, ahead = crossq.actions()
+    both = np.concatenate([done, ahead])
+    assert crossq.normalized(done, done).mean() == pytest.approx(crossq.normalized(ahead, ahead).mean(), abs=1e-9)
+    assert crossq.normalized(ahead, both).mean() - crossq.normalized(done, both).mean() > 1
+
+
+# ---------------------------------------------------------------------------------------------------- discrete SAC
+def test_discrete_sacs_example():
+    """¼ · 10.6931 + ¾ · 8.1438 = 8.7812; 1 + .9 · that. Drawn, the target is 10.6238 or 8.3295: the same on average."""
+    found = [discretesac.VALUE, discretesac.TARGET, *discretesac.SAMPLED, discretesac.SPREAD]
+    assert found == pytest.approx([8.781168, 8.903051, 10.623832, 8.329457, 0.993494], abs=1e-5)
+    assert float((discretesac.PROBABILITY * discretesac.SAMPLED).sum()) == pytest.approx(discretesac.TARGET)

@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from duetto import errors
 from duetto.algorithms import ALGORITHMS
 from duetto.presets import presets
 
@@ -95,6 +97,32 @@ def test_what_is_loaded_or_linked_inside_is_there(site: Path):
             assert (path.parent / unquote(parts.path)).exists(), f"{path.relative_to(site)} names {address}"
 
 
+def test_every_committed_run_is_on_the_page_of_results(site: Path):
+    """By its command; and as many seeds as there are folders."""
+    cells = [unescape(cell) for cell in re.findall(r"<td>(.*?)</td>", (site / "results.html").read_text("utf-8"), re.S)]
+    text = [re.sub(r"<[^>]+>", "", cell).strip() for cell in cells]
+    runs = list((ROOT / "benchmarks" / "results" / "learning").glob("*-s*/config.yaml"))
+    for run in runs:
+        command = re.search(r"^command: (.*(?:\n  .*)*)", run.read_text("utf-8"), re.MULTILINE)
+        assert command, run
+        assert re.sub(r" --(seed|name) \S+", "", " ".join(command[1].split())) in text, run
+    starts = [i for i, cell in enumerate(text) if cell.startswith("duetto train ")]
+    assert sum(int(text[i + 2]) for i in starts) == len(runs)
+
+
+def test_every_errors_sentence_is_on_its_page(site: Path):
+    """By its first words, where it begins with any; and each kind with its exit code."""
+    page = (site / "reference" / "errors.html").read_text("utf-8")
+    said = " ".join(unescape(re.sub(r"<[^>]+>", "", page)).split())
+    kinds = {name: kind for name, kind in vars(errors).items() if name.endswith("Error")}
+    for name, kind in kinds.items():
+        assert name == "DuettoError" or re.search(rf"{name} [^.]*? {kind.exit_code}\b", said), name
+    raised = re.compile(rf'raise (?:{"|".join(kinds)})\(\s*f?"([^"{{\\]{{12,}})')
+    begun = {words for path in (ROOT / "src").rglob("*.py") for words in raised.findall(path.read_text("utf-8"))}
+    assert len(begun) > 100
+    assert {words for words in begun if " ".join(words.split()) not in said} == set()
+
+
 def test_fonts_of_the_equations_are_there(site: Path):
     style = (site / "_static" / "katex" / "katex.min.css").read_text("utf-8")
     fonts = re.findall(r"url\(([^)]+)\)", style)
@@ -138,6 +166,7 @@ def options() -> set[str]:
         "environment",
         "demonstrations",
         "episode",
+        "minimum-return",
     }
     return written | {f"no-{name}" for name in written} | own | other
 
@@ -158,6 +187,13 @@ def test_a_preset_on_a_page_exists():
     for page in OWN:
         for name in re.findall(r"--preset ([a-z][\w-]+)", page.read_text("utf-8")):
             assert any(name in presets(algorithm) for algorithm in ALGORITHMS), f"{name} on {page.name}"
+
+
+def test_the_glossary_is_in_alphabetical_order():
+    text = (DOCS / "reference" / "glossary.md").read_text("utf-8")
+    words = re.findall(r"^(\S.*)\n: ", text, re.MULTILINE)
+    assert len(words) > 30
+    assert words == sorted(words)
 
 
 def test_every_command_is_in_the_reference():
@@ -186,9 +222,14 @@ ANATOMY = [
 WRITTEN = sorted(path.stem for path in (DOCS / "algorithms").glob("*.md"))
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_a_page_that_the_contents_name(name: str):
+    assert name in WRITTEN, f"docs/algorithms/{name}.md is missing"
+    assert f"\nalgorithms/{name}\n" in (DOCS / "index.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_an_algorithms_page_has_every_part(name: str):
-    """A page is whole or it is not there; those that are not there yet are linked from nowhere."""
     assert name in ALGORITHMS
     headings = re.findall(r"^## (.*)$", (DOCS / "algorithms" / f"{name}.md").read_text("utf-8"), re.MULTILINE)
     found = [next((i for i, heading in enumerate(headings) if heading.startswith(part)), None) for part in ANATOMY]
