@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duetto import callbacks as callbacks
+    from duetto import trackers as trackers
     from duetto.algorithms import *  # noqa: F403 (every algorithm, as the registry has them)
     from duetto.cluster import Cluster as Cluster
     from duetto.display.plotting import plot as plot
@@ -38,7 +39,7 @@ _HOMES = {
     "train": "duetto.runs.api",
 }
 
-_ROOMS = ("callbacks",)
+_ROOMS = ("callbacks", "trackers")
 
 __version__ = version("duetto")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from duetto import trackers
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.cluster import Cluster
@@ -20,6 +21,7 @@ from duetto.runs.agent import Agent
 from duetto.runs.beginning import Beginning
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
+from duetto.trackers import Tracker
 from duetto.training.callbacks import AnyCallback, check
 from duetto.training.session import Session
 
@@ -39,6 +41,7 @@ def train(
     from_optimizers: bool = False,
     from_memory: bool = False,
     cluster: Cluster | None = None,
+    track: Sequence[str | Tracker] = (),
     **options: Any,
 ) -> Run:
     """Train an agent and return its run.
@@ -56,6 +59,7 @@ def train(
         cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
         progress: Show on a terminal what the command line shows; elsewhere nothing. Notices are logged, too, as
             warnings of the standard library's logger "duetto".
+        track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
         from_run: Another run, of the same spaces, whose networks this one begins with, to fine-tune them.
             Hyper-parameters and framework may be others.
         from_checkpoint: "last", "best", or a step of it.
@@ -66,6 +70,7 @@ def train(
     Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
     """
     check(callbacks)
+    tracking = trackers.callbacks(track)
     made, preset_name, values, options = _made(algorithm, environment, preset, options)
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for option in options:
@@ -87,7 +92,7 @@ def train(
             name=name,
             preset=preset_name,
             environment_options=values.environment | (environment_options or {}),
-            callbacks=[*watching, *callbacks],
+            callbacks=[*watching, *callbacks, *tracking],
             on_start=on_start,
             beginning=beginning,
             cluster=cluster,

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from duetto import environments, learners
+from duetto import environments, learners, trackers
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.cluster import Cluster
 from duetto.display.showing import shown
@@ -33,6 +33,7 @@ from duetto.storage.config import Config, RunOptions, circumstances, command_lin
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
+from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
@@ -81,6 +82,7 @@ class Run:
         keep_schedule: bool = False,
         progress: bool = True,
         cluster: Cluster | None = None,
+        track: Sequence[str | Tracker] = (),
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
@@ -91,8 +93,10 @@ class Run:
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
         that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
         `cluster` is where the environments live from here on; None: in this process, wherever they were.
+        `callbacks` get their states back. `track` as in `duetto.train`: it goes on in the same tracked run.
         """
         given.check(callbacks)
+        callbacks = [*callbacks, *trackers.callbacks(track)]
         console = Console()
         if not (progress and console.is_terminal):
             self._resume(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster)
@@ -133,6 +137,7 @@ class Run:
                 if wrapper := environments.running_statistics(self._given, session.stepper):
                     session.notices.append(_own_statistics(config.environment, wrapper, config.algorithm))
                 session.notices += notes_of_stretching(config, session.learner, session.step, horizon)
+                session.notices += trackers.note_of_others(self.path, callbacks)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
                 if config != self.config or config.origin:  # whose file may have been edited
