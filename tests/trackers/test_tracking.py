@@ -183,7 +183,7 @@ def test_one_that_cannot_begin_ends_the_run_before_its_first_step(tmp_path: Path
         def begin(self, *_: Any) -> tuple[str, str]:
             raise PermissionError("no key")
 
-    with pytest.raises(UsageError, match="The tracker fake cannot begin: PermissionError: no key."):
+    with pytest.raises(UsageError, match="The tracker fake cannot begin: PermissionError: no key"):
         train(tmp_path, name="closed", track=[Closed(Service())])
     assert not (tmp_path / "closed" / "metrics.jsonl").read_bytes()
     service = Service()
