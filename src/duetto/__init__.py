@@ -7,6 +7,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from duetto import callbacks as callbacks
+    from duetto import trackers as trackers
     from duetto.algorithms import *  # noqa: F403 (every algorithm, as the registry has them)
     from duetto.cluster import Cluster as Cluster
     from duetto.display.plotting import plot as plot
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
     from duetto.runs.api import load as load
     from duetto.runs.api import train as train
     from duetto.runs.run import Run as Run
+    from duetto.training.callbacks import Callback as Callback
     from duetto.training.evaluation import Evaluation as Evaluation
     from duetto.training.session import Session as Session
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
 _HOMES = {
+    "Callback": "duetto.training.callbacks",
     "Cluster": "duetto.cluster",
     "DuettoError": "duetto.errors",
     "UsageError": "duetto.errors",
@@ -37,12 +41,16 @@ _HOMES = {
     "train": "duetto.runs.api",
 }
 
+_ROOMS = ("callbacks", "trackers")
+
 __version__ = version("duetto")
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
+    if name in _ROOMS:
+        return import_module(f"duetto.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if not name.startswith("_"):

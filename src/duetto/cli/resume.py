@@ -8,7 +8,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from duetto.cli import clusters
+from duetto.cli import clusters, watching
 from duetto.cli.clusters import Actors, Address, AnyPace, with_address
 from duetto.cli.options import Json, Quiet, Trust
 from duetto.cli.output import expendable, print_json
@@ -37,6 +37,10 @@ def resume(
     cluster: Address = None,
     actors: Actors = None,
     pace: AnyPace = None,
+    stop_at_return: watching.StopAtReturn = None,
+    time_limit: watching.TimeLimit = None,
+    video_every: watching.VideoEvery = None,
+    track: watching.Track = (),
 ) -> None:
     """Go on with a run exactly where its last checkpoint was made, also after kill -9.
 
@@ -53,10 +57,11 @@ def resume(
         with shown(console, beginning, quiet or json) as display:
             from duetto.runs.run import Run  # with all that it imports, while something is shown already
 
+            looking_on = watching.callbacks(stop_at_return, time_limit, video_every, track)
             resumed = Run(run, trust=trust)
             resumed.resume(
                 steps,
-                callbacks=[display],
+                callbacks=[display, *looking_on],
                 on_start=display.announce,
                 without_memory=without_memory,
                 accept_changes=accept_changes,

@@ -14,6 +14,7 @@ from tyro.conf import AvoidSubcommands, FlagCreatePairsOff, OmitArgPrefixes, Pos
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import ELSEWHERE, nearest
+from duetto.cli import watching
 from duetto.cli.clusters import Actors, Address, AnyPace, cluster, with_address
 from duetto.cli.options import EnvironmentOptions, Json, Quiet, environment_options
 from duetto.cli.output import expendable, print_json
@@ -25,6 +26,7 @@ from duetto.storage.origin import Origin, is_file, named
 
 # Those of the command itself, beside the run's and the algorithm's; see `_command`.
 OWN_OPTIONS = ("config", "environment_options", "from", "from_checkpoint", "from_optimizers", "from_memory", "preset")
+OWN_OPTIONS += watching.OPTIONS
 OWN_OPTIONS += ("cluster", "actors", "pace", "dry_run", "quiet", "json", "runs_dir", "name")
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
@@ -134,6 +136,7 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
         with shown(console, beginning, call.quiet or call.json) as display:
             from duetto.runs.run import start  # with all that it imports, while something is shown already
 
+            looking_on = watching.callbacks(call.stop_at_return, call.time_limit, call.video_every, call.track)
             run = start(
                 call.hyperparameters,
                 call.environment,
@@ -142,7 +145,7 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
                 name=call.name,
                 preset=name,
                 environment_options=given,
-                callbacks=[display],
+                callbacks=[display, *looking_on],
                 on_start=display.announce,
                 origin=origin,
                 beginning=_beginning(call),
@@ -183,6 +186,10 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
         ("cluster", Address, None),
         ("actors", Actors, None),
         ("pace", AnyPace, None),
+        ("stop_at_return", watching.StopAtReturn, None),
+        ("time_limit", watching.TimeLimit, None),
+        ("video_every", watching.VideoEvery, None),
+        ("track", watching.Track, ()),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
         ("dry_run", Annotated[FlagCreatePairsOff[bool], arg(help="Print the configuration, and nothing else.")], False),
         ("quiet", Quiet, False),

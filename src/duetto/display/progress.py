@@ -153,6 +153,7 @@ class ProgressDisplay:
         """The last lines: done, or stopped and how to go on."""
         session = self.session
         assert session is not None
+        self._show_notices(session)
         if session.stopped:
             self._say(f"Stopped at step {session.step:,}. Go on with: duetto resume {path}")
             return

@@ -16,6 +16,7 @@ from duetto.environments import Episode, Stepper
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.encoding import is_image, named_parts
 from duetto.networks.spaces import Box, Space
+from duetto.storage import within
 from duetto.training.evaluation import Act, watch
 
 
@@ -61,6 +62,13 @@ def record(
         raise DuettoError(f"The video {path} cannot be written: {error}.") from error
 
 
+def place(folder: Path, step: int) -> Path:
+    """Where a run's video of this step is. Raises DuettoError if a link is in the way."""
+    path = folder / "videos" / f"step-{step:012}.mp4"
+    within.check_folders([path.parent])
+    return path
+
+
 def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
     """The frame (H, W, 3) and, if the agent sees images, its newest one beside it, enlarged to the same height."""
     image = next(((name, part) for name, part in named_parts(space) if is_image(part)), None)
@@ -76,24 +84,24 @@ def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
 
 
 def _write_png(path: Path, frame: np.ndarray) -> None:
-    _imageio().imwrite(path, frame)
+    imageio().imwrite(path, frame)
 
 
 def _writer(path: Path, fps: float) -> Any:
-    imageio = _imageio()
     # Otherwise ffmpeg is started by a fork of this process, with JAX's threads in it: a warning, and sometimes a hang.
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
-    return imageio.get_writer(path, fps=fps, macro_block_size=1, codec="libx264", quality=8)
+    return imageio().get_writer(path, fps=fps, macro_block_size=1, codec="libx264", quality=8)
 
 
-def _imageio() -> Any:
+def imageio() -> Any:
+    """What writes videos. Raises UsageError where it is not installed."""
     try:
-        import imageio.v2 as imageio
+        import imageio.v2
         import imageio_ffmpeg
     except ModuleNotFoundError as error:
         raise UsageError("Videos need imageio and ffmpeg: pip install 'duetto[video]'.") from error
     del imageio_ffmpeg  # imported to see that it is there: imageio would name another way to install it
-    return imageio
+    return imageio.v2
 
 
 def _even(frame: np.ndarray) -> np.ndarray:

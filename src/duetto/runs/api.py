@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from duetto import trackers
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.cluster import Cluster
@@ -20,7 +21,9 @@ from duetto.runs.agent import Agent
 from duetto.runs.beginning import Beginning
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
-from duetto.training.session import Callback
+from duetto.trackers import Tracker
+from duetto.training.callbacks import AnyCallback, check
+from duetto.training.session import Session
 
 
 def train(
@@ -30,7 +33,7 @@ def train(
     preset: str | None = None,
     runs_dir: str | Path = "runs",
     name: str | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[AnyCallback] = (),
     environment_options: dict[str, Any] | None = None,
     progress: bool = True,
     from_run: Run | str | Path | None = None,
@@ -38,6 +41,7 @@ def train(
     from_optimizers: bool = False,
     from_memory: bool = False,
     cluster: Cluster | None = None,
+    track: Sequence[str | Tracker] = (),
     **options: Any,
 ) -> Run:
     """Train an agent and return its run.
@@ -49,11 +53,13 @@ def train(
         preset: Its name; by default the environment's own or its family's, else "default", the fields' defaults.
         runs_dir: The parent of the run's folder.
         name: The folder's name; by default made of algorithm, environment and seed.
-        callbacks: Called with the `Session` after every vector step; `session.stop()` ends the run early.
+        callbacks: `duetto.Callback`s, and functions that get the `Session` after every vector step; `session.stop()`
+            ends the run early.
         environment_options: Arguments for the environment's own constructor.
         cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
         progress: Show on a terminal what the command line shows; elsewhere nothing. Notices are logged, too, as
             warnings of the standard library's logger "duetto".
+        track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
         from_run: Another run, of the same spaces, whose networks this one begins with, to fine-tune them.
             Hyper-parameters and framework may be others.
         from_checkpoint: "last", "best", or a step of it.
@@ -63,6 +69,8 @@ def train(
 
     Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
     """
+    check(callbacks)
+    tracking = trackers.callbacks(track)
     made, preset_name, values, options = _made(algorithm, environment, preset, options)
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for option in options:
@@ -75,7 +83,7 @@ def train(
     if folder is not None:
         beginning = Beginning(str(folder), str(from_checkpoint), from_optimizers, from_memory)
 
-    def begin(on_start: Callback | None = None, watching: Sequence[Callback] = ()) -> Run:
+    def begin(on_start: Callable[[Session], None] | None = None, watching: Sequence[AnyCallback] = ()) -> Run:
         return start(
             made,
             environment,
@@ -84,7 +92,7 @@ def train(
             name=name,
             preset=preset_name,
             environment_options=values.environment | (environment_options or {}),
-            callbacks=[*watching, *callbacks],
+            callbacks=[*watching, *callbacks, *tracking],
             on_start=on_start,
             beginning=beginning,
             cluster=cluster,

@@ -16,27 +16,30 @@ from typing import Any
 
 from rich.console import Console
 
-from duetto import environments, learners
+from duetto import environments, learners, trackers
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.cluster import Cluster
 from duetto.display.showing import shown
-from duetto.display.video import record
+from duetto.display.video import place, record
 from duetto.environments import Episode
 from duetto.errors import DuettoError, UsageError
 from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
 from duetto.runs.beginning import Beginning
-from duetto.storage import trust, within
+from duetto.storage import trust
 from duetto.storage.aside import BEFORE, free_folder
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
+from duetto.trackers import Tracker
+from duetto.training import callbacks as given
+from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.resuming import notes_of_stretching
-from duetto.training.session import Callback, MakeStepper, Session, is_instance
+from duetto.training.session import MakeStepper, Session, is_instance
 
 
 class Run:
@@ -73,13 +76,14 @@ class Run:
     def resume(
         self,
         steps: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_start: Callback | None = None,
+        callbacks: Sequence[AnyCallback] = (),
+        on_start: Callable[[Session], None] | None = None,
         without_memory: bool = False,
         accept_changes: bool = False,
         keep_schedule: bool = False,
         progress: bool = True,
         cluster: Cluster | None = None,
+        track: Sequence[str | Tracker] = (),
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
@@ -90,7 +94,10 @@ class Run:
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
         that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
         `cluster` is where the environments live from here on; None: in this process, wherever they were.
+        `callbacks` get their states back. `track` as in `duetto.train`: it goes on in the same tracked run.
         """
+        given.check(callbacks)
+        callbacks = [*callbacks, *trackers.callbacks(track)]
         console = Console()
         if not (progress and console.is_terminal):
             self._resume(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster)
@@ -109,8 +116,8 @@ class Run:
     def _resume(
         self,
         steps: int | None,
-        callbacks: Sequence[Callback],
-        on_start: Callback | None,
+        callbacks: Sequence[AnyCallback],
+        on_start: Callable[[Session], None] | None,
         without_memory: bool,
         accept_changes: bool,
         keep_schedule: bool,
@@ -131,6 +138,7 @@ class Run:
                 if wrapper := environments.running_statistics(self._given, session.stepper):
                     session.notices.append(_own_statistics(config.environment, wrapper, config.algorithm))
                 session.notices += notes_of_stretching(config, session.learner, session.step, horizon)
+                session.notices += trackers.note_of_others(self.path, callbacks)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
                 if config != self.config or config.origin:  # whose file may have been edited
@@ -226,9 +234,7 @@ class Run:
                 f"{output} is a folder. Give the video a name in it, such as {Path(output) / 'video.mp4'}."
             )
         agent = self.agent(checkpoint)
-        path = Path(output) if output else self.path / "videos" / f"step-{agent.step:012}.mp4"
-        if not output:
-            within.check_folders([path.parent])
+        path = Path(output) if output else place(self.path, agent.step)
         stepper = self.stepper(1, render_mode="rgb_array")
         try:
             chosen = self.config.run.seed if seed is None else seed
@@ -305,13 +311,14 @@ def start(
     name: str | None = None,
     preset: str = "default",
     environment_options: dict[str, Any] | None = None,
-    callbacks: Sequence[Callback] = (),
-    on_start: Callback | None = None,
+    callbacks: Sequence[AnyCallback] = (),
+    on_start: Callable[[Session], None] | None = None,
     origin: Origin | None = None,
     beginning: Beginning | None = None,
     cluster: Cluster | None = None,
 ) -> Run:
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
+    given.check(callbacks)
     config = planned(algorithm, environment, options, preset, environment_options, origin)
     label = config.environment
     path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
@@ -369,7 +376,7 @@ def planned(
     return config
 
 
-def _work(session: Session, callbacks: Sequence[Callback], on_start: Callback | None) -> None:
+def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable[[Session], None] | None) -> None:
     session.look_ahead()
     if on_start is not None:
         on_start(session)

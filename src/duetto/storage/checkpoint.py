@@ -4,6 +4,7 @@
         step-000000012000/       state.json, state.safetensors, manifest.json
         memory/                  segment-000000000001.safetensors, ...: experience, each row written once
         best/000000000003/       state.*, info.json, manifest.json: the parameters of the best evaluation
+        step-000000008000.kept   empty: the checkpoint of that step stays, also when it is none of the newest
 
 Nothing is ever changed in place. What is new is written beside the old under a temporary name, synced, and renamed in
 one step; only then is the old removed. So at every moment the newest folder is whole, and readers need no lock.
@@ -129,6 +130,14 @@ class CheckpointStore:
                 disk.set_aside(self._best / f"{number:012}")
             disk.sweep(self._best)
         return target
+
+    def keep_for_good(self, step: int) -> None:
+        """Let the checkpoint of a step stay, whatever comes. Raises CheckpointError if the disk refuses."""
+        mark = self._mark_of(step)
+        if mark.exists():
+            return
+        with self._writing(f"The mark that keeps the checkpoint at step {step}", {mark.name: b""}):
+            disk.publish_file(mark, b"")
 
     def load_latest(self, memory: bool = True) -> Loaded:
         """Load the newest undamaged checkpoint and continue from it. Raises CheckpointError if there is none.
@@ -260,11 +269,16 @@ class CheckpointStore:
 
     def _tidy(self) -> None:
         for step in sorted(self._history)[: -self.keep]:
-            del self._history[step]
+            if not self._mark_of(step).exists():
+                del self._history[step]
         self._abandon_others()
         self._sweep()
         for name in sorted(segments.present(self._memory) - segments.listed(self._history)):
             disk.remove(self._memory / name)
+
+    def _mark_of(self, step: int) -> Path:
+        """An empty file, which says that the checkpoint of this step is not for `_tidy`."""
+        return self.folder / f"{snapshot.name(step)}.kept"
 
     def _best_numbers(self) -> list[int]:
         return sorted(int(path.name) for path in self._best.glob("[0-9]*") if path.name.isdecimal())

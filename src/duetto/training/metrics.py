@@ -1,11 +1,13 @@
 """What learning reports, gathered without waiting for the device, looked at when a line is due.
 
-Every `log_every` steps one line goes to `metrics.jsonl` and to TensorBoard: means over the updates since the last line.
-Keys that begin with "time/" depend on the machine; all others are equal in two runs of the same config.
+Every `log_every` steps one line goes to `metrics.jsonl` and to TensorBoard: means over the updates since the last line,
+and of the numbers that the user's callbacks gave since then. Keys that begin with "time/" depend on the machine; all
+others are equal in two runs of the same config, if the user's are.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from collections.abc import Mapping
@@ -15,13 +17,16 @@ from typing import Any
 import numpy as np
 
 from duetto.environments import Episode
-from duetto.errors import NonFiniteError
+from duetto.errors import NonFiniteError, UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, Each, Several
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import within
 from duetto.storage.records import JsonLines
 
+_OWN = "/"  # what the names of the user's own numbers begin with, among the sums
+_NAME = re.compile(r"[^\W_][\w .-]*(/\w[\w .-]*)*")
+_TAKEN = ("train/", "learn/", "time/", "evaluation/")
 RECENT = 100  # finished episodes that the training return is a mean of
 ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
 
@@ -53,6 +58,36 @@ class MetricLog:
         for name, value in (numbers or {}).items():
             self._count(name, value)
 
+    def scalar(self, name: str, value: float) -> None:
+        """A number of the user's own: the next line has, under this name, the mean of those since the last line.
+
+        Args:
+            name: Words, joined by "/" in groups, that are none of Duetto's names.
+            value: A number; NaN and infinity are taken as they are.
+
+        Raises:
+            UsageError: The name is none or taken, or the value is no number.
+        """
+        if not (isinstance(name, str) and _NAME.fullmatch(name)):
+            raise UsageError(
+                f"{name!r} cannot be a scalar's name: use words of letters, digits, '_', '-', '.' and blanks, a letter "
+                "or digit first, and '/' between groups, as in 'robot/torque'."
+            )
+        if name == "step" or name.startswith(_TAKEN):
+            raise UsageError(
+                f"The scalar {name!r} has one of Duetto's own names: step, and all that begin with "
+                f"{', '.join(_TAKEN)}. Choose another, such as 'my/{name.rpartition('/')[2]}'."
+            )
+        try:
+            if isinstance(value, str | bytes):
+                raise TypeError("text is no number")
+            number = float(value)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"The scalar {name!r} is {str(value)[:60]!r}, a {type(value).__name__}; it must be one number."
+            ) from error
+        self._count(_OWN + name, number)
+
     def add_episodes(self, episodes: list[Episode]) -> None:
         """Count finished training episodes."""
         for episode in episodes:
@@ -83,7 +118,7 @@ class MetricLog:
         line: dict[str, Any] = {"step": step, "train/episodes": self.episodes}
         line["train/return"] = self.recent_return
         line["train/length"] = float(np.mean(self._lengths)) if self._lengths else None
-        line |= {f"learn/{name}": self._sums[name] / self._counts[name] for name in sorted(self._sums)}
+        line |= {_written(name): self._sums[name] / self._counts[name] for name in sorted(self._sums)}
         line |= extra
         self.lines.append(line)
         self.last_line = line
@@ -131,6 +166,10 @@ class MetricLog:
         self.lines.close()
         if self._board is not None:
             self._board.close()
+
+
+def _written(name: str) -> str:
+    return name.removeprefix(_OWN) if name.startswith(_OWN) else f"learn/{name}"
 
 
 def _summary_writer() -> Any:

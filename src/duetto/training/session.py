@@ -4,7 +4,7 @@
         experience = collect one step of every environment
         memory.add(experience)
         for each batch that is due: learner.update(batch), and its priorities back to the memory
-        at their steps: a line of metrics, an evaluation, a checkpoint; then the user's callbacks
+        at their steps: a line of metrics, an evaluation, a checkpoint; around it the user's callbacks
 
 Everything that decides how the loop goes on is in `state_dict`, so a run that is killed goes on exactly from its last
 checkpoint.
@@ -35,6 +35,7 @@ from duetto.storage.deciding import ENVIRONMENT, Change, changes, deciding, list
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training import resuming
+from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
 from duetto.training.collector import Collector
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.interruption import interruptible
@@ -58,12 +59,11 @@ EVALUATION_FIELDS = (
 # Seconds that the last checkpoint waits for what the environments' rehearsal finds.
 AT_THE_END, WHEN_STOPPED = 60.0, 5.0
 
-Callback = Callable[["Session"], None]
 MakeStepper = Callable[..., environments.Stepper]  # of an environment, a list for notices, and options of `make`
 
 
 class Session:
-    """One run while it is running. Callbacks get it after every vector step.
+    """One run while it is running. Callbacks get it.
 
     Attributes:
         step: Steps made so far, over all environments.
@@ -93,6 +93,7 @@ class Session:
             self._opened = opened.pop_all()
         self.step = 0
         self.last_evaluation: tuple[int, Evaluation] | None = None
+        self._crew = Crew()
         self._best: float | None = None
         self._best_step = 0
         self._evaluator: environments.Stepper | None = None
@@ -176,16 +177,20 @@ class Session:
                 f"{options.steps:,} steps are too few: {', and '.join(reasons)}. Give more --steps, or set these lower."
             )
 
-    def run(self, callbacks: Sequence[Callback] = ()) -> None:
+    def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
         """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is the last thing made."""
+        self.notices += self._crew.take(callbacks)
         with interruptible(self.stop):
             try:
+                self._call("on_start")
+                if self._saved is not None:
+                    self._call("on_checkpoint")
                 for _ in self._steps():
-                    for callback in callbacks:
-                        callback(self)
+                    self._call(FUNCTIONS)
                 if self._saved != (self.step, self.learner.updates):
                     self.checkpoint()
                 self._check_folder()
+                self._call("on_end")
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
             except EnvironmentFailedError as error:
@@ -200,9 +205,24 @@ class Session:
         place = self._lock.place() or f"its folder, which is no longer {self.folder}"
         return f"{where}; its checkpoint of step {self._saved[0]} is kept for evaluate and resume in {place}."
 
-    def stop(self) -> None:
-        """End the loop after this step, with a checkpoint."""
+    def _call(self, hook: str) -> None:
+        try:
+            self._crew.call(hook, self)
+        except DuettoError:
+            raise
+        except Exception as error:  # the user's own, with its own traceback
+            error.add_note(f"This is of a callback. {self._where_it_stopped()}")
+            raise
+
+    def stop(self, because: str = "") -> None:
+        """End the loop after this step, with a checkpoint. `because`, a sentence, is said."""
+        if because and not self._stop:
+            self.notices.append(f"The run stops at step {self.step:,}. {because}")
         self._stop = True
+
+    def when_closed(self, act: Callable[[], None]) -> None:
+        """Have `act` called when the session is closed, whatever ended it."""
+        self._opened.callback(act)
 
     @property
     def stopped(self) -> bool:
@@ -239,6 +259,7 @@ class Session:
             ended = bool(options.evaluate_every) and self.step >= options.steps  # the last policy, wherever that is
             if ended or _crossed(before, self.step, options.evaluate_every):
                 self.evaluate()
+            self._call("on_step")
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
             yield
@@ -259,6 +280,7 @@ class Session:
                 self._write_metrics()
                 if options.evaluate_every:
                     self.evaluate()
+            self._call("on_step")
             if options.checkpoint_every and (ended or updates % options.checkpoint_every == 0):
                 self.checkpoint()
             yield
@@ -272,6 +294,7 @@ class Session:
         metrics = self.learner.update(self._prepared(sample.batch), progress)
         self._report_back(sample, metrics)
         self.log.add(self.step, metrics, sample.info)
+        self._call("on_update")
 
     def _progress(self, step: int) -> float:
         """How much of the schedules is behind, in [0, 1]."""
@@ -296,7 +319,7 @@ class Session:
         extra["learn/updates"] = self.learner.updates
         self.log.look()  # wait for the device before the clock is read
         extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
-        with self._in_its_folder():
+        with self.in_its_folder():
             line = self.log.write(self.step, extra)
         self._diagnose(line)
 
@@ -318,11 +341,7 @@ class Session:
         _check_finite(self.learner.parameters())
         self._rehearsal.end()
         if self._evaluator is None:
-            self._evaluator = environments.separate(
-                self._environment,
-                num_envs=min(options.evaluation_episodes, PARALLEL),
-                kwargs=self.config.environment_options,
-            )
+            self._evaluator = self.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
             self._evaluator.name += " (evaluation)"
             self._opened.callback(self._evaluator.close)
         result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed, self.on_activity)
@@ -337,13 +356,19 @@ class Session:
             "episodes": len(result.returns),
             "seconds": round(self.seconds, 1),
         }
-        with self._in_its_folder():
+        with self.in_its_folder():
             self.evaluations.append(row)
             self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
             if self._is_best(result.mean_return):
                 self._best, self._best_step = result.mean_return, self.step
                 self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
+        self._call("on_evaluation")
         return result
+
+    def another_environment(self, **how: Any) -> environments.Stepper:
+        """Environments that learning does not see, for the caller to close. `how` is for `environments.separate`."""
+        self._rehearsal.end()
+        return environments.separate(self._environment, kwargs=self.config.environment_options, **how)
 
     def _is_best(self, mean_return: float) -> bool:
         """The first of equals; but rather one that has learned than that of step 0, where nothing was ever earned."""
@@ -358,7 +383,7 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ its folder
     @contextmanager
-    def _in_its_folder(self) -> Iterator[None]:
+    def in_its_folder(self) -> Iterator[None]:
         """Around all writing: a folder that was moved or deleted is never made again.
 
         Raises FolderLostError if it is gone, also where that shows in an error of the disk only.
@@ -381,10 +406,11 @@ class Session:
         state = self.state_dict()
         _check_finite(state["learner"]["parameters"])
         window = (self.memory.written, self.memory.rows)
-        with self._in_its_folder():
+        with self.in_its_folder():
             path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
         self._saved = (self.step, self.learner.updates)
         self._rehearsal.begin(state["stepper"])
+        self._call("on_checkpoint")
         return path
 
     def acting_state(self) -> dict[str, Any]:
@@ -409,6 +435,7 @@ class Session:
             "collector": self.collector.state_dict(),
             "stepper": self._stepper_state(),
             "evaluations": self.evaluations.mark,
+            "callbacks": self._crew.state_dict(),
             "session": {
                 "step": self.step,
                 "best": self._best,
@@ -486,6 +513,7 @@ class Session:
         another = any(change.key in ENVIRONMENT for change in changed)
         self.stepper.load_state_dict(state["stepper"] | ({"environments": None} if another else {}))
         self.log.load_state_dict(state["log"])
+        self._crew = Crew(state.get("callbacks"))  # none in those of earlier versions
         self.step, self._best = state["session"]["step"], state["session"]["best"]
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
         self._saved = (self.step, self.learner.updates)

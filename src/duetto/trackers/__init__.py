@@ -1,0 +1,57 @@
+"""Services that show runs: `duetto.train(..., track=["wandb"])`, `duetto train ... --track wandb mlflow`.
+
+A tracker is a small class: `base.py` has the interface, and each service a file. `tracking.py` is the callback that
+feeds any of them from what the run logs, each point once, however often the run is killed and resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from duetto.errors import UsageError
+from duetto.trackers.base import Point, Tracker
+from duetto.trackers.mlflow import MLflow
+from duetto.trackers.tracking import Tracking, tracked
+from duetto.trackers.trackio import Trackio
+from duetto.trackers.wandb import Wandb
+
+__all__ = ["MLflow", "Point", "Tracker", "Trackio", "Wandb", "callbacks", "note_of_others"]
+
+TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (Wandb, MLflow, Trackio)}
+
+
+def callbacks(track: Sequence[str | Tracker]) -> list[Tracking]:
+    """One for each tracker, which is given by its name or as an object.
+
+    Raises:
+        UsageError: There is none of that name, its package is not installed, or one is given twice.
+    """
+    if isinstance(track, str | Tracker):
+        raise UsageError(f"track is {track!r}; it must be a list, such as ['wandb'].")
+    trackers = [_made(one) for one in track]
+    names = [tracker.name for tracker in trackers]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"The tracker {name} is given twice. Leave one out.")
+    return [Tracking(tracker) for tracker in trackers]
+
+
+def note_of_others(folder: Path, given: Sequence[object]) -> list[str]:
+    """A sentence, where a run was tracked and goes on without that."""
+    here = {callback.tracker.name for callback in given if isinstance(callback, Tracking)}
+    others = [name for name in tracked(folder) if name not in here]
+    if not others:
+        return []
+    return [
+        f"This run was tracked by {' and '.join(others)}, and goes on without. What it logs is sent when it is resumed "
+        f"with --track {' '.join(others)} (in Python track={others!r})."
+    ]
+
+
+def _made(one: str | Tracker) -> Tracker:
+    if isinstance(one, Tracker):
+        return one
+    if one not in TRACKERS:
+        raise UsageError(f"There is no tracker {one!r}. There are: {', '.join(TRACKERS)}.")
+    return TRACKERS[one]()

@@ -1,0 +1,79 @@
+"""What every tracker can do: the whole interface, for those here and one of your own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+from duetto.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is new of one step: numbers as in `metrics.jsonl`, those of an evaluation, and videos."""
+
+    step: int
+    numbers: dict[str, float] = field(default_factory=dict)
+    videos: list[Path] = field(default_factory=list)
+
+
+class Tracker(ABC):
+    """One service. What it raises does not end the run: it is said, and what was not sent is sent later.
+
+    Only an error of `begin` ends it, before the first step.
+    """
+
+    name: ClassVar[str]
+    """What it is called by in `track`, and its file in the run's folder."""
+
+    @abstractmethod
+    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+        """Begin a tracked run, or go on with the one whose id is `known`.
+
+        Args:
+            run: The name of the run.
+            known: What an earlier `begin` of this run returned as id; None for a new one.
+            config: All that the run is made from, as in `config.yaml`: nested dicts.
+            folder: The run's folder.
+
+        Returns:
+            The tracked run's id, and a few words for the user on where it is to be seen; "" for none.
+        """
+
+    @abstractmethod
+    def send(self, point: Point) -> None:
+        """Take the numbers and videos of a step. Steps only grow."""
+
+    @abstractmethod
+    def best(self, folder: Path, step: int, mean_return: float) -> None:
+        """Keep the folder of the best evaluation's parameters as an artefact."""
+
+    @abstractmethod
+    def finish(self, failed: bool) -> None:
+        """This process is done with it; the run may be resumed. `failed`: an error ended it."""
+
+
+def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested dicts as one, keys joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        found |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
+    return found
+
+
+def needed(package: str, what: str) -> None:
+    """Raise UsageError, with the way to install it, where a tracker's package is not there."""
+    if find_spec(package) is None:
+        raise UsageError(
+            f'Tracking with {what} needs {package}, which is not installed. Install: pip install "duetto[{package}]"'
+        )
+
+
+def imported(package: str) -> Any:
+    """The package, when it is used: some take seconds to import."""
+    return import_module(package)

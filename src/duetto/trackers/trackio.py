@@ -1,0 +1,55 @@
+"""Trackio."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from duetto.trackers.base import Point, Tracker, flat, imported, needed
+
+
+class Trackio(Tracker):
+    """Sends a run to Trackio: a database on this machine that `trackio show` shows, or a Space.
+
+    Trackio's own variables hold: TRACKIO_PROJECT (else "duetto"), TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL.
+    """
+
+    name = "trackio"
+
+    def __init__(self, project: str | None = None, **options: Any) -> None:
+        """`options` are for `trackio.init`: space_id, group, private ..."""
+        needed("trackio", "Trackio")
+        self._project, self._options = project or os.environ.get("TRACKIO_PROJECT") or "duetto", options
+        self._run: Any = None
+
+    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+        """See Tracker. Trackio resumes by name, so that has a random end, and is the id."""
+        name = known or f"{run[:100]}-{secrets.token_hex(4)}"
+        own: dict[str, Any] = {"name": name, "resume": "must" if known else "never", "config": flat(config)}
+        own |= {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        with redirect_stdout(StringIO()):  # what it prints would be in the middle of the progress display
+            self._run = imported("trackio").init(self._project, **own | self._options)
+        return name, f"trackio show --project {self._project}"
+
+    def send(self, point: Point) -> None:
+        """See Tracker."""
+        videos: dict[str, Any] = {}
+        for path in point.videos:  # of several the newest: a point has one of a name
+            videos["video"] = imported("trackio").Video(str(path), caption=path.stem, format="mp4")
+        self._run.log(point.numbers | videos, step=point.step)
+
+    def best(self, folder: Path, step: int, mean_return: float) -> None:
+        """See Tracker."""
+        artifact = imported("trackio").Artifact(f"best-{self._run.name}", type="model")
+        artifact.add_dir(str(folder))
+        self._run.log_artifact(artifact)
+
+    def finish(self, failed: bool) -> None:
+        """See Tracker."""
+        with redirect_stdout(StringIO()):
+            imported("trackio").finish()

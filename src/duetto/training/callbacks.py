@@ -1,0 +1,143 @@
+"""What a user hangs into a run: objects with hooks and a state of their own, and plain functions.
+
+    on_start
+    every vector step   updates, on_update after each | metrics | evaluation, on_evaluation | on_step
+                        | checkpoint, on_checkpoint | functions
+    on_end
+
+A checkpoint holds the callbacks' states as they are after `on_step`. So those of a run that was killed go on as if
+nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from duetto.errors import UsageError
+from duetto.functional import forms
+from duetto.functional.forms import Each
+from duetto.storage.states import State, encode_tree
+
+if TYPE_CHECKING:
+    from duetto.training.session import Session
+
+HOOKS = ("on_start", "on_step", "on_update", "on_evaluation", "on_checkpoint", "on_end")
+FUNCTIONS = "__call__"  # what plain functions are called by
+
+
+class Callback:
+    """What is called while a run goes on. Override what you need: each hook gets the `Session`.
+
+    Its attributes are what it is made with; what it has learned from the run belongs into `state_dict`.
+    """
+
+    def on_start(self, session: Session) -> None:
+        """Before the first step, and wherever the run is taken up again, with the state restored."""
+
+    def on_step(self, session: Session) -> None:
+        """After every vector step, its updates, metrics and evaluation, before its checkpoint.
+
+        While a run learns from demonstrations before its first step, after every update of that.
+        """
+
+    def on_update(self, session: Session) -> None:
+        """After every update."""
+
+    def on_evaluation(self, session: Session) -> None:
+        """After every evaluation, which is in `session.last_evaluation` and on the disk."""
+
+    def on_checkpoint(self, session: Session) -> None:
+        """After every checkpoint, and where a run goes on from one: what it changes in the state is not in that yet."""
+
+    def on_end(self, session: Session) -> None:
+        """At the end of the work, after the last checkpoint: all steps are made, or `session.stopped`. Not after an
+        error.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it: a dict of plain data, and of such dicts.
+
+        That is None, bool, int, float, text, lists of those, and NumPy arrays. An empty dict stands for what a new
+        object has.
+        """
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` returned. Not called where the checkpoint has nothing of it."""
+
+
+AnyCallback = Callback | Callable[["Session"], Any]
+
+
+def check(callbacks: Sequence[AnyCallback]) -> None:
+    """Raise UsageError, before anything is made, where one is none."""
+    if isinstance(callbacks, Callback) or not isinstance(callbacks, Sequence):
+        raise UsageError(f"callbacks is {callbacks!r}; it must be a list, such as [{_name(callbacks)}].")
+    for callback in callbacks:
+        if isinstance(callback, type):
+            raise UsageError(f"{callback.__name__} is a class. Hand over an object of it: {callback.__name__}(...).")
+        if not (isinstance(callback, Callback) or callable(callback)):
+            raise UsageError(f"{callback!r} is no callback: give a duetto.Callback, or a function of the session.")
+
+
+class Crew:
+    """The callbacks of one run, by names: of several of one class the second is "Name 2"."""
+
+    def __init__(self, saved: State | None = None) -> None:
+        """Nobody yet; `saved` are states from a checkpoint, whose owners may come. CheckpointError if they are none."""
+        forms.check(saved or {}, Each(dict), "callbacks")
+        self._kept = dict(saved or {})
+        self._members: dict[str, Callback] = {}
+        self._called: dict[str, list[Callable[[Session], Any]]] = {}
+
+    def take(self, callbacks: Sequence[AnyCallback]) -> list[str]:
+        """Let these be called, with the states they had. A sentence, if there are states that nobody takes."""
+        check(callbacks)
+        self._members = _named([callback for callback in callbacks if isinstance(callback, Callback)])
+        for name, callback in self._members.items():
+            if name in self._kept:
+                callback.load_state_dict(self._kept.pop(name))
+        for hook in HOOKS:
+            nothing = getattr(Callback, hook)
+            overriding = [one for one in self._members.values() if getattr(type(one), hook) is not nothing]
+            self._called[hook] = [getattr(one, hook) for one in overriding]
+        self._called[FUNCTIONS] = [callback for callback in callbacks if not isinstance(callback, Callback)]
+        self.state_dict()  # what cannot be saved shows now, not at the first checkpoint
+        if not self._kept:
+            return []
+        return [
+            f"The checkpoint has a state of {', '.join(self._kept)}, which this run goes on without: hand them over "
+            "again as callbacks, and they go on from there. Until then their states are kept as they are."
+        ]
+
+    def call(self, hook: str, session: Session) -> None:
+        """Call all that have the hook, in order."""
+        for called in self._called.get(hook, ()):
+            called(session)
+
+    def state_dict(self) -> State:
+        """States by name, those of absent ones too. Raises UsageError for what a checkpoint cannot hold."""
+        states = {name: callback.state_dict() for name, callback in self._members.items()}
+        for name, state in states.items():
+            try:
+                encode_tree(name, state)
+            except TypeError as error:
+                raise UsageError(
+                    f"The state of the callback {name} cannot be saved: {error} Return plain data from its state_dict, "
+                    "such as float(x) for a NumPy number and a list for a tuple."
+                ) from error
+        return self._kept | {name: state for name, state in states.items() if state}
+
+
+def _named(callbacks: Sequence[Callback]) -> dict[str, Callback]:
+    named: dict[str, Callback] = {}
+    for callback in callbacks:
+        name = _name(callback)
+        same = sum(type(other).__name__ == name for other in named.values())
+        named[f"{name} {same + 1}" if same else name] = callback
+    return named
+
+
+def _name(callback: object) -> str:
+    return type(callback).__name__

@@ -1,0 +1,49 @@
+"""The options for what looks on: they say why a run stopped, and how to go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import SMALL, Command
+
+RUN = "runs/td3-Pendulum-v1-s0"
+
+
+def test_a_return_that_is_reached_ends_the_run_and_says_how_to_go_on(duetto: Command, tmp_path: Path):
+    code, out, err = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", "--stop-at-return", "-10000")
+    assert (code, err) == (0, "")
+    first, second = out.splitlines()[-2:]
+    assert first.startswith("The run stops at step 0. The evaluation's mean return, -")
+    assert first.endswith("has reached -10000.")
+    assert second == f"Stopped at step 0. Go on with: duetto resume {RUN}"
+    assert duetto("resume", RUN).out.splitlines()[-2].startswith("80 steps and")
+
+
+def test_a_time_limit_ends_it_and_holds_for_resume(duetto: Command, tmp_path: Path):
+    out = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", "--time-limit", "1e-9", "--quiet").out
+    said = "It has worked for 1e-09 seconds, its time limit. It goes on with a longer one, or without."
+    assert out == f"The run stops at step 1. {said}\n"
+    again = json.loads(duetto("resume", RUN, "--time-limit", "1e-9", "--json").out)
+    assert (again["step"], again["stopped"], again["notices"]) == (2, True, [f"The run stops at step 2. {said}"])
+
+
+def test_videos(duetto: Command, tmp_path: Path):
+    options = [*SMALL, "--steps", "50", "--video-every", "40", "--environment-options", "max_episode_steps=10"]
+    assert duetto("train", "td3", "Pendulum-v1", *options).code == 0
+    videos = sorted(path.name for path in (tmp_path / RUN / "videos").iterdir())
+    assert videos == ["step-000000000000.mp4", "step-000000000040.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--time-limit", "0"], "seconds is 0.0; it must be more than 0."),
+        (["--track", "nobody"], "There is no tracker 'nobody'. There are: wandb, mlflow, trackio."),
+    ],
+)
+def test_mistakes_leave_nothing_behind(duetto: Command, tmp_path: Path, options: list[str], message: str):
+    code, _, err = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", *options)
+    assert (code, err) == (2, f"duetto: {message}\n")
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,117 @@
+"""Each service as it is, without a network, where its package is installed: a run that is killed, and resumed."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tracked_runs import CrashAt, CrashError, evaluations_of, lines_of, train
+
+from duetto.callbacks import RecordVideo
+from duetto.runs.run import Run
+
+OPTIONS: dict[str, Any] = {"steps": 130, "environment_options": {"max_episode_steps": 15}, "name": "run"}
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the services' own
+
+
+def killed_and_resumed(folder: Path, name: str) -> Run:
+    with pytest.raises(CrashError):
+        train(folder, track=[name], callbacks=[RecordVideo(50), CrashAt(79)], **OPTIONS)
+    return Run(folder / "run").resume(track=[name], callbacks=[RecordVideo(50)])
+
+
+def check_values(run: Run, found: dict[str, list[tuple[int, float]]]) -> None:
+    """Steps and values of some metrics are those of the run's own logs, each once."""
+    for name, logged in (("learn/q_mean", lines_of(run)), ("evaluation/mean_return", evaluations_of(run))):
+        assert [step for step, _ in found[name]] == [step for step in logged if name in logged[step]]
+        assert [value for _, value in found[name]] == pytest.approx([v[name] for v in logged.values() if name in v])
+
+
+# ---------------------------------------------------------------------------------------------------- W&B
+def records(path: Path) -> Iterator[bytes]:
+    """Of W&B's offline file: blocks of 32 KiB, in them pieces with checksum, length and kind (LevelDB's log)."""
+    data, place, begun = path.read_bytes(), 7, b""
+    while place + 7 <= len(data):
+        if 32768 - place % 32768 < 7:
+            place += 32768 - place % 32768
+            continue
+        length, kind = struct.unpack("<HB", data[place + 4 : place + 7])
+        piece, place = data[place + 7 : place + 7 + length], place + 7 + length
+        begun = piece if kind in (1, 2) else begun + piece
+        if kind in (1, 4):
+            yield begun
+
+
+def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("wandb")
+    from wandb.proto import wandb_internal_pb2
+
+    for name, value in {"MODE": "offline", "DIR": tmp_path, "PROJECT": "mine"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", str(value))
+    run = killed_and_resumed(tmp_path, "wandb")
+    found: dict[str, list[tuple[int, float]]] = {}
+    ids, projects, videos, artifacts, configured = set(), set(), [], [], set()
+    for path in sorted(tmp_path.glob("wandb/offline-run-*/run-*.wandb")):
+        for data in records(path):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            ids |= {record.run.run_id} - {""}
+            projects |= {record.run.project} - {""}
+            configured |= {item.key for item in (*record.run.config.update, *record.config.update)}
+            artifacts += [record.artifact.name] if record.artifact.name else []
+            items = {item.key or ".".join(item.nested_key): item.value_json for item in record.history.item}
+            videos += [record.history.step.num] if any(key.startswith("video") for key in items) else []
+            for key, value in items.items():
+                found.setdefault(key, []).append((record.history.step.num, json.loads(value)))
+    check_values(run, found)
+    assert ids == {json.loads((run.path / "tracking" / "wandb.json").read_text())["id"]}
+    assert (projects, videos, artifacts) == ({"mine"}, [0, 50, 100], [f"best-{ids.pop()}"])
+    assert {"algorithm", "environment", "run"} <= configured
+
+
+# ---------------------------------------------------------------------------------------------------- MLflow
+@pytest.mark.parametrize("store", ["file", "sqlite"])
+def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str):
+    pytest.importorskip("mlflow")
+    if store == "sqlite":
+        pytest.importorskip("sqlalchemy")
+        pytest.importorskip("alembic")
+    uri = f"file://{tmp_path}/mlruns" if store == "file" else f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.chdir(tmp_path)
+    from mlflow.tracking import MlflowClient
+
+    run, client = killed_and_resumed(tmp_path, "mlflow"), MlflowClient()
+    [tracked] = client.search_runs([client.get_experiment_by_name("duetto").experiment_id])
+    identity = tracked.info.run_id
+    names = ("learn/q_mean", "evaluation/mean_return")
+    check_values(run, {n: sorted((m.step, m.value) for m in client.get_metric_history(identity, n)) for n in names})
+    assert (tracked.info.status, tracked.info.run_name) == ("FINISHED", "run")
+    assert tracked.data.params["algorithm.batch_size"] == "16"
+    assert [item.path for item in client.list_artifacts(identity)] == ["best", "config.yaml", "videos"]
+    assert len(client.list_artifacts(identity, "videos")) == 3
+    assert "best/state.safetensors" in [item.path for item in client.list_artifacts(identity, "best")]
+
+
+# ---------------------------------------------------------------------------------------------------- Trackio
+def test_trackio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    pytest.importorskip("trackio")
+    from trackio.sqlite_storage import SQLiteStorage
+
+    run = killed_and_resumed(tmp_path, "trackio")
+    assert "trackio" not in capsys.readouterr().out.lower()
+    name = json.loads((run.path / "tracking" / "trackio.json").read_text())["id"]
+    logs = SQLiteStorage.get_logs("duetto", name)
+    found: dict[str, list[tuple[int, float]]] = {}
+    for line in sorted(logs, key=lambda line: line["step"]):
+        for key, value in line.items():
+            found.setdefault(key, []).append((line["step"], value))
+    check_values(run, found)
+    assert [step for step, _ in found["video"]] == [0, 50, 100]

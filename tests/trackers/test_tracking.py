@@ -1,0 +1,211 @@
+"""What every tracker gets: each point once, whatever happens to the run or to the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tracked_runs import CrashAt, CrashError, StopAt, evaluations_of, lines_of, train
+
+import duetto
+from duetto.callbacks import RecordVideo
+from duetto.errors import DuettoError, UsageError
+from duetto.runs.run import Run
+from duetto.trackers import Point, Tracker
+
+
+class Service:
+    """A tracked run in memory, which outlives the processes that send to it."""
+
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        self.calls: list[str] = []
+        self.config: Mapping[str, Any] = {}
+        self.best: list[int] = []
+        self.refusing = False
+
+    @property
+    def steps(self) -> list[int]:
+        return [point.step for point in self.points]
+
+
+class Fake(Tracker):
+    name = "fake"
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+        self.service.calls.append(f"begin {run} {known}")
+        self.service.config = config
+        return known or "run-1", "in memory"
+
+    def send(self, point: Point) -> None:
+        if self.service.refusing:
+            raise ConnectionError("nobody is there.\nand more")
+        self.service.points.append(point)
+
+    def best(self, folder: Path, step: int, mean_return: float) -> None:
+        assert (folder / "state.safetensors").exists()
+        self.service.best.append(step)
+
+    def finish(self, failed: bool) -> None:
+        self.service.calls.append(f"finish {failed}")
+
+
+def said(run: Run, **options: Any) -> list[str]:
+    notices: list[list[str]] = []
+    run.resume(on_start=lambda session: notices.append(session.notices), **options)
+    return notices[0]
+
+
+def check_all(service: Service, run: Run) -> None:
+    """Each line of metrics and each evaluation is there once, in order."""
+    assert service.steps == sorted({*lines_of(run), *evaluations_of(run)})
+    for point in service.points:
+        line, evaluation = lines_of(run).get(point.step, {}), evaluations_of(run).get(point.step, {})
+        expected = {name: value for name, value in (line | evaluation).items() if not name.startswith("time/")}
+        assert {name: point.numbers[name] for name in expected} == pytest.approx(expected)
+        assert {name for name in point.numbers if not name.startswith("time/")} == expected.keys()
+
+
+# ---------------------------------------------------------------------------------------------------- what is sent
+def test_config_metrics_evaluations_scalars_and_the_best(tmp_path: Path):
+    service = Service()
+    run = train(
+        tmp_path, track=[Fake(service)], callbacks=[lambda session: session.log.scalar("arm/torque", session.step)]
+    )
+    check_all(service, run)
+    assert service.points[0].numbers.keys() == {
+        f"evaluation/{name}" for name in ("mean_return", "std_return", "min_return", "max_return", "mean_length")
+    }
+    assert service.points[1].numbers["arm/torque"] == 12.5
+    assert service.config["algorithm"]["hidden"] == [32, 32]
+    assert service.calls == ["begin td3-Pendulum-v1-s0 None", "finish False"]
+    assert service.best == [run.agent("best").step]
+
+
+@pytest.mark.parametrize("crash", [30, 61, 79, 119, 199])
+def test_a_run_that_is_killed_goes_on_in_the_same_one_without_doubled_points(tmp_path: Path, crash: int):
+    service = Service()
+    with pytest.raises(CrashError):
+        train(tmp_path, name="killed", track=[Fake(service)], callbacks=[CrashAt(crash)])
+    assert service.calls[1] == "finish True"
+    before = len(service.points)
+    run = Run(tmp_path / "killed").resume(track=[Fake(service)])
+    check_all(service, run)
+    assert 0 < before < len(service.points)
+    assert service.calls[2:] == ["begin killed run-1", "finish False"]
+    run.resume(track=[Fake(service)])  # it is done, and has nothing new
+    check_all(service, run)
+    assert len(service.best) == 1
+
+
+def test_what_was_logged_without_it_is_sent_later(tmp_path: Path):
+    service = Service()
+    run = train(tmp_path, callbacks=[StopAt(110)])
+    run.resume(track=[Fake(service)], callbacks=[StopAt(130)])
+    assert service.steps == [0, 25, 50, 60, 75, 100, 120, 125]
+    [note] = said(run, callbacks=[StopAt(160)])
+    assert note.startswith("This run was tracked by fake, and goes on without.")
+    assert "--track fake" in note
+    assert service.steps[-1] == 125
+    assert said(run, track=[Fake(service)]) == ["Tracked by fake: in memory"]
+    check_all(service, run)
+
+
+def test_a_service_that_fails_is_said_once_and_gets_it_later(tmp_path: Path):
+    service = Service()
+    heard: list[str] = []
+
+    def disturb(session: duetto.Session) -> None:
+        service.refusing = 30 <= session.step < 110
+        heard[:] = session.notices
+
+    run = train(tmp_path, track=[Fake(service)], callbacks=[disturb])
+    check_all(service, run)
+    assert [notice for notice in heard if "does not take" in notice] == [
+        "The tracker fake does not take what is sent: ConnectionError: nobody is there. The run goes on. What was not "
+        "sent is sent as soon as it is taken, or when the run is resumed with --track fake."
+    ]
+
+
+def test_a_service_that_stays_away_gets_it_when_the_run_is_resumed(tmp_path: Path):
+    service = Service()
+    service.refusing = True
+    run = train(tmp_path, track=[Fake(service)])
+    assert service.points == []
+    service.refusing = False
+    run.resume(track=[Fake(service)])
+    check_all(service, run)
+
+
+def test_videos_come_with_the_next_point(tmp_path: Path):
+    service = Service()
+    options: dict[str, Any] = {"steps": 90, "environment_options": {"max_episode_steps": 15}, "name": "filmed"}
+    with pytest.raises(CrashError):
+        train(tmp_path, track=[Fake(service)], callbacks=[RecordVideo(40), CrashAt(55)], **options)
+    Run(tmp_path / "filmed").resume(track=[Fake(service)], callbacks=[RecordVideo(40)])
+    videos = {point.step: [path.stem for path in point.videos] for point in service.points if point.videos}
+    assert videos == {0: ["step-000000000000"], 50: ["step-000000000040"], 90: ["step-000000000080"]}
+
+
+# ---------------------------------------------------------------------------------------------------- mistakes
+@pytest.mark.parametrize(
+    ("track", "message"),
+    [
+        (["wandbb"], "There is no tracker 'wandbb'. There are: wandb, mlflow, trackio."),
+        ("wandb", r"track is 'wandb'; it must be a list, such as \['wandb'\]"),
+        ([Fake(Service()), Fake(Service())], "tracker fake is given twice"),
+    ],
+)
+def test_what_is_no_tracker_is_refused_before_anything_is_made(tmp_path: Path, track: Any, message: str):
+    with pytest.raises(UsageError, match=message):
+        train(tmp_path, track=track)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])
+def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.trackers.base.find_spec", lambda _: None)
+    with pytest.raises(
+        UsageError, match=rf'needs {name}, which is not installed. Install: pip install "duetto\[{name}'
+    ):
+        train(tmp_path, track=[name])
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_that_cannot_begin_ends_the_run_before_its_first_step(tmp_path: Path):
+    class Closed(Fake):
+        def begin(self, *_: Any) -> tuple[str, str]:
+            raise PermissionError("no key")
+
+    with pytest.raises(UsageError, match="The tracker fake cannot begin: PermissionError: no key"):
+        train(tmp_path, name="closed", track=[Closed(Service())])
+    assert not (tmp_path / "closed" / "metrics.jsonl").read_bytes()
+    service = Service()
+    run = Run(tmp_path / "closed").resume(track=[Fake(service)], callbacks=[StopAt(50)])
+    with pytest.raises(UsageError, match=r"no key. To begin another tracked run instead, remove .*fake\.json"):
+        run.resume(track=[Closed(Service())])
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"id": "../x", "point": 1, "video": 1, "best": 1}', '{"id": "x"}'])
+def test_a_record_that_is_none_is_refused(tmp_path: Path, content: str):
+    run = train(tmp_path, track=[Fake(Service())], callbacks=[StopAt(50)])
+    path = run.path / "tracking" / "fake.json"
+    assert json.loads(path.read_text())["point"] == 50
+    path.write_text(content)
+    with pytest.raises(UsageError, match=r"fake\.json is damaged. Remove it"):
+        run.resume(track=[Fake(Service())])
+
+
+def test_a_record_that_is_a_link_is_refused(tmp_path: Path):
+    run = train(tmp_path, track=[Fake(Service())], callbacks=[StopAt(50)])
+    path = run.path / "tracking" / "fake.json"
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(DuettoError, match="is a link"):
+        run.resume(track=[Fake(Service())])
