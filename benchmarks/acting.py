@@ -1,4 +1,4 @@
-"""What acting costs in NumPy, PyTorch and JAX: microseconds of a call, and a process that only acts.
+"""What acting costs in NumPy, PyTorch and JAX: CPU microseconds of a call, and a process that only acts.
 
     python benchmarks/acting.py --output benchmarks/results/acting.md
 
@@ -38,7 +38,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 # ------------------------------------------------------------------------------------------------ microseconds
 def call(contender: str, network: str, rows: int, seconds: float) -> float:
-    """Median seconds of a call for `rows` observations of 17 numbers, or of 4 frames."""
+    """Median CPU seconds of a call for `rows` observations of 17 numbers, or of 4 frames."""
     algorithm, spaces = _case(network)
     random = np.random.default_rng(0)
     noise, _ = algorithm.explorer().draw(random, np.zeros((rows, spaces[1].size), np.float32), 0, 100, spaces[1])
@@ -87,9 +87,9 @@ def _median(function: Any, seconds: float) -> float:
         function()
     took, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
-        began = time.perf_counter()
+        began = time.process_time()
         function()
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     return median(took)
 
 
@@ -167,7 +167,7 @@ def measure(rounds: int, seconds: float) -> str:
     ]
     return "\n\n".join(
         (
-            table(["µs of a call", "observations", *CONTENDERS], first),
+            table(["CPU µs of a call", "observations", *CONTENDERS], first),
             table(["a process", "acts by", "MB", "CPU seconds", "seconds"], second),
         )
     )
