@@ -202,10 +202,11 @@ def test_a_record_that_is_none_is_refused(tmp_path: Path, content: str):
         run.resume(track=[Fake(Service())])
 
 
-def test_a_record_that_is_a_link_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("name", ["tracking/fake.json", "tracking"])
+def test_a_record_that_is_a_link_is_refused(tmp_path: Path, name: str):
     run = train(tmp_path, track=[Fake(Service())], callbacks=[StopAt(50)])
-    path = run.path / "tracking" / "fake.json"
-    path.rename(tmp_path / "elsewhere.json")
-    path.symlink_to(tmp_path / "elsewhere.json")
+    path = run.path / name
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DuettoError, match="is a link"):
         run.resume(track=[Fake(Service())])
