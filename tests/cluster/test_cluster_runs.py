@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,16 @@ STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 OFTEN = Rates(dies_before=0.03, dies_after=0.03, hangs=0.01)
 
 
+@dataclass(frozen=True)
 class Simulation(options.Cluster):
     """A cluster that is none."""
 
-    rates: Rates
-    transports: list[Simulated]
-
-    def __init__(self, rates: Rates = OFTEN, **given: Any) -> None:
-        super().__init__(**given)
-        object.__setattr__(self, "rates", rates)
-        object.__setattr__(self, "transports", [])
+    rates: Rates = OFTEN
+    seed: int = 7
+    transports: list[Simulated] = field(default_factory=list)
 
     def connect(self, actors: int) -> Simulated:
-        self.transports.append(Simulated(7, self.rates))
+        self.transports.append(Simulated(self.seed, self.rates))
         return self.transports[-1]
 
 
@@ -59,7 +57,7 @@ def test_a_run_is_that_of_one_process_also_when_it_goes_on_elsewhere(
 ):
     agent, how = small(algorithm, **hyperparameters), {"num_envs": 4, "steps": 400}
     local = train(tmp_path, agent, environment, name="local", **how)
-    cluster = Simulation(actors=3)
+    cluster = Simulation(actors=3, pace="exact")
     spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, **how)
     [transport] = cluster.transports
     assert transport.mishaps["dies_before"] > 2
@@ -71,7 +69,7 @@ def test_a_run_is_that_of_one_process_also_when_it_goes_on_elsewhere(
 
 
 def test_the_config_knows_nothing_of_the_cluster(tmp_path: Path):
-    spread = train(tmp_path, steps=40, cluster=Simulation(STEADY, actors=1))
+    spread = train(tmp_path, steps=40, cluster=Simulation(rates=STEADY, actors=1))
     assert "actors" not in (spread.path / "config.yaml").read_text("utf-8")
 
 
@@ -95,7 +93,7 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: P
         Opaque,
         num_envs=4,
         steps=600,
-        cluster=Simulation(Rates(dies_before=0.02, hangs=0.0), actors=3),
+        cluster=Simulation(rates=Rates(dies_before=0.02, hangs=0.0), actors=3, pace="exact"),
         callbacks=[lambda session: said.extend(session.notices[len(said) :])],
     )
     assert any("begin new episodes" in notice and notice.startswith("Actor ") for notice in said)
@@ -116,7 +114,7 @@ def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
         assert (arrays["truncated"][before] | arrays["terminated"][before] | ~real[before])[lost].all()
         cut += 1
 
-    cluster = Simulation(Rates(dies_before=0.03, hangs=0.0), actors=2)
+    cluster = Simulation(rates=Rates(dies_before=0.03, hangs=0.0), actors=2, pace="exact")
     train(tmp_path, small("ppo"), Opaque, num_envs=4, steps=800, cluster=cluster, callbacks=[look])
     assert cut > 3
 
@@ -147,7 +145,7 @@ def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkey
 def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    cluster = Simulation(STEADY, actors=2)
+    cluster = Simulation(rates=STEADY, actors=2)
 
     def strike(session: duetto.Session) -> None:
         if session.step >= 100:  # whatever is asked of it, but whether it is there
@@ -168,7 +166,7 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
 
 def test_more_actors_than_environments_is_said(tmp_path: Path):
     said: list[str] = []
-    cluster = Simulation(STEADY, actors=4)
+    cluster = Simulation(rates=STEADY, actors=4)
     train(tmp_path, steps=40, cluster=cluster, callbacks=[lambda session: said.extend(session.notices)])
     assert said[0] == "1 environment on 1 of the 4 actors: the others would have none. Give more --num-envs."
 
@@ -176,10 +174,16 @@ def test_more_actors_than_environments_is_said(tmp_path: Path):
 def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with pytest.raises(UsageError, match=r"'free' is not built yet\. Use exact"):
-        duetto.Cluster(pace="free")
-    with pytest.raises(UsageError, match="actors is 0; it must be at least 1"):
-        duetto.Cluster(actors=0)
+    with pytest.raises(UsageError, match=r"ppo learns from rollouts.* Use the pace lockstep"):
+        train(tmp_path, small("ppo"), cluster=Simulation(pace="free"))
+    with pytest.raises(UsageError, match=r"pace is 'fast'; it must be one of exact, lockstep, free"):
+        duetto.Cluster(pace="fast")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="actors is -1; it must be at least 0"):
+        duetto.Cluster(actors=-1)
+    with pytest.raises(UsageError, match="block is of the pace lockstep or free; this one is exact"):
+        train(tmp_path, cluster=Simulation(block=3))
+    with pytest.raises(UsageError, match="ahead is of the pace free; this one is lockstep"):
+        train(tmp_path, cluster=Simulation(pace="lockstep", ahead=3))
     with pytest.raises(UsageError, match=r"lives in this process\. For a cluster, pass its id, or a factory"):
         train(tmp_path, environment=gymnasium.make("Pendulum-v1"), cluster=Simulation())
     with (

@@ -88,7 +88,7 @@ class Strike:
 def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str, environment: str):
     local = train(tmp_path, small(algorithm), environment, name="local", num_envs=5)
     strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
-    cluster = duetto.Cluster(actors=3)
+    cluster = duetto.Cluster(actors=3, pace="exact")
     spread = train(
         tmp_path, small(algorithm), environment, name="spread", num_envs=5, cluster=cluster, callbacks=[strike]
     )

@@ -100,7 +100,7 @@ class Writing(Taped):
 
 
 def test_an_environment_may_write_to_its_action_though_what_a_network_brings_is_read_only():
-    host = Host(recipes.pack(Writing, {}), 1)
+    host = Host(recipes.pack(Writing, {}), range(1))
     host.do(1, [Request("reset", (0,))], [])
     action = np.ones((1, 2), np.float32)
     action.flags.writeable = False
