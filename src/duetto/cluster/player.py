@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto import learners
 from duetto.algorithms.base import Algorithm
 from duetto.environments import Episode, Stepper
 from duetto.environments.trees import Tree
 from duetto.functional.scaling import Moments
-from duetto.learners.base import Parameters
+from duetto.learners import acting
+from duetto.learners.parameters import Parameters
 from duetto.memory import Experience
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
@@ -75,7 +75,8 @@ class Player:
     def __init__(self, stepper: Stepper, share: range, role: Role) -> None:
         self._stepper, self._role, self._first = stepper, role, share.start
         stepper.first = share.start
-        self._acting = acting(role, stepper)
+        spaces = (stepper.observation_space, stepper.action_space)
+        self._acting = acting.build(role.algorithm, *spaces, backend=role.backend, precision=role.precision)
         self._version, self._since = -1, 0.0
         self._begin(0)
 
@@ -110,7 +111,7 @@ class Player:
         if weights.version < self._version:
             raise RuntimeError(f"weights of version {weights.version} are older than those here, {self._version}")
         if weights.version > self._version:
-            self._acting.load_parameters(self._acting.parameters() | weights.parameters)
+            self._acting.load(weights.parameters)
             self._version = weights.version
         self._normalizer.follow(weights.observed)
         if self._collector.rewards is not None and weights.rewarded is not None:
@@ -135,20 +136,6 @@ class Player:
     def close(self) -> None:
         """Release the environments."""
         self._stepper.close()
-
-
-def acting(role: Role, stepper: Stepper) -> Any:
-    """Whoever chooses the actions."""
-    return learners.build(
-        role.backend,
-        role.algorithm,
-        stepper.observation_space,
-        stepper.action_space,
-        seed=0,
-        device="cpu",
-        precision=role.precision,
-        threads=1,
-    )
 
 
 def joined(steps: list[Experience]) -> Experience:

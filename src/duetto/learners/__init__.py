@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
-from duetto.learners.base import Learner, Metrics, Precision, check_parameters, check_room
+from duetto.learners.acting import Acting
+from duetto.learners.base import Learner, Metrics, Precision
 from duetto.learners.choice import EXTRA, Backend, choose
+from duetto.learners.parameters import check_parameters, check_room
 from duetto.networks.spaces import Space
 
-__all__ = ["Backend", "Learner", "Metrics", "Precision", "build", "check_parameters", "choose"]
+__all__ = ["Acting", "Backend", "Learner", "Metrics", "Precision", "build", "check_parameters", "choose"]
 
 
 def build(

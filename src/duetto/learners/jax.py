@@ -21,7 +21,8 @@ from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import jax_cache
-from duetto.learners.base import Learner, Metrics, Parameters, Precision, Rates, matched, summarize
+from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
+from duetto.learners.parameters import Parameters, matched
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 

@@ -24,8 +24,9 @@ from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import heap
-from duetto.learners.base import Learner, Metrics, Precision, Rates, matched, summarize
-from duetto.learners.base import Parameters as Values
+from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
+from duetto.learners.parameters import Parameters as Values
+from duetto.learners.parameters import matched
 from duetto.learners.threads import FloatingThreads, cores
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space

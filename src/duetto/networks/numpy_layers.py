@@ -1,21 +1,30 @@
-"""Layers in NumPy: those of `network.Layers` that feed-forward networks over vectors have."""
+"""Layers in NumPy: those of `network.Layers` that acting with anything but images needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
+
+from duetto.networks.encoding import encode
+from duetto.networks.specs import Recurrent
+from duetto.networks.windows import Window
+
+Values = Mapping[str, np.ndarray]
+State = tuple[np.ndarray, ...]  # (B, size) each; the first one is also the output
 
 activations: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "silu": lambda x: x / (1 + np.exp(-x)),
+    "silu": lambda x: x / (1 + np.exp(np.minimum(-x, 88))),  # e^88 is float32's largest, nearly
 }
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """See `network.Layers`."""
+    """See `network.Layers`; no ensembles."""
+    if x.ndim > 2:  # as one product: NumPy would make one for each row
+        return linear(x.reshape(-1, x.shape[-1]), weight, bias).reshape(*x.shape[:-1], -1)
     return x @ weight.T + bias
 
 
@@ -33,3 +42,62 @@ def entering(x: np.ndarray, like: np.ndarray) -> np.ndarray:
 def leaving(x: np.ndarray) -> np.ndarray:
     """As it is."""
     return x
+
+
+def recurrent(
+    spec: Recurrent, weights: Values, x: np.ndarray, window: Window
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Features (B, S, F) to (B, S, size), and the carry after the last of them."""
+    previous = encode(spec.action, window.previous_action)
+    x = np.concatenate([x, previous, window.previous_reward[..., None]], -1, dtype=np.float32)
+    carry = {name: window.carry.get(name) for name in spec.state()}
+    carry = {
+        name: np.zeros((len(x), spec.layers, spec.size), np.float32) if part is None else part
+        for name, part in carry.items()
+    }
+    after: list[State] = []
+    for layer in range(spec.layers):
+        x, state = _layer(spec, weights, layer, x, tuple(part[:, layer] for part in carry.values()), window.starts)
+        after.append(state)
+    return x, {name: np.stack([state[i] for state in after], 1) for i, name in enumerate(carry)}
+
+
+def _layer(
+    spec: Recurrent, weights: Values, layer: int, x: np.ndarray, state: State, starts: np.ndarray
+) -> tuple[np.ndarray, State]:
+    """(B, S, in) to (B, S, size), and the state after the last step; `starts` (B, S) zeroes the state before a step."""
+    w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    entering = linear(x, w["weight_ih"], w["bias_ih"])  # of all steps at once
+    outputs = []
+    for t in range(x.shape[1]):
+        if starts[:, t].any():
+            state = tuple(np.where(starts[:, t, None], np.float32(0), part) for part in state)
+        state = CELLS[spec.kind](entering[:, t], linear(state[0], w["weight_hh"], w["bias_hh"]), state)
+        outputs.append(state[0])
+    return np.stack(outputs, 1), state
+
+
+def _lstm(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
+    """Hochreiter & Schmidhuber, 1997; gates in PyTorch's order: input, forget, cell, output."""
+    size, gates = state[0].shape[-1], entering + recurrent
+    i, f, g, o = (gates[:, k * size : (k + 1) * size] for k in range(4))
+    c = _sigmoid(f) * state[1] + _sigmoid(i) * np.tanh(g)
+    return _sigmoid(o) * np.tanh(c), c
+
+
+def _gru(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
+    """Cho et al., 2014, as PyTorch has it: gates reset, update, new."""
+    size = state[0].shape[-1]
+    (xr, xz, xn), (hr, hz, hn) = (
+        tuple(given[:, k * size : (k + 1) * size] for k in range(3)) for given in (entering, recurrent)
+    )
+    z, n = _sigmoid(xz + hz), np.tanh(xn + _sigmoid(xr + hr) * hn)
+    return (n + z * (state[0] - n),)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    """Which never overflows."""
+    return 0.5 * np.tanh(0.5 * x) + 0.5
+
+
+CELLS: dict[str, Callable[[np.ndarray, np.ndarray, State], State]] = {"lstm": _lstm, "gru": _gru}

@@ -3,7 +3,7 @@
     format 1   no `format` in the file: 0.1 before its networks were composed
     format 2   `network` is the kind of hidden layers; a user's own network stands under its name, as `q_network`
 
-Parameters in checkpoints move in `learners.base.matched`.
+Parameters in checkpoints move in `learners.parameters.matched`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 parity       both frameworks start from the same numbers and compute the same, on the simplest spaces that it takes
 spaces       the same on every other kind of space
 memory       the same with recurrent layers, where it has them
+acting       NumPy acts as both frameworks do, wherever it can, and with recurrent layers
 state        a learner that was saved goes on bit for bit, on each framework
 resuming     a run that was stopped and resumed ends as the one that was not, and a repeated one as the first
 precision    bfloat16 gives finite numbers near float32's
@@ -12,27 +13,32 @@ refusals     spaces that it does not take are refused in a sentence with its nam
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from duetto import learners
+from duetto import environments, learners
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
-from duetto.learners import Backend, Learner
+from duetto.learners import Backend, Learner, acting
 from duetto.learners.base import on_host
 from duetto.learners.choice import installed
+from duetto.learners.parameters import Parameters
 from duetto.networks.spaces import Dict
 from duetto.networks.specs import CustomNetwork
 from duetto.testing.trials import Trial, closed, demonstrated, small, supported, temporary
+from duetto.training.collector import Collector
+from duetto.training.normalizer import Normalizer
+from duetto.training.policy import Policy
 
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 UPDATES = 12
+ACTED = 6  # steps
 
 
 def check_parity(kind: type[Algorithm]) -> None:
@@ -55,6 +61,14 @@ def check_memory(kind: type[Algorithm]) -> None:
     for cell in ("lstm", "gru"):
         with _trials(kind, recurrent=cell) as (trial, *_):
             _compare(trial)
+
+
+def check_acting(kind: type[Algorithm]) -> None:
+    """Equal experience and equal best guesses by NumPy and PyTorch, and on the simplest spaces by JAX."""
+    for cell in ("none", "lstm", "gru") if "recurrent" in kind.options() else ("",):
+        with _trials(kind, **({"recurrent": cell} if cell else {})) as trials:
+            for number, trial in enumerate(trials):
+                compare_acting(trial, BACKENDS if number == 0 else BACKENDS[:1])
 
 
 def check_state(kind: type[Algorithm]) -> None:
@@ -138,6 +152,7 @@ CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
     "parity": check_parity,
     "spaces": check_spaces,
     "memory": check_memory,
+    "acting": check_acting,
     "state": check_state,
     "resuming": check_resuming,
     "precision": check_precision,
@@ -242,7 +257,7 @@ def _is_custom(kind: type[Algorithm], name: str) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ what they share
-@contextmanager
+@contextlib.contextmanager
 def _trials(kind: type[Algorithm], **options: Any) -> Iterator[list[Trial]]:
     """One for every pair of spaces that it takes, the simplest first."""
     with temporary() as parent:
@@ -287,6 +302,48 @@ def _compare(trial: Trial) -> None:
         _near(ours, theirs, 1e-3, f"{about}, actions")
 
 
+def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> None:
+    """AssertionError where NumPy, if it can act at all, collects or evaluates otherwise than one of the backends."""
+    learner = _learner(trial, backends[0])
+    if not acting.in_numpy(trial.algorithm, learner.specs):
+        return
+    parameters = _moved(learner)
+    ours = _acted(trial, acting.HostActing(trial.algorithm, learner.specs), parameters)
+    for backend in backends:
+        theirs = _acted(trial, acting.FrameworkActing(_learner(trial, backend)), parameters)
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            about = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}, {name}"
+            _near(value, theirs[name], 1e-5, about, ("NumPy", backend))
+
+
+def _moved(learner: Learner) -> Parameters:
+    """Its parameters and statistics, none as it was at the start, where zeros and ones hide mistakes."""
+    random, found = np.random.default_rng(0), learner.parameters()
+    for name, values in found.items():
+        statistics = learner.specs[learner.targets.get(name, name)].statistics
+        for key, value in values.items():
+            other = value + random.normal(0.0, 0.3, value.shape)
+            values[key] = np.asarray(np.abs(other) if key in statistics else other, np.float32)
+    return found
+
+
+def _acted(trial: Trial, actor: acting.Parted, parameters: Parameters) -> dict[str, np.ndarray]:
+    """What a few steps of three environments bring, episodes' ends among them, and the policy's best guesses."""
+    actor.load(parameters)
+    found: dict[str, np.ndarray] = {}
+    with contextlib.closing(environments.make(trial.environment, num_envs=3)) as stepper:
+        stepper.reset(0)
+        normalizer = Normalizer(trial.observation, *trial.algorithm.observation_scaling())
+        collector = Collector(trial.algorithm, stepper, actor, normalizer, seed=0)
+        policy = Policy(actor, normalizer, stepper.action_space, seed=0)
+        for step in range(ACTED):
+            found[f"best action {step}"] = policy(stepper.obs, stepper.starts)
+            experience, _ = collector.collect(10_000 + step, 20_000)
+            found |= _flat(experience._asdict(), f"step {step}")
+    return found
+
+
 def _close(pair: list[Learner], tolerance: float, about: str) -> None:
     ours, theirs = (_flat(learner.parameters()) for learner in pair)
     assert ours.keys() == theirs.keys(), f"{about}: parameters {sorted(ours.keys() ^ theirs.keys())} are in one only"
@@ -294,7 +351,13 @@ def _close(pair: list[Learner], tolerance: float, about: str) -> None:
         _near(value, theirs[name], tolerance, f"{about}, {name}")
 
 
-def _near(ours: np.ndarray, theirs: np.ndarray, tolerance: float, about: str) -> None:
+def _near(
+    ours: np.ndarray,
+    theirs: np.ndarray,
+    tolerance: float,
+    about: str,
+    who: tuple[str, str] = ("PyTorch", "JAX"),
+) -> None:
     """Every element, relative to the largest of its array: Adam's steps do not shrink with the element."""
     assert ours.shape == theirs.shape, f"{about}: shapes {ours.shape} and {theirs.shape}"
     ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
@@ -302,7 +365,7 @@ def _near(ours: np.ndarray, theirs: np.ndarray, tolerance: float, about: str) ->
     worst = float(np.abs(ours - theirs).max()) / scale if ours.size else 0.0
     assert math.isfinite(worst), f"{about}: not finite"
     assert worst <= tolerance, (
-        f"{about}: PyTorch and JAX differ by {worst:.1e} of the largest, more than {tolerance:.0e}"
+        f"{about}: {' and '.join(who)} differ by {worst:.1e} of the largest, more than {tolerance:.0e}"
     )
 
 

@@ -11,7 +11,7 @@ from duetto.environments import Episode, Stepper, trees
 from duetto.functional import forms
 from duetto.functional.forms import ANY, Rows
 from duetto.functional.randomness import generator, restore, state_of
-from duetto.learners import Learner
+from duetto.learners import Acting
 from duetto.memory import Experience
 from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.recurrence import Recurrence
@@ -44,7 +44,7 @@ class Collector:
         self,
         algorithm: Algorithm,
         stepper: Stepper,
-        learner: Learner,
+        learner: Acting,
         normalizer: Normalizer,
         seed: int,
         of: int | None = None,

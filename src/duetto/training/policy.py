@@ -7,7 +7,7 @@ import numpy as np
 from duetto.algorithms.base import Tree
 from duetto.environments import trees
 from duetto.functional.randomness import generator
-from duetto.learners import Learner
+from duetto.learners import Acting
 from duetto.networks.spaces import Space
 from duetto.training.normalizer import Normalizer
 from duetto.training.recurrence import Recurrence
@@ -20,7 +20,7 @@ class Policy:
     """
 
     def __init__(
-        self, learner: Learner, normalizer: Normalizer, action: Space, seed: int, at: tuple[int, int] = (0, 1)
+        self, learner: Acting, normalizer: Normalizer, action: Space, seed: int, at: tuple[int, int] = (0, 1)
     ) -> None:
         """`at` is the step, and the steps in all, where it explores, for the schedules of exploration."""
         self._learner, self._normalizer, self._action, self._at = learner, normalizer, action, at

@@ -9,7 +9,7 @@ import numpy as np
 from duetto.algorithms.base import Tree
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import Learner
+from duetto.learners import Acting
 from duetto.networks.spaces import Box, Discrete, MultiDiscrete, Space
 from duetto.networks.windows import Window
 
@@ -17,7 +17,7 @@ from duetto.networks.windows import Window
 class Recurrence:
     """The carry, the previous action and reward of N environments; zeros and none at an episode's start."""
 
-    def __init__(self, learner: Learner, action: Space, num_envs: int) -> None:
+    def __init__(self, learner: Acting, action: Space, num_envs: int) -> None:
         self._learner = learner
         self.carry = {name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()}
         self._none = _no_action(action, num_envs)

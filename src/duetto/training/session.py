@@ -26,7 +26,8 @@ from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
 from duetto.functional import forms
 from duetto.functional.randomness import generator
-from duetto.learners.base import Parameters, on_host
+from duetto.learners.base import on_host
+from duetto.learners.parameters import Parameters
 from duetto.networks import spaces
 from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded

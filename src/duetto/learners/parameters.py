@@ -1,0 +1,66 @@
+"""Parameters as arrays of the host, and whether they are those of given networks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Algorithm
+from duetto.errors import CheckpointError, UsageError
+from duetto.functional import forms
+from duetto.functional.forms import ARRAY, Each
+from duetto.networks.initial import parameter_shapes
+from duetto.networks.spaces import Space
+
+Parameters = dict[str, dict[str, np.ndarray]]  # network's name to parameter's name to values
+
+
+def check_parameters(algorithm: Algorithm, observation: Space, action: Space, parameters: Any) -> None:
+    """Raise CheckpointError unless networks for these spaces have such parameters. Nothing is built for it.
+
+    Networks of a user's own are looked at when they are there.
+    """
+    forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
+    for name, shapes in _shapes(algorithm, observation, action).items():
+        matched(parameters.get(name, {}), shapes, name)
+
+
+def check_room(algorithm: Algorithm, observation: Space, action: Space) -> None:
+    """Raise UsageError where the system refuses memory for the parameters, before a framework asks for it."""
+    shapes = [shape for network in _shapes(algorithm, observation, action).values() for shape in network.values()]
+    needed = 4 * sum(math.prod(shape) for shape in shapes)
+    try:
+        np.empty(needed, np.uint8)
+    except (MemoryError, ValueError) as error:  # ValueError: more than there are addresses
+        raise UsageError(
+            f"The networks' parameters need {needed / 2**30:.1f} GiB of memory, which this machine does not have. Make "
+            "them smaller."
+        ) from error
+
+
+def _shapes(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Of every network and target that is not a user's own."""
+    specs, targets = algorithm.networks(observation, action), algorithm.targets()
+    every = specs | {target: specs[source] for target, source in targets.items()}
+    return {name: parameter_shapes(spec) for name, spec in every.items() if spec.custom is None}
+
+
+def matched(found: dict[str, np.ndarray], expected: dict[str, tuple[int, ...]], network: str) -> dict[str, np.ndarray]:
+    """The parameters in `found`, in the order of `expected`, or CheckpointError that says how they differ."""
+    # Recurrent layers of actors and critics once stood beside no torso (see `storage.migration`).
+    found = {f"torso.{name}" if f"torso.{name}" in expected else name: value for name, value in found.items()}
+    if found.keys() != expected.keys():
+        missing, unknown = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+        raise CheckpointError(
+            f"The parameters of {network} do not fit this network: missing {missing}, unknown {unknown}. "
+            "Was it saved with other network options?"
+        )
+    for name, shape in expected.items():
+        if found[name].shape != shape:
+            raise CheckpointError(
+                f"{network}'s {name} has shape {found[name].shape}; this network has {shape}. "
+                "Was it saved with other network options?"
+            )
+    return {name: found[name] for name in expected}
