@@ -27,7 +27,7 @@ from duetto.environments.faults import Fault
 from duetto.environments.shares import join_saved, take_saved
 from duetto.errors import CheckpointError
 from duetto.functional import forms
-from duetto.functional.forms import ANY, ARRAY, Each, Several
+from duetto.functional.forms import ANY, ARRAY, INTEGER, Each, Several
 from duetto.learners import Learner
 from duetto.memory import Experience
 from duetto.memory.fields import named, unnamed
@@ -98,6 +98,7 @@ class Blocks(ABC):
         self._shares = [actor.share for actor in crew.actors]
         self._begin()
         self._weights: Weights | None = None
+        self._version = -1  # the newest, in this process or before
         self._reference: Any = None
         self._lags: deque[tuple[int, int]] = deque(maxlen=RECENT)
         self._idle = 0.0
@@ -122,8 +123,7 @@ class Blocks(ABC):
         except Fault as fault:
             raise fault.told(self._stepper.name, self._stepper.steps) from fault.__cause__
         ready = self._ready.popleft()
-        assert self._weights is not None
-        self._lags.append((self._weights.version - ready.version, self._learner.updates - ready.updates))
+        self._lags.append((self._version - ready.version, self._learner.updates - ready.updates))
         self._stepper.steps += 1
         self._stepper.lost = ready.broken if ready.broken.any() else None
         return ready.experience, ready.episodes
@@ -136,9 +136,9 @@ class Blocks(ABC):
         """What is known now, as a new version."""
         parameters = self._learner.parameters()
         acting = {name: parameters[name] for name in self._learner.algorithm.acting_networks}
-        version = 0 if self._weights is None else self._weights.version + 1
+        self._version += 1
         rewarded = self._rewards and self._rewards.moments
-        self._send(Weights(version, self._learner.updates, acting, self._normalizer.moments, rewarded))
+        self._send(Weights(self._version, self._learner.updates, acting, self._normalizer.moments, rewarded))
 
     def _send(self, weights: Weights) -> None:
         self._weights, self._reference = weights, self._crew.put(weights)
@@ -234,7 +234,7 @@ class Blocks(ABC):
             "rewards": rewards,
             "recurrence": concatenated([part["recurrence"] for part in parts]),
             "blocks": {
-                "pace": self.pace,
+                "version": self._version,
                 "accepted": list(self._accepted),
                 "steps": [part["steps"] for part in self._parts("stepper")],
                 "ready": _packed(self._ready),
@@ -244,8 +244,8 @@ class Blocks(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the actors follow with the stepper's part."""
         own = {"noise": ARRAY, "random": Each(ANY), "rewards": ANY, "recurrence": ANY}
-        forms.check(state, own | {"blocks": {"pace": str, "ready": ANY} | _COUNTS}, "collector")
-        self._saved = state
+        forms.check(state, own | {"blocks": {"version": INTEGER, "ready": ANY} | _COUNTS}, "collector")
+        self._saved, self._version = state, state["blocks"]["version"]
         if self._rewards is not None:
             self._rewards.load_state_dict(state["rewards"] and state["rewards"] | {"sums": np.zeros(0)})
 
