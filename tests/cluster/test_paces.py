@@ -33,7 +33,7 @@ from duetto.training.normalizer import Normalizer, RewardScaler
 
 STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 OFTEN = Rates(0.02, 0.02, 0.03, 0.03, 0.03, 0.01, 0.01, 0.2)
-SCHEDULES, STEPS, NUM_ENVS, TOTAL = 400, 24, 4, 400
+SCHEDULES, STEPS, NUM_ENVS, TOTAL = 200, 24, 4, 400
 ALGORITHMS = {
     "dqn": small("dqn", random_steps=8, exploration_steps=100),
     "r2d2": small("r2d2", random_steps=8, recurrent="lstm", recurrent_size=8),

@@ -111,7 +111,7 @@ def test_a_state_is_saved_now_and_then_and_no_more_is_made_again_than_since():
     transport = Simulated(0, Rates(**NEVER))
     engine, _ = spread(Taped, transport, 2, 1)
     engine.reset(0)
-    crew: Crew = engine._crew
+    crew: Crew = engine.crew
     longest = 0
     for _ in range(200):
         engine.step(np.zeros(2, int))
