@@ -104,7 +104,8 @@ class Crew:
 
     def post(self, index: int, requests: list[Request], *more: Any) -> None:
         """Ask an actor, and wait for nobody. `more` are further arguments of the last request: what was put."""
-        self._ask(self.actors[index], requests, more=more)
+        self.actors[index].more = more
+        self._ask(self.actors[index], requests)
 
     def put(self, value: Any) -> Any:
         """See Transport."""
@@ -186,8 +187,8 @@ class Crew:
         self._transport.pause(PAUSE)
         self._start(actor)
 
-    def _ask(self, actor: Actor, requests: list[Request], lost: bool = False, more: tuple[Any, ...] = ()) -> None:
-        actor.number, actor.requests, actor.more, actor.lost = actor.number + 1, requests, more, lost
+    def _ask(self, actor: Actor, requests: list[Request], lost: bool = False) -> None:
+        actor.number, actor.requests, actor.lost = actor.number + 1, requests, lost
         if actor.here:
             self._send(actor)
 
@@ -251,6 +252,7 @@ class Crew:
     def _begin_anew(self, actor: Actor) -> None:
         """New episodes, with a seed of their own."""
         seed = int(np.random.SeedSequence([actor.share.start, actor.number]).generate_state(1)[0] >> 1)
+        actor.more = ()
         self._ask(actor, [Request("reset", (seed,))], lost=True)
 
     def _tell(self, actor: Actor) -> None:
