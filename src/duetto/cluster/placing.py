@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,8 @@ def place(
         ) from error
     num_envs, role = options["num_envs"], None
     if acts is not None:
+        if acts.origin and acts.origin.file:  # a module that nobody else can import
+            cloudpickle.register_pickle_by_value(sys.modules[type(acts.algorithm).__module__])
         role = cloudpickle.dumps(Role(acts.algorithm, acts.run.backend, acts.run.precision, num_envs))
     crew = Crew(connect(), recipe, shares(num_envs, actors), options["worker_timeout"], notices, role)
     try:
