@@ -37,7 +37,7 @@ SCHEDULES, STEPS, NUM_ENVS, TOTAL = 200, 24, 4, 400
 ALGORITHMS = {
     "dqn": small("dqn", random_steps=8, exploration_steps=100),
     "r2d2": small("r2d2", random_steps=8, recurrent="lstm", recurrent_size=8),
-    "ppo": small("ppo", normalize_observations=True, normalize_rewards=True),
+    "ppo": small("ppo", normalize_observations=True, observation_statistics="steps", normalize_rewards=True),
 }
 
 
@@ -158,6 +158,13 @@ class Kept(Taped):
         restore(self.np_random, state["random"])
 
 
+class Unkept(Taped):
+    """The same, and it cannot be saved."""
+
+    def state_dict(self) -> None:
+        return None
+
+
 RECIPE = recipes.pack(Kept, {})
 
 
@@ -254,6 +261,45 @@ def test_whatever_happens(play):
     assert happened["stopped"] < SCHEDULES / 5
     assert happened["restarted"] > SCHEDULES / 3
     assert all(happened[name] > SCHEDULES / 100 for name in Rates.__dataclass_fields__), happened
+
+
+def test_statistics_are_those_of_all_actors():
+    course = Course(Lockstep, "ppo", 3, 5, Simulated(0, OFTEN))
+    course.go(15)
+    samples = course.algorithm.normalization_prior + 15 * NUM_ENVS
+    rewards = course.source._rewards
+    assert rewards is not None
+    assert course.normalizer.moments[""].count == rewards.moments.count == samples
+    course.stepper.close()
+
+
+def test_actors_explore_each_by_itself():
+    course = Course(Lockstep, "dqn", 4, 4, Simulated(0, STEADY))
+    course.go(2)  # at random
+    actions = np.stack([rows.action for rows in course.rows])
+    assert len({tuple(column) for column in actions.T}) > 1
+    course.stepper.close()
+
+
+@pytest.mark.parametrize("pace", [Lockstep, Free])
+@pytest.mark.parametrize("seed", range(15))
+def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(pace, seed: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(globals(), "RECIPE", recipes.pack(Unkept, {}))
+    course, lost, made = Course(pace, "dqn", 3, 4, Simulated(seed, OFTEN)), 0, dict.fromkeys(range(NUM_ENVS), 0)
+    try:
+        for _ in range(STEPS):
+            experience, _ = course.source.collect(course.step, TOTAL)
+            course.step += len(experience.env)
+            for env in () if course.stepper.lost is None else np.flatnonzero(course.stepper.lost).tolist():
+                lost, made[env] = lost + 1, 0
+            for env, count in zip(experience.env.tolist(), experience.obs[:, 1], strict=True):  # since it was seeded
+                assert count == made[env]
+                made[env] += 1
+    except (Fault, EnvironmentFailedError) as error:
+        told(error)
+    finally:
+        course.stepper.close()
+    assert any("begin new episodes" in notice for notice in course.notices) or not lost
 
 
 def made_again(patch: pytest.MonkeyPatch) -> None:
