@@ -19,6 +19,7 @@ from policy_cases import PICTURE
 from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3, CrossQ
 from duetto.errors import CheckpointError
 from duetto.learners import acting
+from duetto.networks import numpy as host
 from duetto.networks.spaces import Discrete
 from duetto.networks.specs import CustomNetwork
 from duetto.testing.conformance import compare_acting
@@ -57,6 +58,7 @@ import sys
 import numpy as np
 import duetto
 from duetto.learners import acting
+from duetto.networks import numpy as host
 from duetto.networks.initial import initial_parameters
 from duetto.networks.spaces import Box, Discrete
 from duetto.training.collector import Collector
@@ -108,6 +110,14 @@ def test_it_acts_with_copies_and_only_once_it_has_some():
     np.testing.assert_array_equal(actor.act(obs), before)
     actor.load(given)
     assert np.abs(actor.act(obs) - before).max() > 1e-3
+
+
+def test_a_learner_that_acts_in_numpy_multiplies_as_ever():
+    """Actors lay their weights out anew, and sums of another order differ in the last bits: older runs must not."""
+    learner = build("torch", PPO(hidden=(128, 128)))
+    obs = observations(VECTOR, 1, np.random.default_rng(0))
+    spec, values = learner.specs["agent"], learner.parameters()["agent"]
+    np.testing.assert_array_equal(learner.value(obs), host.build(spec, values)(obs)[1])
 
 
 @pytest.mark.parametrize("options", [{}, {"actor_network": CustomNetwork(torch=toy_networks.TorchActor)}])

@@ -55,24 +55,24 @@ def test_recurrent_layers_over_several_steps(framework: str, kind: Any, observat
 
 
 def trunk(framework: str, spec: Network, values: dict[str, np.ndarray], seen: Window) -> Any:
-    given = {name: value for name, value in seen._asdict().items() if name != "at"}
+    array: Any
     if framework == "torch":
         import torch
 
         from duetto.networks import torch_layers
         from duetto.networks.torch import Built
 
-        net: Any = Built(spec, {name: torch.from_numpy(value) for name, value in values.items()}, torch_layers)
-        found = net.trunk(Window(**{name: each(torch.from_numpy, part) for name, part in given.items()}, at=None))
+        array = torch.from_numpy
+        net: Any = Built(spec, {name: array(value) for name, value in values.items()}, torch_layers)
     else:
         import jax.numpy as jnp
 
         from duetto.networks.jax import Built
 
-        built = Built(spec, values)
-        net = built.with_arrays([jnp.asarray(values[name]) for name in built.names])
-        found = net.trunk(Window(**{name: each(jnp.asarray, part) for name, part in given.items()}, at=None))
-    features, carry = found
+        array, built = jnp.asarray, Built(spec, values)
+        net = built.with_arrays([array(values[name]) for name in built.names])
+    given: Any = [each(array, part) for part in seen[:-1]]
+    features, carry = net.trunk(Window(*given, at=None))
     return arrays(features), {name: np.asarray(part) for name, part in carry.items()}
 
 

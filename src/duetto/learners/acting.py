@@ -96,12 +96,17 @@ class HostActing(Parted):
         self._nets: dict[str, Any] = {}
 
     def load(self, parameters: Parameters) -> None:
-        """See `Parted`."""
+        """See `Parted`. Products with a few rows take half as long where weights lie column by column."""
         forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
+        copies: Parameters = {}
         for name in self.algorithm.acting_networks:
             values = matched(parameters.get(name, {}), parameter_shapes(self.specs[name]), name)
-            copies = {key: np.array(value, np.float32) for key, value in values.items()}
-            self._nets[name] = host.build(self.specs[name], copies)
+            copies[name] = {key: np.array(value, np.float32, order="F") for key, value in values.items()}
+        self.use(copies)
+
+    def use(self, parameters: Parameters) -> None:
+        """Act with these very arrays, which are those of the networks."""
+        self._nets = {name: host.build(self.specs[name], parameters[name]) for name in self.algorithm.acting_networks}
 
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Acting`."""
@@ -154,12 +159,12 @@ def build(
         return HostActing(algorithm, specs)
     from duetto import learners
 
-    acts: Any = _OnlyActs(algorithm)
+    acts: Any = OnlyActs(algorithm)
     learner = learners.build(backend, acts, observation, action, device=device, precision=precision, threads=1)
     return FrameworkActing(learner)
 
 
-class _OnlyActs:
+class OnlyActs:
     """An algorithm without all that only learning needs: its learner has the acting networks alone."""
 
     def __init__(self, algorithm: Algorithm) -> None:

@@ -98,7 +98,7 @@ class Learner(Acting):
             return self._act(method, obs, *noise)
         if self._host is None:
             self._host = HostActing(self.algorithm, self.specs)
-            self._host.load(self.parameters())
+            self._host.use(self.parameters())
         return self._host._acting(method, obs, *noise)
 
     def _callable(self, name: str, net: Any) -> Any:

@@ -2,7 +2,7 @@
 
 A network is composed: a `Torso` turns an observation into features, a head turns features (and perhaps an action) into
 what it is for. Between them they are made of a few kinds of layers (`Stack`, convolutions, `Recurrent`), and layers are
-all that the frameworks know (`torch_layers`, `jax_layers`, `numpy`). `network.Network` runs them, for all of them.
+all that the frameworks know (`torch_layers`, `jax_layers`, `numpy_layers`). `network.Network` runs them for all.
 
     Network(Torso(observation), Deterministic(2, hidden=(256, 256)))                       an actor
     Network(Torso(observation), Values(action=2, hidden=(256, 256)), members=2)            twin critics
