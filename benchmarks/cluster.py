@@ -19,6 +19,7 @@ from report import circumstances, publish, table
 
 import duetto
 from duetto import environments
+from duetto.cluster.placing import place
 from duetto.storage.config import versions
 
 METHOD = """\
@@ -66,7 +67,10 @@ def rows(milliseconds: float, envs: int, actors: list[int], seconds: float) -> l
     for count in (0, *actors):
         notices: list[str] = []
         if count:
-            stepper = duetto.Cluster(actors=count).make_stepper(Sleeping, notices, worker_timeout=60.0, **how)
+            cluster = duetto.Cluster(actors=count, pace="exact")
+            stepper = place(
+                Sleeping, how | {"worker_timeout": 60.0}, lambda c=cluster: c.connect(c.actors), count, notices
+            )
         else:
             stepper = environments.make(Sleeping, **how)
         took = vector_step(stepper, seconds)

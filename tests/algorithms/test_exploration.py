@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from learning_cases import ACTION
 
-from duetto.algorithms import DDPG, TD3
+from duetto.algorithms import DDPG, R2D2, TD3
 
 
 class Forced:
@@ -74,3 +74,10 @@ def test_pitfall_21_the_process_starts_again_where_an_episode_is_over():
     assert after.dtype == np.float32
     np.testing.assert_array_equal(after, np.array([[0, 0], [0.5, 0.6]], np.float32))
     np.testing.assert_array_equal(DDPG(ou_reset=False).explorer().after_episode(state, done), state)
+
+
+def test_some_environments_have_their_own_part_of_the_ladder():
+    everybody = R2D2().explorer()
+    whole = everybody.epsilons(0, 8)
+    assert len(set(whole)) == 8
+    assert np.array_equal(everybody.among(2, 8).epsilons(0, 3), whole[2:5])

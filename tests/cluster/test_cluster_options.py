@@ -29,10 +29,10 @@ def test_an_address_may_be_left_out(given: str, completed: str):
 
 def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(options, "find_spec", lambda name: name)
-    assert cluster(None, None, None) is None
-    assert cluster("here", None, None) == Cluster(None, 2, "exact")
-    assert cluster("auto", 8, "exact") == Cluster("auto", 8)
+    assert cluster(None, actors=None, pace=None) is None
+    assert cluster("here", actors=None, pace=None) == Cluster(None, 0, None)
+    assert cluster("auto", actors=8, pace="free", block=4, ahead=64) == Cluster("auto", 8, "free", 4, 64)
     with pytest.raises(UsageError, match="--actors is of a cluster"):
-        cluster(None, 3, None)
+        cluster(None, actors=3, pace=None)
     with pytest.raises(UsageError, match="--pace is of a cluster"):
-        cluster(None, None, "exact")
+        cluster(None, actors=None, pace="exact")

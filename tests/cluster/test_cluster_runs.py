@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import pytest
 from line_environment import Line, Opaque
-from small_runs import StopAt, assert_same, checkpoints, small, train
+from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
 from duetto.cluster import options
@@ -21,19 +22,16 @@ STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 OFTEN = Rates(dies_before=0.03, dies_after=0.03, hangs=0.01)
 
 
+@dataclass(frozen=True)
 class Simulation(options.Cluster):
     """A cluster that is none."""
 
-    rates: Rates
-    transports: list[Simulated]
-
-    def __init__(self, rates: Rates = OFTEN, **given: Any) -> None:
-        super().__init__(**given)
-        object.__setattr__(self, "rates", rates)
-        object.__setattr__(self, "transports", [])
+    rates: Rates = OFTEN
+    seed: int = 7
+    transports: list[Simulated] = field(default_factory=list)
 
     def connect(self, actors: int) -> Simulated:
-        self.transports.append(Simulated(7, self.rates))
+        self.transports.append(Simulated(self.seed, self.rates))
         return self.transports[-1]
 
 
@@ -59,7 +57,7 @@ def test_a_run_is_that_of_one_process_also_when_it_goes_on_elsewhere(
 ):
     agent, how = small(algorithm, **hyperparameters), {"num_envs": 4, "steps": 400}
     local = train(tmp_path, agent, environment, name="local", **how)
-    cluster = Simulation(actors=3)
+    cluster = Simulation(actors=3, pace="exact")
     spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, **how)
     [transport] = cluster.transports
     assert transport.mishaps["dies_before"] > 2
@@ -70,8 +68,82 @@ def test_a_run_is_that_of_one_process_also_when_it_goes_on_elsewhere(
     assert_same(local, moved)
 
 
+ACTING = [
+    ("td3", "Pendulum-v1", {}, {"block": 5}),
+    ("ppo", "CartPole-v1", {"normalize_rewards": True, "normalize_observations": True}, {}),
+    ("r2d2", "CartPole-v1", RECURRENT | {"n_step": 3, "head_hidden": (16,), "train_every": 2}, {"block": 5}),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), ACTING)
+def test_in_lockstep_no_death_and_no_kill_changes_a_number(
+    tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
+):
+    agent, how = small(algorithm, **hyperparameters), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
+    cluster: dict[str, Any] = {"pace": "lockstep", "actors": 3} | blocks
+    quiet = Simulation(rates=STEADY, **cluster)
+    undisturbed = train(tmp_path, agent, environment, name="undisturbed", cluster=quiet, **how)
+    assert undisturbed.config.cluster == {"pace": "lockstep", "actors": 3, "block": blocks.get("block", 16)}
+    loud = Simulation(rates=OFTEN, **cluster)
+    disturbed = train(tmp_path, agent, environment, name="disturbed", cluster=loud, **how)
+    assert loud.transports[0].mishaps["dies_before"] > 0
+    assert_same(undisturbed, disturbed)
+    with pytest.raises(CrashError):  # in the middle of a block, after a checkpoint in the middle of one
+        train(tmp_path, agent, environment, name="killed", cluster=loud, callbacks=[CrashAt(130)], **how)
+    killed = Run(tmp_path / "killed")
+    killed.resume(cluster=Simulation(), callbacks=[StopAt(171)])
+    killed.resume(cluster=Simulation(rates=STEADY, actors=3, pace="lockstep"))
+    assert_same(undisturbed, killed)
+    assert {line["time/lag_versions_max"] for line in killed.metrics()[1:]} == {1}
+
+
+@pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), ACTING[::2])
+def test_at_the_free_pace_every_count_is_right_on_any_number_of_actors(
+    tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
+):
+    agent, how = small(algorithm, **hyperparameters), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
+    cluster = Simulation(pace="free", actors=3, **blocks)
+    run = train(tmp_path, agent, environment, name="free", cluster=cluster, callbacks=[StopAt(130)], **how)
+    assert run.config.cluster == {"pace": "free", "block": 5}
+    run.resume(cluster=Simulation(actors=2, ahead=20), callbacks=[StopAt(171)])
+    run.resume(cluster=Simulation(actors=4))
+    found = outcome(run)
+    assert found["step"] >= 240
+    assert found["state"]["learner"]["updates"] == (found["step"] - 30) // (2 if algorithm == "r2d2" else 1)
+    written = run.metrics()[-1]
+    assert written["time/actors"] == 4
+    assert 0 <= written["time/lag_updates_min"] <= written["time/lag_updates_mean"] <= written["time/lag_updates_max"]
+
+
+def test_a_pace_in_which_actors_act_goes_on_as_it_began(tmp_path: Path):
+    how: dict[str, Any] = {"num_envs": 4, "steps": 120, "evaluate_every": 0}
+    cluster = Simulation(rates=STEADY, pace="lockstep", block=4)
+    run = train(tmp_path, cluster=cluster, callbacks=[StopAt(60)], **how)
+    with pytest.raises(UsageError, match="goes on a cluster at the pace lockstep, which decides its numbers"):
+        run.resume()
+    with pytest.raises(UsageError, match="goes on with actors 2, which decides its numbers, not 3"):
+        run.resume(cluster=Simulation(actors=3))
+    with pytest.raises(UsageError, match="goes on with pace lockstep, which decides its numbers, not free"):
+        run.resume(cluster=Simulation(pace="free"))
+    run.resume(cluster=Simulation(rates=STEADY))
+    local = train(tmp_path, name="local", callbacks=[StopAt(60)], **how)
+    with pytest.raises(UsageError, match="goes on with pace exact, which decides its numbers, not lockstep"):
+        local.resume(cluster=Simulation(pace="lockstep"))
+    local.resume(cluster=Simulation(rates=STEADY))
+
+
+def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"ahead is 7, but a block has 8 steps, so nobody could begin one"):
+        train(tmp_path, num_envs=4, cluster=Simulation(pace="free", block=4, ahead=7))
+    with pytest.raises(
+        UsageError, match=r"A block of 1000000 vector steps is larger than 8 MB\. Use a block of \d+ at"
+    ):
+        train(tmp_path, num_envs=4, cluster=Simulation(pace="free", block=1000000))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_config_knows_nothing_of_the_cluster(tmp_path: Path):
-    spread = train(tmp_path, steps=40, cluster=Simulation(STEADY, actors=1))
+    spread = train(tmp_path, steps=40, cluster=Simulation(rates=STEADY, actors=1))
     assert "actors" not in (spread.path / "config.yaml").read_text("utf-8")
 
 
@@ -86,8 +158,12 @@ def test_the_log_says_how_the_actors_do(tmp_path: Path):
     assert not any("time/actors" in line for line in local.metrics())
 
 
-@pytest.mark.parametrize("algorithm", ["td3", "ppo"])
-def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: Path, algorithm: str):
+@pytest.mark.parametrize(
+    ("algorithm", "pace"), [("td3", "exact"), ("ppo", "exact"), ("ppo", "lockstep"), ("td3", "free")]
+)
+def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(
+    tmp_path: Path, algorithm: str, pace: options.Pace
+):
     said: list[str] = []
     run = train(
         tmp_path,
@@ -95,7 +171,7 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: P
         Opaque,
         num_envs=4,
         steps=600,
-        cluster=Simulation(Rates(dies_before=0.02, hangs=0.0), actors=3),
+        cluster=Simulation(rates=Rates(dies_before=0.02 if pace == "exact" else 0.15, hangs=0.0), actors=3, pace=pace),
         callbacks=[lambda session: said.extend(session.notices[len(said) :])],
     )
     assert any("begin new episodes" in notice and notice.startswith("Actor ") for notice in said)
@@ -116,7 +192,7 @@ def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
         assert (arrays["truncated"][before] | arrays["terminated"][before] | ~real[before])[lost].all()
         cut += 1
 
-    cluster = Simulation(Rates(dies_before=0.03, hangs=0.0), actors=2)
+    cluster = Simulation(rates=Rates(dies_before=0.03, hangs=0.0), actors=2, pace="exact")
     train(tmp_path, small("ppo"), Opaque, num_envs=4, steps=800, cluster=cluster, callbacks=[look])
     assert cut > 3
 
@@ -132,6 +208,10 @@ class Failing(Line):
 
 def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FAILING", "1")
+    with pytest.raises(
+        EnvironmentFailedError, match=r"^Failing, environment 2, vector step 20: step raised LookupError"
+    ):
+        train(tmp_path / "acting", environment=Failing, num_envs=4, cluster=Simulation(pace="free"), evaluate_every=0)
     said = []
     for cluster in (None, Simulation(actors=2)):
         with pytest.raises(EnvironmentFailedError) as caught:
@@ -147,7 +227,7 @@ def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkey
 def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    cluster = Simulation(STEADY, actors=2)
+    cluster = Simulation(rates=STEADY, actors=2)
 
     def strike(session: duetto.Session) -> None:
         if session.step >= 100:  # whatever is asked of it, but whether it is there
@@ -168,7 +248,7 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
 
 def test_more_actors_than_environments_is_said(tmp_path: Path):
     said: list[str] = []
-    cluster = Simulation(STEADY, actors=4)
+    cluster = Simulation(rates=STEADY, actors=4)
     train(tmp_path, steps=40, cluster=cluster, callbacks=[lambda session: said.extend(session.notices)])
     assert said[0] == "1 environment on 1 of the 4 actors: the others would have none. Give more --num-envs."
 
@@ -176,10 +256,16 @@ def test_more_actors_than_environments_is_said(tmp_path: Path):
 def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with pytest.raises(UsageError, match=r"'free' is not built yet\. Use exact"):
-        duetto.Cluster(pace="free")
-    with pytest.raises(UsageError, match="actors is 0; it must be at least 1"):
-        duetto.Cluster(actors=0)
+    with pytest.raises(UsageError, match=r"ppo learns from rollouts.* Use the pace lockstep"):
+        train(tmp_path, small("ppo"), cluster=Simulation(pace="free"))
+    with pytest.raises(UsageError, match=r"pace is 'fast'; it must be one of exact, lockstep, free"):
+        duetto.Cluster(pace="fast")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="actors is -1; it must be at least 0"):
+        duetto.Cluster(actors=-1)
+    with pytest.raises(UsageError, match="block is of the pace lockstep or free; this one is exact"):
+        train(tmp_path, cluster=Simulation(block=3))
+    with pytest.raises(UsageError, match="ahead is of the pace free; this one is lockstep"):
+        train(tmp_path, cluster=Simulation(pace="lockstep", ahead=3))
     with pytest.raises(UsageError, match=r"lives in this process\. For a cluster, pass its id, or a factory"):
         train(tmp_path, environment=gymnasium.make("Pendulum-v1"), cluster=Simulation())
     with (

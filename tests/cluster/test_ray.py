@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from line_environment import Line
-from small_runs import assert_same, small, train
+from small_runs import assert_same, outcome, small, train
 
 import duetto
 from duetto.errors import UsageError
@@ -88,7 +88,7 @@ class Strike:
 def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str, environment: str):
     local = train(tmp_path, small(algorithm), environment, name="local", num_envs=5)
     strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
-    cluster = duetto.Cluster(actors=3)
+    cluster = duetto.Cluster(actors=3, pace="exact")
     spread = train(
         tmp_path, small(algorithm), environment, name="spread", num_envs=5, cluster=cluster, callbacks=[strike]
     )
@@ -96,6 +96,27 @@ def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algo
     assert spread.metrics()[-1]["time/actor_restarts"] == 1
     assert [notice for notice in strike.said if "died" in notice and "no number has changed" in notice]
     wait_until(lambda: not processes(nodes.folder, "ray::Host"))
+
+
+def test_kill_9_of_an_actor_in_its_block_changes_no_number_in_lockstep(nodes: Nodes, tmp_path: Path):
+    how: dict[str, Any] = {"algorithm": small("ppo"), "environment": "CartPole-v1", "num_envs": 4, "evaluate_every": 0}
+    cluster = duetto.Cluster(actors=2)
+    undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
+    assert undisturbed.config.cluster == {"pace": "lockstep", "actors": 2, "block": 16}
+    strike = Strike(20, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
+    struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
+    assert_same(undisturbed, struck)
+    assert struck.metrics()[-1]["time/actor_restarts"] == 1
+    wait_until(lambda: not processes(nodes.folder, "ray::Host"))
+
+
+def test_kill_9_of_an_actor_at_the_free_pace_leaves_every_count_right(nodes: Nodes, tmp_path: Path):
+    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
+    cluster = duetto.Cluster(actors=2, pace="free", block=4)
+    run = train(tmp_path, num_envs=4, cluster=cluster, callbacks=[strike], evaluate_every=0)
+    found = outcome(run)
+    assert found["state"]["learner"]["updates"] == found["step"] - 30
+    assert run.metrics()[-1]["time/actors"] == 2
 
 
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):

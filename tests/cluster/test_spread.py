@@ -100,7 +100,7 @@ class Writing(Taped):
 
 
 def test_an_environment_may_write_to_its_action_though_what_a_network_brings_is_read_only():
-    host = Host(recipes.pack(Writing, {}), 1)
+    host = Host(recipes.pack(Writing, {}), range(1))
     host.do(1, [Request("reset", (0,))], [])
     action = np.ones((1, 2), np.float32)
     action.flags.writeable = False
@@ -111,7 +111,7 @@ def test_a_state_is_saved_now_and_then_and_no_more_is_made_again_than_since():
     transport = Simulated(0, Rates(**NEVER))
     engine, _ = spread(Taped, transport, 2, 1)
     engine.reset(0)
-    crew: Crew = engine._crew
+    crew: Crew = engine.crew
     longest = 0
     for _ in range(200):
         engine.step(np.zeros(2, int))

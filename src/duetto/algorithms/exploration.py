@@ -6,7 +6,7 @@ drawn on the host for all N environments at once, and reach `Algorithm.act` as `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -28,6 +28,10 @@ class Exploration:
         `step` of `total_steps` have been made, over all environments.
         """
         raise NotImplementedError
+
+    def among(self, first: int, num_envs: int) -> Exploration:
+        """That of some of `num_envs` environments, from the `first` on; as many as `draw` gets states of."""
+        return self
 
     def for_evaluation(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
         """Numbers for the actions of an evaluation; None for the policy's best guess."""
@@ -98,6 +102,12 @@ class EpsilonGreedy(Exploration):
     steps: int  # over which ε falls
     ladder_exponent: float  # environment i of N has ε^(1 + α i / (N-1))
     evaluation: float  # ε of evaluations
+    first: int = 0  # environment, where these are some ...
+    of: int = 0  # ... of so many; 0 where they are all
+
+    def among(self, first: int, num_envs: int) -> Exploration:
+        """The ladder runs over all environments."""
+        return replace(self, first=first, of=num_envs)
 
     def draw(
         self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
@@ -108,7 +118,8 @@ class EpsilonGreedy(Exploration):
     def epsilons(self, step: int, num_envs: int) -> np.ndarray:
         """ε of each environment, (N,)."""
         if self.kind == "ladder":
-            return exploration_ladder(num_envs, self.start, self.ladder_exponent)
+            ladder = exploration_ladder(self.of or num_envs, self.start, self.ladder_exponent)
+            return ladder[self.first : self.first + num_envs]
         return np.full(num_envs, falling(self.kind, step, self.steps, self.start, self.end))
 
     def for_evaluation(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:

@@ -1,9 +1,9 @@
-"""The options `--cluster [ADDRESS] --actors N --pace PACE`, for the commands that train."""
+"""The options `--cluster [ADDRESS] --actors N --pace PACE --block T --ahead STEPS`, for the commands that train."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import arg
 
@@ -18,7 +18,12 @@ Address = Annotated[
     arg(metavar="[ADDRESS]", help="Step the environments on a Ray cluster: at this address, or one on this machine."),
 ]
 Actors = Annotated[int | None, arg(help="Processes of the cluster that the environments are spread over; 2.")]
-AnyPace = Annotated[Pace | None, arg(help="Who waits for whom; exact: the numbers of a run without a cluster.")]
+AnyPace = Annotated[
+    Pace | None,
+    arg(help="Who waits for whom; exact: the numbers of a run without a cluster; in the others actors act."),
+]
+Blocks = Annotated[int | None, arg(help="Vector steps that an actor makes by itself; a rollout, or 16.")]
+Ahead = Annotated[int | None, arg(help="At the pace free: steps made before they are learned from; 2 blocks an actor.")]
 
 
 def with_address(arguments: list[str]) -> list[str]:
@@ -31,9 +36,9 @@ def with_address(arguments: list[str]) -> list[str]:
     return completed
 
 
-def cluster(address: str | None, actors: int | None, pace: Pace | None) -> Cluster | None:
-    """The cluster that is asked for, or None."""
-    given = {name: value for name, value in {"actors": actors, "pace": pace}.items() if value is not None}
+def cluster(address: str | None, **options: Any) -> Cluster | None:
+    """The cluster that is asked for, or None. `options` are its other fields, None where they are not given."""
+    given = {name: value for name, value in options.items() if value is not None}
     if address is None:
         if given:
             raise UsageError(f"--{next(iter(given))} is of a cluster. Give --cluster too, or leave it out.")

@@ -9,7 +9,7 @@ from rich.console import Console
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from duetto.cli import clusters, watching
-from duetto.cli.clusters import Actors, Address, AnyPace, with_address
+from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, with_address
 from duetto.cli.options import Json, Quiet, Trust
 from duetto.cli.output import expendable, print_json
 
@@ -37,6 +37,8 @@ def resume(
     cluster: Address = None,
     actors: Actors = None,
     pace: AnyPace = None,
+    block: Blocks = None,
+    ahead: Ahead = None,
     stop_at_return: watching.StopAtReturn = None,
     time_limit: watching.TimeLimit = None,
     video_every: watching.VideoEvery = None,
@@ -44,13 +46,14 @@ def resume(
 ) -> None:
     """Go on with a run exactly where its last checkpoint was made, also after kill -9.
 
-    On a cluster or not, and on one of another size, the numbers stay the same.
+    On a cluster or not, and on one of another size, the numbers stay the same, unless actors act themselves (--pace):
+    then the run goes on as it began.
     In config.yaml, steps, threads, vectorization and the intervals of evaluations, checkpoints and metrics may change
     freely. All else decides the numbers: a change is refused, or with --accept-changes said, and made.
     """
     from duetto.display.showing import shown
 
-    placed = clusters.cluster(cluster, actors, pace)
+    placed = clusters.cluster(cluster, actors=actors, pace=pace, block=block, ahead=ahead)
     with expendable() as stream:
         console = Console(stderr=True) if json else Console(file=stream)
         beginning = f"{run}: reading the checkpoint, making environments and networks"

@@ -29,12 +29,16 @@ PAUSE = 1.0  # seconds before a place is looked for again
 TO_CLOSE = 5.0  # seconds that environments have to close themselves
 SAVED_EVERY = 1.0  # seconds at least between two savings of an actor's state, which take at most ...
 SAVING_COSTS = 0.01  # ... this part of the time
+INFINITY = float("inf")
 
 
 class Lost(NamedTuple):
     """What is left of an actor whose environments could not be brought back: new episodes."""
 
     obs: Tree  # their first observations
+
+
+Replies = dict[int, "list[Any] | Lost"]  # by the actors' numbers
 
 
 @dataclass
@@ -50,9 +54,10 @@ class Actor:
     restarted: bool = False  # since its last answer
     number: int = 0  # of what it was asked last
     requests: list[Request] = field(default_factory=list)
+    more: tuple[Any, ...] = ()
     message: tuple[Any, ...] = ()
     call: Call | None = None  # what is not answered yet
-    deadline: float = float("inf")
+    deadline: float = INFINITY
     failures: list[Answer] = field(default_factory=list)  # since its last answer
     past: list[Request] | None = field(default_factory=list)  # None: nothing brings another one to where it is
     last: tuple[str, Any] = ("", None)  # what the past came to
@@ -75,34 +80,57 @@ class Crew:
     """
 
     def __init__(
-        self, transport: Transport, recipe: bytes, shares: Sequence[range], timeout: float, notices: list[str]
+        self,
+        transport: Transport,
+        recipe: bytes,
+        shares: Sequence[range],
+        timeout: float,
+        notices: list[str],
+        role: bytes | None = None,
     ) -> None:
-        """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never."""
+        """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never. `role`: see `Host`."""
         self._transport, self._recipe, self._timeout, self._notices = transport, recipe, timeout, notices
+        self._role = role
         self.actors = [Actor(index, share) for index, share in enumerate(shares)]
         self.restarts = 0
         for actor in self.actors:
             self._start(actor)
 
-    def ask(self, requests: dict[int, list[Request]]) -> dict[int, list[Any] | Lost]:
-        """What each of these actors gave to its requests.
+    def ask(self, requests: dict[int, list[Request]]) -> Replies:
+        """What each of these actors gave to its requests. Raises as `wait` does."""
+        for index, own in requests.items():
+            self.post(index, own)
+        return self.wait(list(requests))
+
+    def post(self, index: int, requests: list[Request], *more: Any) -> None:
+        """Ask an actor, and wait for nobody. `more` are further arguments of the last request: what was put."""
+        self.actors[index].more = more
+        self._ask(self.actors[index], requests)
+
+    def put(self, value: Any) -> Any:
+        """See Transport."""
+        return self._transport.put(value)
+
+    def wait(self, asked: Sequence[int], enough: int | None = None, patience: float = INFINITY) -> Replies:
+        """What these actors, all or `enough` of them, gave to their requests; after `patience`, what is there.
 
         Raises:
             Fault, DuettoError: What an environment did wrong, that with the lowest number first; or an actor has failed
                 three times without an answer.
         """
-        waiting = [self.actors[index] for index in requests]
-        for actor in waiting:
-            self._ask(actor, requests[actor.index])
-        replies: dict[int, Reply] = {}
-        while waiting:
-            patience = min(actor.deadline for actor in waiting) - self._transport.clock()
+        waiting, replies = [self.actors[index] for index in asked], dict[int, Reply]()
+        enough, until = enough or len(waiting), self._transport.clock() + patience
+        while len(replies) < enough:
+            now = self._transport.clock()
+            patience = min(*(actor.deadline for actor in waiting), now + LOOK, until) - now
             calls = [actor.call for actor in waiting]
-            answers = self._transport.wait(calls, max(0.0, min(patience, LOOK)))
+            answers = self._transport.wait(calls, max(0.0, patience), enough - len(replies))
             for actor in waiting:
                 if reply := self._reply(actor, answers.get(actor.call)):
                     replies[actor.index] = reply
             waiting = [actor for actor in waiting if actor.index not in replies]
+            if self._transport.clock() >= until:
+                break
         for index in sorted(replies):
             if error := replies[index].error:
                 raise self._renumbered(error, self.actors[index])
@@ -116,9 +144,12 @@ class Crew:
     def close(self) -> None:
         """Let the environments close themselves, and end all processes."""
         try:
-            if all(actor.call is None for actor in self.actors):  # nobody hangs
+            calls = [actor.call for actor in self.actors if actor.call is not None]
+            there = [actor for actor in self.actors if not actor.new]
+            hangs = calls and len(self._transport.wait(calls, TO_CLOSE)) < len(calls)
+            if there and not hangs:
                 goodbye = [Request("close")]
-                calls = [self._transport.call(one.worker, one.number + 1, goodbye, None) for one in self.actors]
+                calls = [self._transport.call(actor.worker, actor.number + 1, goodbye, None) for actor in there]
                 self._transport.wait(calls, TO_CLOSE)
         finally:
             for actor in self.actors:
@@ -133,7 +164,7 @@ class Crew:
         of theirs, and does not count.
         """
         recipe = self._transport.put(self._recipe)  # for each: what was put may be lost with the machine that it is on
-        actor.worker = self._transport.start(Host, recipe, len(actor.share))
+        actor.worker = self._transport.start(Host, recipe, actor.share, self._role)
         actor.here, actor.new = False, True
         actor.call = self._transport.call(actor.worker, GREETING, [], None)
         actor.deadline = self._transport.clock() + TO_START
@@ -166,12 +197,12 @@ class Crew:
         past = None
         if actor.new:
             past = [] if actor.requests[0].method == "reset" else actor.past
-        actor.message = (actor.number, actor.requests, past)
+        actor.message = (actor.number, actor.requests, past, *actor.more)
         self._repeat(actor)
 
     def _repeat(self, actor: Actor) -> None:
         actor.call = self._transport.call(actor.worker, *actor.message)
-        patience = self._timeout or float("inf")
+        patience = self._timeout or INFINITY
         if actor.new:
             patience += TO_START + actor.saving_took / SAVING_COSTS
         actor.deadline = self._transport.clock() + patience
@@ -192,7 +223,7 @@ class Crew:
             self._repeat(actor)
             return None
         was_new, actor.new = actor.new, False
-        expected = checksum(*actor.last) if was_new and actor.message[-1] else None
+        expected = checksum(*actor.last) if was_new and actor.message[2] else None
         if reply.error is None and not (reply.exact and reply.checksum == expected):
             self._begin_anew(actor)
             return None
@@ -221,6 +252,7 @@ class Crew:
     def _begin_anew(self, actor: Actor) -> None:
         """New episodes, with a seed of their own."""
         seed = int(np.random.SeedSequence([actor.share.start, actor.number]).generate_state(1)[0] >> 1)
+        actor.more = ()
         self._ask(actor, [Request("reset", (seed,))], lost=True)
 
     def _tell(self, actor: Actor) -> None:
@@ -244,8 +276,13 @@ class Crew:
     def _note(self, actor: Actor, request: Request, value: Any) -> None:
         """Write down what brings another process to where this one is now."""
         match request.method:
-            case "describe" | "render":
+            case "describe" | "render" | "state":
                 return
+            case "block":
+                state = value.state
+                actor.past = None if state["stepper"]["environments"] is None else [Request("restore", (state,))]
+            case "restore":
+                actor.past = [request]
             case "save":
                 actor.saved = None if value is None or not actor.past else [actor.past[0], Request("load", (value,))]
                 actor.past = actor.past if actor.saved else None

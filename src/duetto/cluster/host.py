@@ -1,4 +1,4 @@
-"""What runs in an actor: an ordinary engine for its share of the environments, and the last answer."""
+"""What runs in an actor: its share of the environments, who acts in them if it is the actor, and the last answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GREETING = 0  # the number of a message that only asks whether somebody is there
 
 
 class Request(NamedTuple):
-    """A call of an engine's method."""
+    """A call of an engine's method, or a player's."""
 
     method: str
     arguments: tuple[Any, ...] = ()
@@ -38,20 +38,27 @@ class Reply(NamedTuple):
 class Host:
     """Answers numbered messages, each once: a number that comes again gets the answer that it got."""
 
-    def __init__(self, recipe: bytes, num_envs: int) -> None:
-        self._recipe, self._num_envs = recipe, num_envs
+    def __init__(self, recipe: bytes, share: range, role: bytes | None = None) -> None:
+        """With a `role`, see `player.Role`, it acts itself."""
+        self._recipe, self._share, self._role = recipe, share, role
         self._stepper: Stepper | None = None
+        self._player: Any = None
         self._reply: Reply | None = None
         self._saving = 0.0
 
-    def do(self, number: int, requests: list[Request], past: list[Request] | None = None) -> Reply:
-        """Do what is requested. A new actor does the `past` of the one before it first, and is then where that was."""
+    def do(self, number: int, requests: list[Request], past: list[Request] | None = None, *more: Any) -> Reply:
+        """Do what is requested. A new actor does the `past` of the one before it first, and is then where that was.
+
+        `more` are further arguments of the last request: what was `put`.
+        """
         if number == GREETING:
             return Reply(number, [])
         if self._reply is not None and number <= self._reply.number:
             return self._reply  # that of a newer message tells whoever asks that this one is out of date
         if (past is None) != (self._stepper is not None):
             raise RuntimeError(f"message {number} is not for this actor, which answered {self._reply} last")
+        if more:
+            requests = [*requests[:-1], Request(requests[-1].method, (*requests[-1].arguments, *more))]
         self._reply = self._answer(number, requests, past)
         return self._reply
 
@@ -78,14 +85,18 @@ class Host:
         found = None
         for request in past:
             value = self._do(request)
-            if request.method == "load" and value is False:
+            if request.method in ("load", "restore") and value is False:
                 return False
             found = checksum(request.method, value)
         return found
 
     def _make(self) -> None:
         try:
-            self._stepper = recipes.make(self._recipe, num_envs=self._num_envs)
+            self._stepper = recipes.make(self._recipe, num_envs=len(self._share))
+            if self._role is not None:
+                from duetto.cluster.player import Player  # and all that acting needs
+
+                self._player = Player(self._stepper, self._share, cloudpickle.loads(self._role))
         except ImportError as error:
             raise UsageError(
                 f"An actor cannot make the environment ({summary(error)}). Install on every machine of the cluster "
@@ -106,7 +117,7 @@ class Host:
                 self._saving = time.perf_counter() - began
                 return saved
             case method:
-                return getattr(engine, method)(*request.arguments)
+                return getattr(self._player or engine, method)(*request.arguments)
 
 
 class Description(NamedTuple):

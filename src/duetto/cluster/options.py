@@ -2,56 +2,112 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from duetto.algorithms.base import Within, check_fields
+from duetto.algorithms.base import Algorithm, CountOrZero, check_fields
 from duetto.errors import UsageError
 
 if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.cluster.transport import Transport
     from duetto.environments import Stepper
+    from duetto.learners import Learner
+    from duetto.storage.config import Config
+    from duetto.training.collector import Source
+    from duetto.training.normalizer import Normalizer
 
 Pace = Literal["exact", "lockstep", "free"]
 
 
+KEPT = ("pace", "actors", "block")  # what of a pace with blocks may decide numbers
+BLOCK_BYTES = 8 * 2**20
+BLOCK = 16  # vector steps, where nothing else is better
+
+
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster whose processes, called actors, step a run's environments.
+    """A Ray cluster whose processes, called actors, step a run's environments, and may act in them.
 
     With the pace `exact` the run's numbers are those that it has in one process, bit by bit, on any number of actors
-    and whichever of them die.
+    and whichever of them die. With `lockstep` they are the same for a number of actors. What is None or 0 is left to
+    the run, if that has begun.
     """
 
     address: str | None = None
     """Ray's, such as "auto" or "HOST:6379"; None is a cluster on this machine, for this run alone."""
-    actors: Annotated[int, Within(1)] = 2
-    """Processes that the environments are spread over."""
-    pace: Pace = "exact"
-    """Who waits for whom: "exact" is the only one yet."""
+    actors: CountOrZero = 0
+    """Processes that the environments are spread over; 0 is 2."""
+    pace: Pace | None = None
+    """Who waits for whom; None is "lockstep" for algorithms that learn from rollouts, "exact" for all others."""
+    block: CountOrZero = 0
+    """Vector steps that an actor makes by itself; 0 is a rollout, or 16."""
+    ahead: CountOrZero = 0
+    """With the pace "free", steps at most that are made before they are learned from; 0 is two blocks of each actor."""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.pace != "exact":
-            raise UsageError(f"The pace {self.pace!r} is not built yet. Use exact, which every algorithm can.")
+        if self.pace not in (None, *get_args(Pace)):
+            raise UsageError(f"pace is {self.pace!r}; it must be one of {', '.join(get_args(Pace))}.")
         if find_spec("ray") is None:
             raise UsageError('A cluster needs Ray, which is not installed. Install: pip install "duetto[cluster]"')
 
-    def make_stepper(self, environment: Any, notices: list[str], *, num_envs: int, **options: Any) -> Stepper:
-        """A Stepper whose environments live in actors; closing it ends these, and the cluster if it began here.
+    def beginning(self, algorithm: Algorithm) -> Cluster:
+        """For a new run."""
+        rollouts = algorithm.memory().on_policy
+        if rollouts and self.pace == "free":
+            raise UsageError(
+                f"{algorithm.name()} learns from rollouts, of which each needs the same number of steps of every "
+                "environment. Use the pace lockstep."
+            )
+        return self._checked(replace(self, pace=self.pace or ("lockstep" if rollouts else "exact")))
 
-        `options` are those of `environments.make`. What becomes of actors is said in `notices`.
-        """
+    def resuming(self, kept: dict[str, Any]) -> Cluster:
+        """For a run whose config has `kept` of a cluster."""
+        kept = kept or {"pace": "exact"}
+        for name in KEPT:
+            given = getattr(self, name)
+            if name in kept and given and given != kept[name]:
+                raise UsageError(
+                    f"The run goes on with {name} {kept[name]}, which decides its numbers, not {given}. Leave it out, "
+                    "or start a new run."
+                )
+        if unknown := kept.keys() - set(KEPT):
+            raise UsageError(f"cluster.{min(unknown)} in config.yaml is nothing that is known. Take it out.")
+        return self._checked(replace(self, **kept))
+
+    def _checked(self, cluster: Cluster) -> Cluster:
+        for name, paces in (("block", ("lockstep", "free")), ("ahead", ("free",))):
+            if getattr(cluster, name) and cluster.pace not in paces:
+                raise UsageError(f"{name} is of the pace {' or '.join(paces)}; this one is {cluster.pace}.")
+        return cluster
+
+    # ------------------------------------------------------------------------------------------- see Place
+    def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> Stepper:
+        """Environments in actors; closing the stepper ends these, and the cluster if it began here."""
         from duetto.cluster.placing import place
 
-        actors = min(self.actors, num_envs)
-        if actors < self.actors:
+        num_envs, wanted = options["num_envs"], self.actors or 2
+        actors = min(wanted, num_envs)
+        if actors < wanted:
             notices.append(
-                f"{num_envs} environment{'s' * (num_envs > 1)} on {actors} of the {self.actors} actors: the others "
+                f"{num_envs} environment{'s' * (num_envs > 1)} on {actors} of the {wanted} actors: the others "
                 "would have none. Give more --num-envs."
             )
-        return place(environment, num_envs, options, lambda: self.connect(actors), actors, notices)
+        acts = None if self.pace == "exact" else config
+        return place(environment, options, lambda: self.connect(actors), actors, notices, acts)
+
+    def make_source(self, config: Config, stepper: Stepper, learner: Learner, normalizer: Normalizer) -> Source:
+        """Who acts: this process, or the actors."""
+        from duetto.cluster import pacing
+
+        return pacing.source(self, config, stepper, learner, normalizer)
+
+    def decided(self, stepper: Stepper) -> dict[str, Any]:
+        """See Place."""
+        from duetto.cluster import pacing
+
+        return pacing.decided(stepper)
 
     def connect(self, actors: int) -> Transport:
         """The way to the cluster, which has room for so many actors."""

@@ -79,9 +79,9 @@ class RayTransport:
         """See Transport."""
         return worker.do.remote(*message)
 
-    def wait(self, calls: Sequence[Any], timeout: float) -> dict[Any, Answer]:
+    def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
         """See Transport."""
-        done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=timeout)
+        done, _ = ray.wait(list(calls), num_returns=enough or len(calls), timeout=timeout)
         try:
             return dict(zip(done, map(Answer, ray.get(done)), strict=True))
         except exceptions.RayError:  # of one of them at least

@@ -87,16 +87,14 @@ class Simulated:
             return LOST
         return earlier if earlier and self._happens("old_answer") else process.answered
 
-    def wait(self, calls: Sequence[int], timeout: float) -> dict[int, Answer]:
+    def wait(self, calls: Sequence[int], timeout: float, enough: int | None = None) -> dict[int, Answer]:
         """See Transport."""
-        limit, found = self._now + timeout, {}
-        for call in calls:
-            when, answer = self._calls[call]
-            if answer.failure != "hangs" and when <= limit:
-                found[call] = answer
-        last = max([self._calls[call][0] for call in found], default=limit)
-        self._now = max(self._now, last) if len(found) == len(calls) else limit
-        return found
+        limit, enough = self._now + timeout, enough or len(calls)
+        times = sorted(self._calls[call][0] for call in calls if self._calls[call][1].failure != "hangs")
+        until = times[enough - 1] if enough <= len(times) else limit
+        self._now = max(self._now, min(until, limit))
+        came = ((call, *self._calls[call]) for call in calls)
+        return {call: answer for call, when, answer in came if answer.failure != "hangs" and when <= self._now}
 
     def put(self, value: Any) -> Any:
         """See Transport."""

@@ -12,6 +12,7 @@ environments that take longer than the distance, about a millisecond, and for te
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class Spread(Engine):
     """See Engine; closing it ends the crew."""
 
     def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+        self.crew = crew
         self.num_envs = sum(len(actor.share) for actor in crew.actors)
         described: list[Description] = [values[0] for values in self._all("describe")]  # type: ignore[index]
         first = described[0]
@@ -38,18 +39,19 @@ class Spread(Engine):
         self.name, self.label, self.layout, self.stacked = first.name, first.label, first.layout, first.stacked
         self.single_action_space, self.metadata = first.action_space, first.metadata
         self.pending: np.ndarray | None = None
-        self._waited = 0.0
+        self.waited = 0.0  # seconds, for actors
+        self.more: Callable[[], dict[str, float]] = dict  # numbers
         self._anew: dict[int, Lost] = {}  # of actors whose new episodes are to be handed out with the next step
 
     def _all(self, method: str, arguments: list[tuple[Any, ...]] | None = None) -> list[list[Any] | Lost]:
         """What all actors give to one request, each with arguments of its own."""
-        given = arguments or [()] * len(self._crew.actors)
-        results = self._crew.ask({i: [Request(method, own)] for i, own in enumerate(given)})
+        given = arguments or [()] * len(self.crew.actors)
+        results = self.crew.ask({i: [Request(method, own)] for i, own in enumerate(given)})
         return [results[i] for i in range(len(given))]
 
     def reset(self, seed: int | None) -> Tree:
         """See Engine."""
-        seeds = [(None if seed is None else seed + actor.share.start,) for actor in self._crew.actors]
+        seeds = [(None if seed is None else seed + actor.share.start,) for actor in self.crew.actors]
         self._anew, self.pending = {}, None
         return join_trees(
             [result.obs if isinstance(result, Lost) else result[0] for result in self._all("reset", seeds)]
@@ -57,7 +59,7 @@ class Spread(Engine):
 
     def step(self, actions: np.ndarray) -> Outcome:
         """See Engine."""
-        crew, requests = self._crew, {}
+        crew, requests = self.crew, {}
         for actor in crew.actors:
             if actor.index not in self._anew:
                 own = np.array(actions[actor.share.start : actor.share.stop])
@@ -65,7 +67,7 @@ class Spread(Engine):
                 requests[actor.index] = [*saving, Request("step", (own,))]
         began = time.perf_counter()
         results = crew.ask(requests) | self._anew
-        self._waited += time.perf_counter() - began
+        self.waited += time.perf_counter() - began
         self._anew = {}
         outcomes, pending = [], []
         for actor in crew.actors:
@@ -89,9 +91,9 @@ class Spread(Engine):
 
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
-        [actor] = [actor for actor in self._crew.actors if env in actor.share]
+        [actor] = [actor for actor in self.crew.actors if env in actor.share]
         request = {actor.index: [Request("reset_env", (env - actor.share.start, seed))]}
-        result = self._crew.ask(request)[actor.index]
+        result = self.crew.ask(request)[actor.index]
         own: Any = result.obs if isinstance(result, Lost) else result[0]
         obs = self.layout.empty(self.num_envs)
         for name, part in own.items() if isinstance(own, dict) else (("", own),):
@@ -110,20 +112,20 @@ class Spread(Engine):
 
     def load(self, saved: dict[str, Any]) -> bool:
         """See Engine."""
-        shares = [(take_saved(saved, actor.share),) for actor in self._crew.actors]
+        shares = [(take_saved(saved, actor.share),) for actor in self.crew.actors]
         return all(not isinstance(result, Lost) and result[0] for result in self._all("load", shares))
 
     def numbers(self) -> dict[str, float]:
         """See Engine; of this process, not of those that the run was resumed from."""
         return {
-            "time/actors": len(self._crew.actors),
-            "time/actor_restarts": self._crew.restarts,
-            "time/waiting_for_actors": round(self._waited, 3),
-        }
+            "time/actors": len(self.crew.actors),
+            "time/actor_restarts": self.crew.restarts,
+            "time/waiting_for_actors": round(self.waited, 3),
+        } | self.more()
 
     def close(self) -> None:
         """See Engine."""
-        self._crew.close()
+        self.crew.close()
 
 
 def _lost(obs: Tree, rows: int) -> Outcome:

@@ -38,8 +38,8 @@ class Transport(Protocol):
         """Ask the worker's object for `do(*message)`."""
         ...
 
-    def wait(self, calls: Sequence[Call], timeout: float) -> dict[Call, Answer]:
-        """Until all of them have come to something, or for `timeout` seconds: what they have come to."""
+    def wait(self, calls: Sequence[Call], timeout: float, enough: int | None = None) -> dict[Call, Answer]:
+        """Until all of them, or `enough`, have come to something, or for `timeout` seconds: what they have come to."""
         ...
 
     def put(self, value: Any) -> Any:

@@ -202,7 +202,9 @@ class ProgressDisplay:
         return parts
 
     def _actors(self, session: Session) -> str:
-        """On a cluster: how many actors, how many took the place of another, and how long the run waits for them."""
+        """On a cluster: how many actors, how many took the place of another, how long the run waits for them, and how
+        many updates older than the newest the parameters are that they act with, where they act.
+        """
         numbers = session.stepper.engine.numbers()
         if "time/actors" not in numbers:
             return ""
@@ -213,4 +215,5 @@ class ProgressDisplay:
             self._waited = (now, waited)
         restarted = f", {restarts:.0f} restarted" if restarts else ""
         share = f", waits {(waited - before) / (now - since):.0%}" if now > since else ""
-        return f"{numbers['time/actors']:.0f} actors{restarted}{share}"
+        lag = f", lag {numbers['time/lag_updates_mean']:.0f}" if "time/lag_updates_mean" in numbers else ""
+        return f"{numbers['time/actors']:.0f} actors{restarted}{share}{lag}"

@@ -40,9 +40,9 @@ class Fault(Exception):  # noqa: N818 - it never leaves this package
     def __str__(self) -> str:
         return self.what if self.env is None else f"environment {self.env}: {self.what}"
 
-    def told(self, name: str, step: int) -> DuettoError:
-        """The error for the user."""
-        number = "" if self.env is None else f"environment {self.env}, "
+    def told(self, name: str, step: int, first: int = 0) -> DuettoError:
+        """The error for the user, where environments are counted from `first`."""
+        number = "" if self.env is None else f"environment {self.env + first}, "
         sentence = f"{name}, {number}vector step {step}: {self.what}"
         return EnvironmentFailedError(sentence, self.trace) if self.failed else UsageError(sentence)
 

@@ -53,6 +53,7 @@ class Stepper:
         observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
         obs: What to act on next, (N, ...). In a vector environment with autoreset mode NEXT_STEP, a row whose episode
             has ended is still its final observation; the action for it is ignored and gives no transition.
+        first: The number that messages give to the first environment, where it is not a run's first.
         stacked: Frames that an image observation is a stack of, each step's sharing all but one with the last step's.
         starts: (N,) bool, True where `obs` is an episode's first observation, with Atari's `episodic_life` also a
             life's: forget recurrent state there.
@@ -67,7 +68,7 @@ class Stepper:
     def __init__(self, engine: Engine, name: str | None = None) -> None:
         self._engine = engine
         self._actions = ActionMap(engine.single_action_space)
-        self.name = name or engine.label
+        self.name, self.first = name or engine.label, 0
         self.num_envs, self.stacked = engine.num_envs, engine.stacked
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
         self.steps = 0
@@ -127,7 +128,7 @@ class Stepper:
         try:
             outcome = self._engine.step(self._actions.to_environment(action))
         except Fault as fault:
-            raise fault.told(self.name, self.steps) from fault.__cause__
+            raise fault.told(self.name, self.steps, self.first) from fault.__cause__
         rows = self._rows if outcome.bogus is None else np.flatnonzero(~outcome.bogus)
         self._check("reward", outcome.reward if outcome.score is None else outcome.score, self._rows)
         self._check_obs(outcome.next_obs, self._rows)
@@ -223,13 +224,12 @@ class Stepper:
                 "Resume with the same number."
             )
         self._seed, self.steps = state["seed"], state["steps"]
-        resume_seed = _resume_seed(self._seed, self.steps)
         saved = state["environments"]
         with self._telling():
-            self._begin(self._engine.reset(resume_seed))
+            self._begin_anew()
             self.resumed_exactly = saved is not None and self._put_back(saved)
             if saved is not None and not self.resumed_exactly:
-                self._begin(self._engine.reset(resume_seed))  # loading has left the environments somewhere
+                self._begin_anew()  # loading has left the environments somewhere
         if self.resumed_exactly:
             self._check_rows(state)
             self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
@@ -242,7 +242,7 @@ class Stepper:
         try:
             yield
         except Fault as fault:
-            raise fault.told(self.name, self.steps) from fault.__cause__
+            raise fault.told(self.name, self.steps, self.first) from fault.__cause__
 
     def _check_rows(self, state: dict[str, Any]) -> None:
         """CheckpointError unless all that is kept of each environment has the form of what is here."""
@@ -262,6 +262,10 @@ class Stepper:
                 f"The saved state of {self.name} cannot be put back ({type(error).__name__}: {error}). It was changed, "
                 "or is of another version of the environment."
             ) from error
+
+    def _begin_anew(self) -> None:
+        """New episodes, with a seed that follows from where the environments were."""
+        self._begin(self._engine.reset(_resume_seed(self._seed, self.steps)))
 
     def _begin(self, obs: Tree) -> None:
         self._obs, self.obs = obs, trees.copy(obs)
@@ -312,8 +316,8 @@ class Stepper:
                 else ("Look for the cause in the environment, or end the episode before it happens")
             )
             raise NonFiniteError(
-                f"{self.name}, environment {rows[bad[0]]}, vector step {self.steps}: the {field} is NaN or infinite "
-                f"({value[bad[0]]}). {cause}."
+                f"{self.name}, environment {rows[bad[0]] + self.first}, vector step {self.steps}: the {field} is NaN "
+                f"or infinite ({value[bad[0]]}). {cause}."
             )
 
 

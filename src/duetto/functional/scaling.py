@@ -31,10 +31,16 @@ def merged(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:
     batch = np.asarray(batch, np.float64)
     if len(batch) == 0:
         return moments
-    size, mean, variance = len(batch), batch.mean(axis=0), batch.var(axis=0, ddof=ddof)
-    delta, total = mean - moments.mean, moments.count + size
-    squares = moments.variance * moments.count + variance * size + delta**2 * moments.count * size / total
-    return Moments(moments.mean + delta * size / total, squares / total, total)
+    return together(moments, Moments(batch.mean(axis=0), batch.var(axis=0, ddof=ddof), len(batch)))
+
+
+def together(one: Moments, other: Moments) -> Moments:
+    """Those of the samples behind both."""
+    if not other.count:
+        return one
+    delta, total = other.mean - one.mean, one.count + other.count
+    squares = one.variance * one.count + other.variance * other.count + delta**2 * one.count * other.count / total
+    return Moments(one.mean + delta * other.count / total, squares / total, total)
 
 
 def scaled(x: Any, moments: Moments, clip: float = 5.0, epsilon: float = 1e-8) -> np.ndarray:

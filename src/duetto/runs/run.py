@@ -39,7 +39,7 @@ from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.resuming import notes_of_stretching
-from duetto.training.session import MakeStepper, Session, is_instance
+from duetto.training.session import Session, is_instance
 
 
 class Run:
@@ -148,14 +148,15 @@ class Run:
 
     def _session(self, config: Config, lock: FolderLock, cluster: Cluster | None = None) -> Session:
         """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
+        place = cluster and cluster.resuming(config.cluster)
         logged = [path for path in (self.path / "metrics.jsonl", self.path / "evaluations.csv") if path.exists()]
         if CheckpointStore(self.path / "checkpoints").steps() or not logged:
-            return Session(config, self.path, self._environment(), lock, _stepping(cluster))
+            return Session(config, self.path, self._environment(), lock, place)
         aside = free_folder(self.path, BEFORE)
         for path in logged:
             path.rename(aside / path.name)
         try:
-            session = Session(config, self.path, self._environment(), lock, _stepping(cluster))
+            session = Session(config, self.path, self._environment(), lock, place)
         except BaseException:
             for path in logged:
                 (aside / path.name).replace(path)
@@ -320,16 +321,19 @@ def start(
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
     given.check(callbacks)
     config = planned(algorithm, environment, options, preset, environment_options, origin)
+    place = cluster and cluster.beginning(algorithm)
     label = config.environment
     path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
     with FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            session = Session(config, path, environment, lock, _stepping(cluster))
+            session = Session(config, path, environment, lock, place)
             try:
                 if beginning is not None:
-                    config = dataclasses.replace(config, began_from=beginning.begin(session).to_dict()).signed()
-                    session.config = config
+                    began = beginning.begin(session).to_dict()
+                    session.config = dataclasses.replace(session.config, began_from=began).signed()
+                if session.config != config:
+                    config = session.config
                     config.save(path / "config.yaml")
             except BaseException:
                 session.close()
@@ -381,10 +385,6 @@ def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable
     if on_start is not None:
         on_start(session)
     session.run(callbacks)
-
-
-def _stepping(cluster: Cluster | None) -> MakeStepper | None:
-    return None if cluster is None else cluster.make_stepper
 
 
 def _resolved(

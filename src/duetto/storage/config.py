@@ -102,6 +102,7 @@ class Config:
     versions: dict[str, str] = field(default_factory=dict)
     signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
     origin: Origin | None = None  # of an algorithm that is not Duetto's own
+    cluster: dict[str, Any] = field(default_factory=dict)  # what of one decides the numbers; see `cluster.options`
     began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
 
     def save(self, path: Path) -> None:
@@ -136,6 +137,7 @@ class Config:
                 | ({"signature": self.signature} if self.signature else {}),
                 "run": _plain(self.run),
             }
+            | ({"cluster": self.cluster} if self.cluster else {})
             | ({"from": self.began_from} if self.began_from else {})
             | {
                 "preset": self.preset,
@@ -189,7 +191,11 @@ class Config:
 
     @classmethod
     def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork], find: Finder) -> Config:
-        _check_keys("", values, ("algorithm", "environment", "run", "from", "preset", "command", "versions", "format"))
+        _check_keys(
+            "",
+            values,
+            ("algorithm", "environment", "run", "cluster", "from", "preset", "command", "versions", "format"),
+        )
         values = migrated(values)
         fields, environment = dict(values["algorithm"]), values["environment"]
         name, origin = fields.pop("name"), fields.pop("from", None)
@@ -204,6 +210,8 @@ class Config:
             raise UsageError(
                 f"from is {began!r}; it must be what a run began with: run (its folder), checkpoint, step."
             )
+        if not isinstance(cluster := values.get("cluster") or {}, dict):
+            raise UsageError(f"cluster is {cluster!r}; it must be options by their names.")
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
             raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Put in what the run used.")
@@ -214,6 +222,7 @@ class Config:
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
             signature=environment.get("signature"),
+            cluster=cluster,
             began_from=began or None,
             run=run,
             preset=values["preset"],

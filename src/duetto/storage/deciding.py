@@ -47,6 +47,7 @@ def deciding(config: Config) -> dict[str, str]:
     """The part of the config that decides the numbers: "algorithm.discount" to its value as JSON, and so on."""
     values = config.to_dict()
     flat = {f"{part}.{name}": value for part in ("algorithm", "run") for name, value in values[part].items()}
+    flat |= {f"cluster.{name}": value for name, value in config.cluster.items()}
     flat["environment.options"] = values["environment"]["options"]
     if config.origin and config.origin.checksum:
         flat[FILE] = config.origin.checksum

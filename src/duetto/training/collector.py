@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,21 +17,50 @@ from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.recurrence import Recurrence
 
 
+class Source(Protocol):
+    """Where a session's experience comes from."""
+
+    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
+        """What is to be learned from next, and the episodes that ended with it. `step` of `total_steps` were made."""
+        ...
+
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Every environment, or those in `envs` (N,) bool, has begun a new episode though the last one did not end."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that what comes next depends on, but the environments."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`."""
+        ...
+
+
 class Collector:
     """One vector step at a time. Owns the exploration noise's state and random numbers."""
 
     def __init__(
-        self, algorithm: Algorithm, stepper: Stepper, learner: Acting, normalizer: Normalizer, seed: int
+        self,
+        algorithm: Algorithm,
+        stepper: Stepper,
+        learner: Acting,
+        normalizer: Normalizer,
+        seed: int,
+        of: int | None = None,
     ) -> None:
+        """`of` so many environments of a run the stepper has some, from its `first` on; None: it has all."""
         self._algorithm, self._explorer = algorithm, algorithm.explorer()
+        if of is not None:
+            self._explorer = self._explorer.among(stepper.first, of)
         self._stepper = stepper
         self._learner = learner
         self._normalizer = normalizer
-        self._random = generator(seed, "exploration")
+        self._random = generator(seed, "exploration", stepper.first)
         self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
         spec = algorithm.memory()
         prior = algorithm.reward_scaling()
-        self._rewards = None if prior is None else RewardScaler(stepper.num_envs, spec.discount, prior)
+        self.rewards = None if prior is None else RewardScaler(stepper.num_envs, spec.discount, prior)
         self._recurrence = Recurrence(learner, stepper.action_space, stepper.num_envs) if learner.recurrent else None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
@@ -50,9 +79,9 @@ class Collector:
         if self._recurrence is not None:  # networks see rewards unscaled, as in evaluations
             self._recurrence.rewarded(transition.reward, transition.env)
             extras["seen_reward"] = self._algorithm.seen_reward(transition.reward)
-        if self._rewards is not None:
+        if self.rewards is not None:
             done = transition.terminated | transition.truncated
-            transition = transition._replace(reward=self._rewards(transition.reward, transition.env, done))
+            transition = transition._replace(reward=self.rewards(transition.reward, transition.env, done))
         if episodes:
             done = np.zeros(self._stepper.num_envs, bool)
             done[[episode.env for episode in episodes]] = True
@@ -86,12 +115,12 @@ class Collector:
         """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
         ended = np.ones(self._stepper.num_envs, bool) if envs is None else envs
         self._noise = self._explorer.after_episode(self._noise, ended)
-        if self._rewards is not None:
-            self._rewards.interrupt(envs)
+        if self.rewards is not None:
+            self.rewards.interrupt(envs)
 
     def state_dict(self) -> dict[str, Any]:
         """The noise process, the generator, the rewards' scale and what networks carry."""
-        scaling = {} if self._rewards is None else self._rewards.state_dict()
+        scaling = {} if self.rewards is None else self.rewards.state_dict()
         recurrence = {} if self._recurrence is None else self._recurrence.state_dict()
         return {
             "noise": self._noise.copy(),
@@ -106,7 +135,7 @@ class Collector:
         forms.check(state, own, "collector")
         self._noise = np.array(state["noise"], np.float32)
         restore(self._random, state["random"])
-        if self._rewards is not None:
-            self._rewards.load_state_dict(state["rewards"])
+        if self.rewards is not None:
+            self.rewards.load_state_dict(state["rewards"])
         if self._recurrence is not None:
             self._recurrence.load_state_dict(state["recurrence"])

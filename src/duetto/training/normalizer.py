@@ -11,7 +11,7 @@ from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
 from duetto.errors import CheckpointError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.functional.scaling import Moments, fresh_moments, merged, scaled
+from duetto.functional.scaling import Moments, fresh_moments, merged, scaled, together
 from duetto.networks.spaces import Box, Dict, Space
 from duetto.networks.windows import Window
 
@@ -38,6 +38,22 @@ class Normalizer:
             for name, part in parts.items()
             if mode != "off" and isinstance(part, Box) and part.dtype != "uint8"
         }
+        self.news: dict[str, Moments] = {}  # of what was observed since `follow`
+
+    @property
+    def moments(self) -> dict[str, Moments]:
+        """Of each part that is scaled."""
+        return dict(self._moments)
+
+    def follow(self, moments: dict[str, Moments]) -> None:
+        """Go on from what others know, and note as `news` what is observed from here on."""
+        self._moments = dict(moments)
+        self.news = {name: fresh_moments(np.shape(part.mean), 0.0) for name, part in moments.items()}
+
+    def learn_of(self, news: dict[str, Moments]) -> None:
+        """Take in what another one has observed."""
+        for name, part in news.items():
+            self._moments[name] = together(self._moments[name], part)
 
     @property
     def statistics(self) -> tuple[dict[str, Moments], float]:
@@ -52,7 +68,10 @@ class Normalizer:
     def observe(self, obs: Tree) -> None:
         """Take observations (B, ...) into the statistics."""
         for name, moments in self._moments.items():
-            self._moments[name] = merged(moments, obs[name] if name else obs)
+            part = obs[name] if name else obs
+            self._moments[name] = merged(moments, part)
+            if name in self.news:
+                self.news[name] = merged(self.news[name], part)
 
     def __call__(self, obs: Tree) -> Tree:
         """Scaled observations, same shapes."""
@@ -139,14 +158,25 @@ class RewardScaler:
         """`prior` is how many samples the first statistics, mean 0 and variance 1, count for."""
         self._discount = discount
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
-        self._moments = fresh_moments((), prior)
+        self.moments = fresh_moments((), prior)
+        self.news: Moments | None = None  # of what was rewarded since `follow`
+
+    def follow(self, moments: Moments) -> None:
+        """Go on from the statistics that others know, and note as `news` what comes from here on."""
+        self.moments, self.news = moments, fresh_moments((), 0.0)
+
+    def learn_of(self, news: Moments) -> None:
+        """Take in what another one has seen."""
+        self.moments = together(self.moments, news)
 
     def __call__(self, reward: np.ndarray, env: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Scaled rewards (K,) float32 of the environments `env` (K,), which enter the statistics first."""
         self._sums[env] = self._sums[env] * self._discount + reward
-        self._moments = merged(self._moments, self._sums[env])
+        self.moments = merged(self.moments, self._sums[env])
+        if self.news is not None:
+            self.news = merged(self.news, self._sums[env])
         self._sums[env[done]] = 0.0
-        return np.clip(reward / np.sqrt(self._moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
+        return np.clip(reward / np.sqrt(self.moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Every environment, or those in `envs` (N,) bool, begins a new episode."""
@@ -156,7 +186,7 @@ class RewardScaler:
         """The sums and their statistics."""
         return {
             "sums": self._sums.copy(),
-            "moments": {name: np.asarray(x) for name, x in self._moments._asdict().items()},
+            "moments": {name: np.asarray(x) for name, x in self.moments._asdict().items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -173,4 +203,4 @@ class RewardScaler:
         forms.check(state, own, "collector/rewards")
         self._sums = np.array(state["sums"])
         mean, variance, count = (np.asarray(state["moments"][name]) for name in Moments._fields)
-        self._moments = Moments(mean, variance, float(count))
+        self.moments = Moments(mean, variance, float(count))

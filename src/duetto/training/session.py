@@ -12,6 +12,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -36,12 +37,12 @@ from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training import resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
-from duetto.training.collector import Collector
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.interruption import interruptible
 from duetto.training.metrics import ADVICE, MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
+from duetto.training.place import Here, Place
 from duetto.training.policy import Policy
 from duetto.training.whereabouts import check_folder
 
@@ -58,8 +59,6 @@ EVALUATION_FIELDS = (
 
 # Seconds that the last checkpoint waits for what the environments' rehearsal finds.
 AT_THE_END, WHEN_STOPPED = 60.0, 5.0
-
-MakeStepper = Callable[..., environments.Stepper]  # of an environment, a list for notices, and options of `make`
 
 
 class Session:
@@ -78,13 +77,13 @@ class Session:
         folder: Path,
         environment: Any,
         lock: FolderLock | None = None,
-        make_stepper: MakeStepper | None = None,
+        place: Place | None = None,
     ) -> None:
         """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile.
 
-        `make_stepper` makes the environments that are learned from; None: in this process.
+        `place` is where the environments live that are learned from; None: in this process.
         """
-        self._make_stepper = make_stepper or _here
+        self._place = place or Here()
         self.config, self.folder, self._environment = config, folder, environment
         self._lock = lock or FolderLock(folder)
         self.notices = Notices()
@@ -114,7 +113,7 @@ class Session:
             "engine": options.engine,
             "kwargs": self.config.environment_options,
         }
-        self.stepper = self._make_stepper(self._environment, self.notices, **how)
+        self.stepper = self._place.make_stepper(self.config, self._environment, self.notices, **how)
         if not is_instance(self._environment):  # that one is the user's to close
             opened.callback(self.stepper.close)
         self._rehearsal = environments.Rehearsal(self.stepper, self.notices, self._environment, **how)
@@ -144,7 +143,8 @@ class Session:
             demonstrations=self._demonstrations(),
         )
         self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
-        self.collector = Collector(algorithm, self.stepper, self.learner, self.normalizer, options.seed)
+        self.collector = self._place.make_source(self.config, self.stepper, self.learner, self.normalizer)
+        self.config = dataclasses.replace(self.config, cluster=self._place.decided(self.stepper))
         self.store = CheckpointStore(self.folder / "checkpoints", options.keep, self.stepper.num_envs)
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
@@ -554,10 +554,6 @@ class Session:
 def is_instance(environment: Any) -> bool:
     """Whether it is an environment or vector environment made by the user, not an id, a class or another factory."""
     return hasattr(environment, "step") and not isinstance(environment, type)
-
-
-def _here(environment: Any, _: list[str], **options: Any) -> environments.Stepper:
-    return environments.make(environment, **options)
 
 
 def _check_finite(parameters: Parameters) -> None:

@@ -1,0 +1,53 @@
+"""The pace `free`: nobody waits for anybody but for credit, and blocks are accepted as they come.
+
+    learner   learn from A0 | from B0 .... | from A1 | from A2 | from B1    as many updates a step as ever
+    actor A   A0 | A1 | A2 ........| A3 | wait for credit |                 each with the newest weights there are
+    actor B   B0 ....... | B1 .......... | B2
+
+An actor is asked for its next block while the steps that were asked for, and not handed out yet, are at most `ahead`
+with it. What is handed out is learned from at once, as `memory.Schedule` says; so steps and updates keep their ratio at
+every moment, nothing in flight is unbounded, nothing is dropped, and weights are at most so many steps old as `ahead`
+says. The order in which blocks come is in the numbers.
+"""
+
+from __future__ import annotations
+
+from duetto.cluster.blocks import Blocks
+from duetto.cluster.crew import INFINITY
+
+
+class Free(Blocks):
+    """See above.
+
+    Attributes:
+        ahead: Steps.
+    """
+
+    pace = "free"
+    ahead = 0
+
+    def _fill(self, step: int, total_steps: int) -> None:
+        self._give_credit(step, total_steps)
+        while self._orders:
+            blocks = self._arrived(1, 0.0 if self._ready else INFINITY)
+            for index in sorted(blocks):
+                self._ready.extend(self._opened(index, blocks[index]))
+            self._give_credit(step, total_steps)
+            if self._ready:
+                return
+
+    def _give_credit(self, step: int, total_steps: int) -> None:
+        """Ask idle actors, those first that have made the fewest blocks."""
+        waiting = sum(len(ready.experience.env) for ready in self._ready)
+        waiting += sum(self._size(index) for index in self._orders)
+        idle = [index for index in range(len(self._shares)) if index not in self._orders]
+        for index in sorted(idle, key=lambda index: self._accepted[index]):
+            if waiting + self._size(index) > self.ahead:
+                return
+            if self._weights is None or self._weights.updates != self._learner.updates:
+                self._publish()
+            self._order(index, step + waiting, len(self._shares[index]), total_steps)
+            waiting += self._size(index)
+
+    def _size(self, index: int) -> int:
+        return self.length * len(self._shares[index])

@@ -1,0 +1,86 @@
+"""The pace `lockstep`: who acts with what is fixed, so nobody's speed, and nobody's death, is in the numbers.
+
+    learner   version 0 |           | learn from 0: version 1 | learn from 1: version 2 | learn from 2 ...
+    actor 0             | block 0   | block 1, version 0      | block 2, version 1      |
+    actor 1             | block 0 . | block 1, version 0 .... | block 2, version 1      |
+                                      ^ all wait for the slowest, and for the learner
+
+Version k is what was learned from blocks 0 to k - 1, and block k is acted with version k - 1 (0 with 0): so the actors
+make the next block while the learner learns from this one. A vector step is that of all actors, in their order. The
+numbers are the same for a given number of actors and length of blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto.cluster.blocks import Blocks, Ready
+from duetto.cluster.player import Weights, joined
+from duetto.functional import forms
+from duetto.functional.forms import ARRAY, Each, Optional
+from duetto.functional.scaling import Moments
+
+
+class Lockstep(Blocks):
+    """See above."""
+
+    pace = "lockstep"
+
+    def _fill(self, step: int, total_steps: int) -> None:
+        if self._ready:
+            return
+        if not self._orders:  # a run's beginning, or of what goes on from a cut
+            if self._weights is None:
+                self._publish()
+            self._ask(step, total_steps)
+        blocks = self._arrived(len(self._orders))
+        opened = [self._opened(index, blocks[index]) for index in sorted(blocks)]
+        self._ready.extend(map(_together, zip(*opened, strict=True)))
+        self._publish()
+        self._ask(step + sum(len(ready.experience.env) for ready in self._ready), total_steps)
+
+    def _ask(self, step: int, total_steps: int) -> None:
+        for index in range(len(self._shares)):
+            self._order(index, step, self._stepper.num_envs, total_steps)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Blocks; and the weights of what is in flight."""
+        return super().state_dict() | {"weights": None if self._weights is None else _packed(self._weights)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`."""
+        moments = {"mean": ARRAY, "variance": ARRAY, "count": float}
+        weights = {"version": int, "updates": int, "parameters": Each(Each(ARRAY)), "observed": Each(moments)}
+        forms.check(state, {"weights": Optional(weights | {"rewarded": Optional(moments)})}, "collector")
+        super().load_state_dict(state)
+        if state["weights"] is not None:
+            self._send(_unpacked(state["weights"]))
+
+
+def _together(parts: tuple[Ready, ...]) -> Ready:
+    """One vector step of all actors."""
+    episodes = [episode for part in parts for episode in part.episodes]
+    broken = np.logical_or.reduce([part.broken for part in parts])
+    return Ready(joined([part.experience for part in parts]), episodes, broken, parts[0].version, parts[0].updates)
+
+
+def _packed(weights: Weights) -> dict[str, Any]:
+    """As part of a state."""
+    observed = {name: _plain(moments) for name, moments in weights.observed.items()}
+    return weights._asdict() | {"observed": observed, "rewarded": weights.rewarded and _plain(weights.rewarded)}
+
+
+def _unpacked(packed: dict[str, Any]) -> Weights:
+    """Undo `_packed`."""
+    observed = {name: Moments(**moments) for name, moments in packed["observed"].items()}
+    return Weights(**packed | {"observed": observed, "rewarded": packed["rewarded"] and Moments(**packed["rewarded"])})
+
+
+def _plain(moments: Moments) -> dict[str, Any]:
+    return {
+        "mean": np.asarray(moments.mean),
+        "variance": np.asarray(moments.variance),
+        "count": float(moments.count),
+    }
