@@ -88,7 +88,8 @@ def _graph(agent: Agent) -> Graph:
         agent.action_space,
         agent.action_dtype.name,
         dict(agent.carry_shapes),
-        *agent.normalizer.statistics,
+        agent.normalizer.moments,
+        agent.normalizer.clip,
     )
 
 

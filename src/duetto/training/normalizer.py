@@ -31,7 +31,7 @@ class Normalizer:
         rollout, once it has been learned from, so that it was learned from as it was collected; "steps", those acted
         on, as "collected", but a rollout is learned from as it was collected. For the others see `ObservationScaling`.
         """
-        self.mode, self._clip = mode, clip
+        self.mode, self.clip = mode, clip
         parts = dict(space.parts) if isinstance(space, Dict) else {"": space}
         self._moments = {
             name: fresh_moments(part.shape, prior)
@@ -56,11 +56,6 @@ class Normalizer:
             self._moments[name] = together(self._moments[name], part)
 
     @property
-    def statistics(self) -> tuple[dict[str, Moments], float]:
-        """What it scales by: moments of each part ("" is the only one), and the bound that it clips to."""
-        return dict(self._moments), self._clip
-
-    @property
     def stored(self) -> bool:
         """Whether observations are scaled before the memory gets them."""
         return self.mode == "steps"
@@ -78,8 +73,8 @@ class Normalizer:
         if not self._moments:
             return obs
         if "" in self._moments:
-            return scaled(obs, self._moments[""], self._clip)
-        return obs | {name: scaled(obs[name], moments, self._clip) for name, moments in self._moments.items()}
+            return scaled(obs, self._moments[""], self.clip)
+        return obs | {name: scaled(obs[name], moments, self.clip) for name, moments in self._moments.items()}
 
     def scaled(self, obs: Tree | Window) -> Tree | Window:
         """The memory's observations scaled, also inside a window."""
