@@ -159,6 +159,17 @@ def test_the_command_says_what_goes_in_and_comes_out(made: Any, tmp_path: Path, 
     assert json.loads(capsys.readouterr().out)["file"] == "agent.pt2"
 
 
+def test_links_of_a_strangers_folder_are_replaced_and_not_followed(tmp_path: Path):
+    run, outside = train(tmp_path, steps=60, evaluate_every=0), tmp_path / "outside"
+    outside.write_text("mine")
+    for name in ("agent.pt2", "agent.pt2.json"):
+        (run.path / name).symlink_to(outside)
+    duetto.export(run, "torch")
+    assert outside.read_text() == "mine"
+    assert not (run.path / "agent.pt2").is_symlink()
+    assert not list(run.path.glob(".export-*"))
+
+
 def test_a_run_in_bfloat16_comes_out_in_float32(tmp_path: Path):
     run = train(tmp_path, small("ppo"), Numbers, precision="bf16", steps=60, evaluate_every=0)
     written, _ = called(duetto.export(run, "torch", tmp_path / "agent.pt2"), "torch")
@@ -173,6 +184,9 @@ def test_mistakes(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         duetto.export(run, "tflite")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"is a folder. Give the file a name in it"):
         duetto.export(run, "torch", tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot be written: .* Give another --output"):
+        duetto.export(run, "torch", tmp_path / "file" / "agent.pt2")
     monkeypatch.setattr(writing, "find_spec", lambda name: None if name.startswith("onnx") else object())
     with pytest.raises(UsageError, match=r'onnx, onnxscript, onnxruntime is not installed.*"duetto\[torch,onnx\]"'):
         duetto.export(run)

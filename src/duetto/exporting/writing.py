@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import closing
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
 from duetto import learners
@@ -64,19 +66,23 @@ def export(
         raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
     agent = run.agent(checkpoint, precision="float32")
     graph = _graph(agent)
-    temporary = path.with_name(f".{path.name}.new{ending}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stepper = run.stepper(ENVIRONMENTS)
-    try:
+    with _new_folder(path) as folder, closing(run.stepper(ENVIRONMENTS)) as stepper:
+        temporary = Path(folder) / f"agent{ending}"
         written = _written(graph, agent, temporary, format)
         verdict = check(graph, written, agent.policy, stepper, run.config.run.seed)
         about = _contract(agent, graph, format, temporary, path.name, verdict)
         disk.publish_file(path.with_name(f"{path.name}.json"), f"{json.dumps(about, indent=2)}\n".encode())
         temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-        stepper.close()
     return path
+
+
+def _new_folder(path: Path) -> TemporaryDirectory[str]:
+    """Beside the file: in a stranger's folder there may be a link of any name that can be foreseen."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return TemporaryDirectory(prefix=".export-", dir=path.parent)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}. Give another --output.") from error
 
 
 def _graph(agent: Agent) -> Graph:
