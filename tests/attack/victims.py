@@ -26,7 +26,7 @@ from small_runs import StopAt, checkpoints, outcome, small
 import duetto
 from duetto.display.curves import curves
 from duetto.runs.run import Run
-from duetto.training.session import Callback
+from duetto.training.callbacks import AnyCallback
 
 STEPS, STOPPED = 60, 45  # checkpoints at 40 and 45 are there when an attacked run is resumed
 OPTIONS: dict[str, Any] = {
@@ -76,6 +76,7 @@ def _victims(backend: str) -> list[Victim]:
         ),
         "sac": ("sac", "Pendulum-v1", {}),
         "crossq": ("crossq", "Pendulum-v1", {}),
+        "discretesac": ("discretesac", "CartPole-v1", {}),
         "dqn": ("dqn", "CartPole-v1", VALUES | {"prioritized": True, "n_step": 3}),
         "ppo": ("ppo", "CartPole-v1", {"normalize_observations": True, "normalize_rewards": True}),
         "r2d2": ("r2d2", "CartPole-v1", LSTM | VALUES | {"prioritized": True}),
@@ -135,7 +136,7 @@ Seen = tuple[Any, list[str]]  # what came out, and the notices
 METRICS = ("mean_return", "learn/updates")
 
 
-def resume(folder: Path, callbacks: tuple[Callback, ...] = (), **options: Any) -> Seen:
+def resume(folder: Path, callbacks: tuple[AnyCallback, ...] = (), **options: Any) -> Seen:
     """Go on to the end, or to STEPS where the config says more."""
     notices: list[str] = []
 

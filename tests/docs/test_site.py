@@ -158,6 +158,7 @@ def options() -> set[str]:
     other = {
         "checkpoint",
         "episodes",
+        "format",
         "output",
         "frames",
         "metric",

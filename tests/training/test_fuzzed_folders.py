@@ -173,7 +173,7 @@ READERS: list[Callable[[Path], Any]] = [
     duetto.load,
     lambda path: duetto.load(path, "best"),
     lambda path: take_up(Run(path)),
-    lambda path: Run(path)._stepper(1).close(),
+    lambda path: Run(path).stepper(1).close(),
     lambda path: Run(path).metrics(),
     lambda path: Run(path).evaluations(),
     lambda path: curves([path]),
