@@ -26,6 +26,7 @@ from clock import Clock
 from task import TASKS, OffPolicy, Task
 
 PRECISIONS = ("float32", "bf16")
+SOFT = ("sac", "crossq")  # written for SBX and Stable-Baselines3 only
 RECORDED = ("torch", "jax", "jaxlib", "flax", "equinox", "optax", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
@@ -37,7 +38,7 @@ class Contender:
     off_policy: Callable[..., None]
     on_policy: Callable[..., None] | None
     precisions: tuple[str, ...] = ("float32",)
-    without: tuple[str, ...] = ()  # tasks that it has no way to do
+    without: tuple[str, ...] = ()  # tasks that it has no way to do, or that are not written for it
 
     @property
     def ours(self) -> bool:
@@ -70,13 +71,22 @@ CONTENDERS = {
     "duetto-torch": _ours("torch", "torch"),
     "sbx": Contender("SBX", "JAX", ("sbx-rl",), peers.sbx, peers_ppo.sbx),
     "sb3": Contender(
-        "Stable-Baselines3", "PyTorch", ("stable-baselines3",), peers.stable_baselines3, peers_ppo.stable_baselines3
+        "Stable-Baselines3",
+        "PyTorch",
+        ("stable-baselines3",),
+        peers.stable_baselines3,
+        peers_ppo.stable_baselines3,
+        without=("crossq",),
     ),
     "skrl-torch": Contender(
-        "skrl", "PyTorch", ("skrl", "torch"), peers.skrl_torch, peers_ppo.skrl_torch, without=("ppo-breakout",)
+        "skrl", "PyTorch", ("skrl", "torch"), peers.skrl_torch, peers_ppo.skrl_torch, without=("ppo-breakout", *SOFT)
     ),
-    "skrl-jax": Contender("skrl", "JAX", ("skrl", "jax", "flax"), peers.skrl_jax, None),  # README: compiles for minutes
-    "tianshou": Contender("Tianshou", "PyTorch", ("tianshou",), peers.tianshou, peers_ppo_tianshou.tianshou),
+    "skrl-jax": Contender(  # README: its PPO compiles for minutes
+        "skrl", "JAX", ("skrl", "jax", "flax"), peers.skrl_jax, None, without=SOFT
+    ),
+    "tianshou": Contender(
+        "Tianshou", "PyTorch", ("tianshou",), peers.tianshou, peers_ppo_tianshou.tianshou, without=SOFT
+    ),
 }
 
 

@@ -14,27 +14,39 @@ def off_policy(backend: str, clock: Clock, task: OffPolicy, threads: int, precis
     shared: dict[str, Any] = {
         "random_steps": task.random_steps,
         "learning_starts": task.random_steps,
-        "exploration_noise": task.exploration_noise,
         "actor_learning_rate": task.learning_rate,
         "critic_learning_rate": task.learning_rate,
         "hidden": task.hidden,
+        "critic_hidden": task.critic_hidden,
         "batch_size": task.batch_size,
         "replay_capacity": task.replay_capacity,
-        "tau": task.tau,
         "discount": task.discount,
     }
-    twins = {
-        "policy_delay": task.policy_delay,
-        "target_noise": task.target_noise,
-        "target_noise_clip": (-task.target_clip, task.target_clip),
+    noise, targets = {"exploration_noise": task.exploration_noise}, {"tau": task.tau}
+    temperature = {"temperature_learning_rate": task.learning_rate}
+    smoothing = {"target_noise": task.target_noise, "target_noise_clip": (-task.target_clip, task.target_clip)}
+    delay = {"policy_delay": task.policy_delay}
+    kinds: dict[str, Any] = {
+        "ddpg": lambda: duetto.DDPG(**shared, **noise, **targets),
+        "td3": lambda: duetto.TD3(**shared, **noise, **targets, **delay, **smoothing),
+        "sac": lambda: duetto.SAC(**shared, **targets, **temperature),
+        "crossq": lambda: duetto.CrossQ(
+            **shared,
+            **temperature,
+            **delay,
+            adam_beta1=0.5,
+            network="batch_renorm",
+            initializer_gain=1.7320508,
+        ),
     }
 
     def watch(session: Any) -> None:
         if session.step == 1:
             clock.count_updates(session.learner, "update")
 
-    algorithm = duetto.TD3(**shared, **twins) if task.twins else duetto.DDPG(**shared)
-    duetto.train(algorithm, clock.environment(), callbacks=[watch], **_options(backend, threads, precision))
+    duetto.train(
+        kinds[task.algorithm](), clock.environment(), callbacks=[watch], **_options(backend, threads, precision)
+    )
 
 
 def on_policy(backend: str, clock: Clock, task: OnPolicy, threads: int, precision: str) -> None:

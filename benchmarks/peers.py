@@ -1,4 +1,7 @@
-"""The peers' TD3 and DDPG, each through its own public interface and its own training loop, as `task` sets them."""
+"""The peers' TD3 and DDPG, and SAC and CrossQ of some, each through its own public interface and training loop.
+
+The settings are those of `task`.
+"""
 
 from __future__ import annotations
 
@@ -32,24 +35,25 @@ def _train_stable_baselines(library: Any, clock: Clock, task: OffPolicy, options
     env = clock.environment()
     size = env.action_space.shape
     if task.twins:
-        options |= {
-            "policy_delay": task.policy_delay,
-            "target_policy_noise": task.target_noise,
-            "target_noise_clip": task.target_clip,
-        }
-    model = getattr(library, task.algorithm.upper())(
+        options |= {"target_policy_noise": task.target_noise, "target_noise_clip": task.target_clip}
+    if task.twins or task.algorithm == "crossq":
+        options |= {"policy_delay": task.policy_delay}
+    if not task.soft:
+        options |= {"action_noise": NormalActionNoise(np.zeros(size), np.full(size, task.exploration_noise))}
+    if task.algorithm != "crossq":
+        options |= {"tau": task.tau}
+    names = {"crossq": "CrossQ"}
+    model = getattr(library, names.get(task.algorithm, task.algorithm.upper()))(
         "MlpPolicy",
         env,
         learning_rate=task.learning_rate,
         buffer_size=task.replay_capacity,
         learning_starts=task.random_steps,
         batch_size=task.batch_size,
-        tau=task.tau,
         gamma=task.discount,
         train_freq=1,
         gradient_steps=1,
-        action_noise=NormalActionNoise(np.zeros(size), np.full(size, task.exploration_noise)),
-        policy_kwargs={"net_arch": list(task.hidden)},
+        policy_kwargs={"net_arch": {"pi": list(task.hidden), "qf": list(task.critic_hidden)}},
         seed=0,
         **options,
     )

@@ -10,7 +10,7 @@ STEPS = 1_000_000  # the run's length that each library is told; the clock ends 
 
 @dataclass(frozen=True)
 class OffPolicy:
-    """TD3 or DDPG: one update per step of one environment."""
+    """TD3, DDPG, SAC or CrossQ: one update per step of one environment."""
 
     algorithm: str
     about: str
@@ -22,11 +22,12 @@ class OffPolicy:
     replay_capacity: int = 1_000_000
     batch_size: int = 256
     hidden: tuple[int, int] = (400, 300)
+    critic_hidden: tuple[int, int] = (400, 300)
     learning_rate: float = 1e-3
-    exploration_noise: float = 0.1
+    exploration_noise: float = 0.1  # this and `tau`: not CrossQ; nor SAC the noise
     tau: float = 0.005
     discount: float = 0.99
-    policy_delay: int = 2  # this and the next two: TD3 only
+    policy_delay: int = 2  # this: TD3 and CrossQ; the next two: TD3 only
     target_noise: float = 0.2
     target_clip: float = 0.5
     cycle: int = 1  # steps over all environments after which the loop repeats
@@ -35,6 +36,10 @@ class OffPolicy:
     @property
     def twins(self) -> bool:
         return self.algorithm == "td3"
+
+    @property
+    def soft(self) -> bool:
+        return self.algorithm in ("sac", "crossq")
 
     @property
     def warm_steps(self) -> int:
@@ -99,6 +104,13 @@ exploration noise 0.1{twins}. 1,000 random steps and 500 learning steps pass bef
 Known differences: SBX moves its targets at every update in TD3 too. skrl on JAX has a replay of 15,000 (it copies all
 of it at every step). Stable-Baselines3 and Tianshou store float64 observations, as the environment gives them."""
 
+SOFT = """\
+One HalfCheetah-v5, one update per step, batch 256, {networks}, replay of a million transitions, a learned temperature.
+1,000 random steps and 500 learning steps pass before the clock starts. Only SBX's and Stable-Baselines3's are
+beside it.
+
+Known differences: {differences}"""
+
 ATARI = """\
 Breakout without sticky actions: frame-skip 4, 84x84 grey, 4 frames, an episode per life, rewards clipped to their sign.
 8 environments x 128 steps, 4 epochs of 4 minibatches of 256, Nature CNN for policy and value together, Adam 2.5e-4
@@ -138,6 +150,26 @@ def _cheetah(num_envs: int, rollout_steps: int, rollout: str) -> OnPolicy:
 TASKS: dict[str, Task] = {
     "td3": OffPolicy("td3", REPLAY.format(twins=", delay 2")),
     "ddpg": OffPolicy("ddpg", REPLAY.format(twins="")),
+    "sac": OffPolicy(
+        "sac",
+        SOFT.format(
+            networks="networks 256-256 (ReLU), Adam 3e-4",
+            differences="Stable-Baselines3 stores float64 observations, as the environment gives them.",
+        ),
+        hidden=(256, 256),
+        critic_hidden=(256, 256),
+        learning_rate=3e-4,
+    ),
+    "crossq": OffPolicy(
+        "crossq",
+        SOFT.format(
+            networks="actor 256-256, critics 512-512 (ReLU, batch renormalisation), Adam 1e-3, delay 3",
+            differences="none are known.",
+        ),
+        hidden=(256, 256),
+        critic_hidden=(512, 512),
+        policy_delay=3,
+    ),
     "ppo-breakout": OnPolicy(
         about=ATARI,
         environment="BreakoutNoFrameskip-v4",
