@@ -122,7 +122,7 @@ def test_kill_9_of_an_actor_at_the_free_pace_leaves_every_count_right(nodes: Nod
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
     with pytest.raises(UsageError, match="connected to a Ray cluster already"):
         train(tmp_path, num_envs=2, cluster=duetto.Cluster(nodes.cluster.address))
-    with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 7 actors take one each"):
+    with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 8 actors, that of the evaluations included"):
         train(tmp_path, num_envs=9, cluster=duetto.Cluster(actors=7))
     assert list(tmp_path.iterdir()) == []
 

@@ -15,6 +15,7 @@ import duetto
 from duetto.callbacks import KeepCheckpoints, RecordVideo, StopAtReturn, StopWithoutImprovement, TimeLimit
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.runs.run import Run
+from duetto.training import evaluations as evaluations_module
 from duetto.training import session as session_module
 from duetto.training.evaluation import Evaluation
 from duetto.training.session import Session
@@ -25,13 +26,13 @@ def returns(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Evaluations at steps 0, 20, 40 ... have these mean returns, in every process."""
 
     def given(values: Sequence[float]) -> None:
-        def evaluate(self: Session) -> Evaluation:
-            scores = Evaluation(np.array([values[self.step // 20]]), np.array([10]))
-            monkeypatch.setattr(session_module, "evaluate", lambda *_: scores)
-            return real(self)
+        def begin(self: evaluations_module.Evaluations) -> None:
+            scores = Evaluation(np.array([values[self._session.step // 20]]), np.array([10]))
+            monkeypatch.setattr(evaluations_module, "evaluate", lambda *_: scores)
+            real(self)
 
-        real = session_module.Session.evaluate
-        monkeypatch.setattr(session_module.Session, "evaluate", evaluate)
+        real = evaluations_module.Evaluations.begin
+        monkeypatch.setattr(evaluations_module.Evaluations, "begin", begin)
 
     return given
 

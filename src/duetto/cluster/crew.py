@@ -47,6 +47,7 @@ class Actor:
 
     index: int
     share: range
+    called: str = ""  # where it is not one of those with the run's environments
     worker: Worker = None
     here: bool = False  # it has found a place, and greeted
     looked: list[float] = field(default_factory=list)  # when it found no place, since it had one
@@ -67,6 +68,8 @@ class Actor:
     lost: bool = False  # what it is asked now is to begin new episodes, instead of something else
 
     def __str__(self) -> str:
+        if self.called:
+            return self.called
         first, last = self.share.start, self.share.stop - 1
         return f"actor {self.index} (environment{f' {first}' if first == last else f's {first} to {last}'})"
 
@@ -91,6 +94,7 @@ class Crew:
         """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never. `role`: see `Host`."""
         self._transport, self._recipe, self._timeout, self._notices = transport, recipe, timeout, notices
         self._role = role
+        self._ends = True  # the way to the cluster with it
         self.actors = [Actor(index, share) for index, share in enumerate(shares)]
         self.restarts = 0
         for actor in self.actors:
@@ -136,6 +140,12 @@ class Crew:
                 raise self._renumbered(error, self.actors[index])
         return {index: self._result(self.actors[index], reply) for index, reply in sorted(replies.items())}
 
+    def another(self, recipe: bytes, share: range, role: bytes) -> Crew:
+        """One more actor, of a crew of its own, with other environments. It is closed before this crew is."""
+        crew = Crew(self._transport, recipe, [share], self._timeout, self._notices, role)
+        crew.actors[0].called, crew._ends = "the actor that evaluates", False
+        return crew
+
     def saving_is_due(self, actor: Actor) -> bool:
         """Whether its past has become long enough to be saved instead."""
         since = self._transport.clock() - actor.saved_at
@@ -154,7 +164,8 @@ class Crew:
         finally:
             for actor in self.actors:
                 self._transport.kill(actor.worker)
-            self._transport.close()
+            if self._ends:
+                self._transport.close()
 
     # ------------------------------------------------------------------------------------------- one actor
     def _start(self, actor: Actor) -> None:
@@ -265,7 +276,7 @@ class Crew:
                 "the run is not the same, number by number, as one in which nothing dies."
             )
         what = actor.failures[-1].failure
-        self._notices.append(f"A{str(actor)[1:]} {what}: {then}")
+        self._notices.append(f"{str(actor)[0].upper()}{str(actor)[1:]} {what}: {then}")
 
     def _result(self, actor: Actor, reply: Reply) -> list[Any] | Lost:
         for request, value in zip(actor.requests, reply.values, strict=True):

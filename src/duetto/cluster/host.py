@@ -39,7 +39,7 @@ class Host:
     """Answers numbered messages, each once: a number that comes again gets the answer that it got."""
 
     def __init__(self, recipe: bytes, share: range, role: bytes | None = None) -> None:
-        """With a `role`, see `player.Role`, it acts itself."""
+        """With a `role`, pickled, it acts itself: see `player.Role` and `evaluator.Judging`."""
         self._recipe, self._share, self._role = recipe, share, role
         self._stepper: Stepper | None = None
         self._player: Any = None
@@ -94,9 +94,7 @@ class Host:
         try:
             self._stepper = recipes.make(self._recipe, num_envs=len(self._share))
             if self._role is not None:
-                from duetto.cluster.player import Player  # and all that acting needs
-
-                self._player = Player(self._stepper, self._share, cloudpickle.loads(self._role))
+                self._player = cloudpickle.loads(self._role).take(self._stepper, self._share)
         except ImportError as error:
             raise UsageError(
                 f"An actor cannot make the environment ({summary(error)}). Install on every machine of the cluster "

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.storage.config import Config
     from duetto.training.collector import Source
     from duetto.training.normalizer import Normalizer
+    from duetto.training.place import Evaluator
 
 Pace = Literal["exact", "lockstep", "free"]
 
@@ -95,13 +96,20 @@ class Cluster:
                 "would have none. Give more --num-envs."
             )
         acts = None if self.pace == "exact" else config
-        return place(environment, options, lambda: self.connect(actors), actors, notices, acts)
+        processes = actors + bool(config.run.evaluate_every)
+        return place(environment, options, lambda: self.connect(processes), actors, notices, acts)
 
     def make_source(self, config: Config, stepper: Stepper, learner: Learner, normalizer: Normalizer) -> Source:
         """Who acts: this process, or the actors."""
         from duetto.cluster import pacing
 
         return pacing.source(self, config, stepper, learner, normalizer)
+
+    def make_evaluator(self, config: Config, environment: Any, stepper: Stepper) -> Evaluator | None:
+        """An actor of its own, if the run evaluates."""
+        from duetto.cluster.placing import place_evaluator
+
+        return place_evaluator(config, environment, stepper)
 
     def decided(self, stepper: Stepper) -> dict[str, Any]:
         """See Place."""
@@ -110,7 +118,7 @@ class Cluster:
         return pacing.decided(stepper)
 
     def connect(self, actors: int) -> Transport:
-        """The way to the cluster, which has room for so many actors."""
+        """The way to the cluster, which has room for so many actors, that of the evaluations included."""
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, actors)

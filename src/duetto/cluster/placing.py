@@ -10,6 +10,7 @@ import cloudpickle
 
 from duetto.cluster.blocks import Distant
 from duetto.cluster.crew import Crew
+from duetto.cluster.evaluator import Beside, Judging
 from duetto.cluster.player import Role
 from duetto.cluster.spread import Spread
 from duetto.cluster.transport import Transport
@@ -18,6 +19,7 @@ from duetto.environments.faults import Fault, summary
 from duetto.environments.shares import shares
 from duetto.errors import UsageError
 from duetto.storage.config import Config
+from duetto.training.evaluation import PARALLEL
 from duetto.training.session import is_instance
 
 
@@ -39,17 +41,10 @@ def place(
             "An environment that is made already lives in this process. For a cluster, pass its id, or a factory that "
             "makes a new one at each call."
         )
-    try:
-        recipe = recipes.pack(environment, {name: value for name, value in options.items() if name != "num_envs"})
-    except Exception as error:  # whatever a user's objects raise
-        raise UsageError(
-            f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
-            "makes what it needs when it is called."
-        ) from error
+    recipe = _packed(environment, {name: value for name, value in options.items() if name != "num_envs"})
     num_envs, role = options["num_envs"], None
     if acts is not None:
-        if acts.origin and acts.origin.file:  # a module that nobody else can import
-            cloudpickle.register_pickle_by_value(sys.modules[type(acts.algorithm).__module__])
+        _let_travel(acts)
         role = cloudpickle.dumps(Role(acts.algorithm, acts.run.backend, acts.run.precision, num_envs))
     crew = Crew(connect(), recipe, shares(num_envs, actors), options["worker_timeout"], notices, role)
     try:
@@ -60,3 +55,33 @@ def place(
             raise error.told("The environments", 0) from error
         raise
     return Stepper(engine, engine.name) if role is None else Distant(engine, engine.name)
+
+
+def place_evaluator(config: Config, environment: Any, stepper: Stepper) -> Beside | None:
+    """One more actor beside those of `stepper`, which evaluates; None where nobody wants that."""
+    run = config.run
+    if not run.evaluate_every:
+        return None
+    engine = stepper.engine
+    assert isinstance(engine, Spread)
+    _let_travel(config)
+    recipe = _packed(environment, {"to_learn": False, "kwargs": config.environment_options})
+    how = (run.backend, run.precision, run.threads, run.evaluation_episodes, run.seed)
+    share = range(min(run.evaluation_episodes, PARALLEL))
+    return Beside(engine.crew.another(recipe, share, cloudpickle.dumps(Judging(config.algorithm, *how))))
+
+
+def _packed(environment: Any, options: dict[str, Any]) -> bytes:
+    try:
+        return recipes.pack(environment, options)
+    except Exception as error:  # whatever a user's objects raise
+        raise UsageError(
+            f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
+            "makes what it needs when it is called."
+        ) from error
+
+
+def _let_travel(config: Config) -> None:
+    """The user's own algorithm, too."""
+    if config.origin and config.origin.file:  # a module that nobody else can import
+        cloudpickle.register_pickle_by_value(sys.modules[type(config.algorithm).__module__])

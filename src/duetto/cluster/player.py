@@ -33,6 +33,10 @@ class Role(NamedTuple):
     precision: Any
     num_envs: int  # of the run
 
+    def take(self, stepper: Stepper, share: range) -> Player:
+        """Who does that, in an actor's environments."""
+        return Player(stepper, share, self)
+
 
 class Weights(NamedTuple):
     """What actors act with; a version of it is never changed."""

@@ -68,7 +68,10 @@ class RayTransport:
     def _check_room(self, actors: int) -> None:
         cores = int(ray.cluster_resources().get("CPU", 0))
         if actors > cores:
-            raise UsageError(f"The cluster has {cores} CPUs, and {actors} actors take one each. Use fewer --actors.")
+            raise UsageError(
+                f"The cluster has {cores} CPUs, and {actors} actors, that of the evaluations included, take one each. "
+                "Use fewer --actors."
+            )
 
     def start(self, kind: Callable[..., Any], *arguments: Any) -> Any:
         """See Transport."""

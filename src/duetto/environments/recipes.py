@@ -14,7 +14,10 @@ from duetto.environments.stepping import Stepper
 
 
 def pack(environment: Any, options: dict[str, Any]) -> bytes:
-    """What `make` takes. By cloudpickle, as Gymnasium's vector environments do; raises whatever a user's objects do."""
+    """What `make` takes or, with the option `to_learn=False`, what `separate` does.
+
+    By cloudpickle, as Gymnasium's vector environments do; raises whatever a user's objects do.
+    """
     spec = registry.get(environment) if isinstance(environment, str) else None  # may be registered by a script
     return pickle.dumps((sys.path, cloudpickle.dumps((environment, options, spec))))
 
@@ -31,4 +34,5 @@ def make(recipe: bytes, **others: Any) -> Stepper:
     environment, options, spec = pickle.loads(packed)
     if spec is not None:
         registry.setdefault(spec.id, spec)
-    return making.make(environment, **options | others)
+    how = making.make if options.pop("to_learn", True) else making.separate
+    return how(environment, **options | others)

@@ -45,7 +45,10 @@ class Callback:
         """After every update."""
 
     def on_evaluation(self, session: Session) -> None:
-        """After every evaluation, which is in `session.last_evaluation` and on the disk."""
+        """After every evaluation, which is in `session.last_evaluation` and on the disk.
+
+        On a cluster, where evaluations are made beside the run, one that has this hook makes the run wait for them.
+        """
 
     def on_checkpoint(self, session: Session) -> None:
         """After every checkpoint, and where a run goes on from one: what it changes in the state is not in that yet."""
@@ -110,6 +113,10 @@ class Crew:
             f"The checkpoint has a state of {', '.join(self._kept)}, which this run goes on without: hand them over "
             "again as callbacks, and they go on from there. Until then their states are kept as they are."
         ]
+
+    def listens(self, hook: str) -> bool:
+        """Whether anybody has the hook."""
+        return bool(self._called.get(hook))
 
     def call(self, hook: str, session: Session) -> None:
         """Call all that have the hook, in order."""

@@ -6,7 +6,7 @@ evaluation starts from seed + 100 + k). So an evaluation depends on the paramete
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +58,16 @@ def evaluate(
 
     `tell` gets a few words now and then on how far it is.
     """
+    steps = evaluating(act, stepper, episodes, seed)
+    while True:
+        try:
+            tell(next(steps))
+        except StopIteration as ended:
+            return ended.value
+
+
+def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generator[str, None, Evaluation]:
+    """`evaluate`, a vector step at a time: before each a few words on how far it is."""
     began = stepper.steps
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     stepper.reset(seed + SEED_OFFSET)
@@ -65,7 +75,7 @@ def evaluate(
     upcoming = len(running)
     while running:
         done = min(upcoming, episodes) - len(running)
-        tell(f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run")
+        yield f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run"
         ended = _step(act, stepper)
         for episode in ended:
             if episode.env not in running:

@@ -1,4 +1,4 @@
-"""Where the environments live that a run learns from, and who acts in them."""
+"""Where the environments live that a run learns from, who acts in them, and who evaluates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,30 @@ from typing import Any, Protocol
 from duetto import environments
 from duetto.errors import UsageError
 from duetto.learners import Learner
+from duetto.learners.parameters import Parameters
 from duetto.storage.config import Config
 from duetto.training.collector import Collector, Source
+from duetto.training.evaluation import Evaluation
 from duetto.training.normalizer import Normalizer
+
+
+class Evaluator(Protocol):
+    """Evaluates beside the run, which goes on meanwhile."""
+
+    def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
+        """With these parameters, and the normalizer's state. What was begun before is done."""
+        ...
+
+    def look(self, wait: bool) -> Evaluation | None:
+        """What came of it, if that is known already or is waited for.
+
+        Raises EnvironmentFailedError if its environment has failed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release its environments."""
+        ...
 
 
 class Place(Protocol):
@@ -25,6 +46,10 @@ class Place(Protocol):
         self, config: Config, stepper: environments.Stepper, learner: Learner, normalizer: Normalizer
     ) -> Source:
         """What acts in them."""
+        ...
+
+    def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> Evaluator | None:
+        """Who evaluates beside the run on `stepper`; None: nobody, it does that itself."""
         ...
 
     def decided(self, stepper: environments.Stepper) -> dict[str, Any]:
@@ -51,6 +76,9 @@ class Here:
     ) -> Source:
         """See Place."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
+
+    def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> None:
+        """See Place."""
 
     def decided(self, stepper: environments.Stepper) -> dict[str, Any]:
         """See Place."""

@@ -37,7 +37,9 @@ from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training import resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
-from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+from duetto.training.evaluation import Evaluation
+from duetto.training.evaluations import FIELDS as EVALUATION_FIELDS
+from duetto.training.evaluations import Evaluations
 from duetto.training.interruption import interruptible
 from duetto.training.metrics import ADVICE, MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
@@ -45,17 +47,6 @@ from duetto.training.notices import Notices
 from duetto.training.place import Here, Place
 from duetto.training.policy import Policy
 from duetto.training.whereabouts import check_folder
-
-EVALUATION_FIELDS = (
-    "step",
-    "mean_return",
-    "std_return",
-    "min_return",
-    "max_return",
-    "mean_length",
-    "episodes",
-    "seconds",
-)
 
 # Seconds that the last checkpoint waits for what the environments' rehearsal finds.
 AT_THE_END, WHEN_STOPPED = 60.0, 5.0
@@ -67,7 +58,6 @@ class Session:
     Attributes:
         step: Steps made so far, over all environments.
         learner, memory, stepper, log, config: The parts; read them, and leave changing them to the loop.
-        last_evaluation: The newest and the step that it was made at, or None.
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
@@ -91,11 +81,7 @@ class Session:
             self._make_parts(opened)
             self._opened = opened.pop_all()
         self.step = 0
-        self.last_evaluation: tuple[int, Evaluation] | None = None
         self._crew = Crew()
-        self._best: float | None = None
-        self._best_step = 0
-        self._evaluator: environments.Stepper | None = None
         self._seconds = 0.0  # of earlier processes
         self._began = time.perf_counter()
         self._stop = False
@@ -148,7 +134,10 @@ class Session:
         self.store = CheckpointStore(self.folder / "checkpoints", options.keep, self.stepper.num_envs)
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
-        self.evaluations = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
+        table = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
+        beside = self._place.make_evaluator(self.config, self._environment, self.stepper)
+        self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
+        opened.callback(self._evaluations.close)
 
     def _demonstrations(self) -> memory.Episodes | None:
         folder, seed = self.config.algorithm.demonstration_folder(), self.config.run.seed
@@ -187,6 +176,7 @@ class Session:
                     self._call("on_checkpoint")
                 for _ in self._steps():
                     self._call(FUNCTIONS)
+                self._evaluations.finish()
                 if self._saved != (self.step, self.learner.updates):
                     self.checkpoint()
                 self._check_folder()
@@ -238,8 +228,8 @@ class Session:
         options = self.config.run
         if self._saved is None:  # a new run, not one that goes on from a checkpoint
             self.stepper.reset(options.seed)
-            if options.evaluate_every:
-                self.evaluate()
+        if self._evaluations.go_on() or (self._saved is None and options.evaluate_every):
+            self._evaluate()
         yield from self._pretrain()
         while self.step < options.steps and not self._stop:
             experience, episodes = self.collector.collect(self.step, options.horizon)
@@ -256,9 +246,12 @@ class Session:
                 self.normalizer.after_learning(sample.batch)
             if _crossed(before, self.step, options.log_every):
                 self._write_metrics()
+            self._evaluations.look()
             ended = bool(options.evaluate_every) and self.step >= options.steps  # the last policy, wherever that is
             if ended or _crossed(before, self.step, options.evaluate_every):
-                self.evaluate()
+                self._evaluate()
+            if ended:
+                self._evaluations.finish()
             self._call("on_step")
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
@@ -279,7 +272,7 @@ class Session:
             if ended:
                 self._write_metrics()
                 if options.evaluate_every:
-                    self.evaluate()
+                    self._evaluate()
             self._call("on_step")
             if options.checkpoint_every and (ended or updates % options.checkpoint_every == 0):
                 self.checkpoint()
@@ -336,45 +329,29 @@ class Session:
 
         Raises NonFiniteError, and writes nothing, if learning has diverged.
         """
-        options = self.config.run
+        self._evaluate()
+        self._evaluations.finish()
+        assert self.last_evaluation is not None
+        return self.last_evaluation[1]
+
+    def _evaluate(self) -> None:
+        """The same, but beside the run where that is possible and nobody listens."""
         self.log.look()
         _check_finite(self.learner.parameters())
         self._rehearsal.end()
-        if self._evaluator is None:
-            self._evaluator = self.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
-            self._evaluator.name += " (evaluation)"
-            self._opened.callback(self._evaluator.close)
-        result = evaluate(self.policy, self._evaluator, options.evaluation_episodes, options.seed, self.on_activity)
-        self.last_evaluation = (self.step, result)
-        row = {
-            "step": self.step,
-            "mean_return": result.mean_return,
-            "std_return": result.std_return,
-            "min_return": float(result.returns.min()),
-            "max_return": float(result.returns.max()),
-            "mean_length": float(result.lengths.mean()),
-            "episodes": len(result.returns),
-            "seconds": round(self.seconds, 1),
-        }
-        with self.in_its_folder():
-            self.evaluations.append(row)
-            self.log.to_board(self.step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
-            if self._is_best(result.mean_return):
-                self._best, self._best_step = result.mean_return, self.step
-                self.store.save_best(self.step, self.acting_state(), {"mean_return": result.mean_return})
-        self._call("on_evaluation")
-        return result
+        self._evaluations.begin()
+        if self._crew.listens("on_evaluation"):
+            self._evaluations.finish()
+
+    @property
+    def last_evaluation(self) -> tuple[int, Evaluation] | None:
+        """The newest and the step that it was made at, or None."""
+        return self._evaluations.last
 
     def another_environment(self, **how: Any) -> environments.Stepper:
         """Environments that learning does not see, for the caller to close. `how` is for `environments.separate`."""
         self._rehearsal.end()
         return environments.separate(self._environment, kwargs=self.config.environment_options, **how)
-
-    def _is_best(self, mean_return: float) -> bool:
-        """The first of equals; but rather one that has learned than that of step 0, where nothing was ever earned."""
-        if self._best is None or mean_return > self._best:
-            return True
-        return mean_return == self._best and self._best_step == 0 < self.step
 
     @property
     def policy(self) -> Policy:
@@ -428,17 +405,18 @@ class Session:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, but the memory's transitions."""
+        evaluations = self._evaluations.state_dict()  # first: it may end one, which writes and calls back
         return self.acting_state() | {
-            "log": self.log.state_dict(),  # first: it waits for the device and finds a divergence
+            "log": self.log.state_dict(),  # before the others: it waits for the device and finds a divergence
             "learner": self.learner.state_dict(),
             "memory": self.memory.state_dict(),
             "collector": self.collector.state_dict(),
             "stepper": self._stepper_state(),
-            "evaluations": self.evaluations.mark,
+            "evaluations": self._evaluations.table.mark,
             "callbacks": self._crew.state_dict(),
             "session": {
                 "step": self.step,
-                "best": self._best,
+                **evaluations,
                 "seconds": self.seconds,
                 "exact": self._rehearsal.exact,
             },
@@ -514,13 +492,13 @@ class Session:
         self.stepper.load_state_dict(state["stepper"] | ({"environments": None} if another else {}))
         self.log.load_state_dict(state["log"])
         self._crew = Crew(state.get("callbacks"))  # none in those of earlier versions
-        self.step, self._best = state["session"]["step"], state["session"]["best"]
+        self.step = state["session"]["step"]
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
         self._saved = (self.step, self.learner.updates)
         self.notices += loaded.problems
-        logs = ((self.log.lines, state["log"]["position"]), (self.evaluations, state["evaluations"]))
+        logs = ((self.log.lines, state["log"]["position"]), (self._evaluations.table, state["evaluations"]))
         self.notices += return_to(logs, self.step)
-        self._look_at_best()
+        self.notices += self._evaluations.load_state_dict(state["session"])
         self.notices += resuming.notes_of_threads(state["run"].get("threads", 0), self.learner.threads)
         self._rehearsal.recall(state["session"].get("exact"))
         if self.stepper.resumed_exactly:
@@ -532,19 +510,6 @@ class Session:
                 f"The state of {self.stepper.name} could not be restored: the run goes on with new episodes, so from "
                 "here it is not the same, number by number, as one that was never interrupted."
             )
-
-    def _look_at_best(self) -> None:
-        """Where the best parameters are damaged, those of the next evaluation are better than none."""
-        if self._best is None:
-            return
-        try:
-            self._best_step = self.store.load_best().step
-        except CheckpointError as error:
-            self.notices.append(
-                f"{error} The best until step {self.step:,} had the mean return {self._best:.6g}; now the next "
-                "evaluation's become the best, whatever their return."
-            )
-            self._best = None
 
     def close(self) -> None:
         """Release environments and files."""

@@ -1,0 +1,120 @@
+"""Evaluations in an actor of their own, which delay nobody.
+
+    run         learns | step s: sends the parameters | learns ............... | writes the row of step s
+    evaluator          |                              | its episodes, a second at a time |
+
+The actor has the run's own framework, so that it acts with the very bits that the run would. It answers once a second,
+so that one that hangs is noticed; another one in its place begins the evaluation again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from duetto import learners
+from duetto.algorithms.base import Algorithm
+from duetto.cluster.crew import INFINITY, Crew
+from duetto.cluster.host import Request
+from duetto.environments import Stepper
+from duetto.environments.faults import Fault
+from duetto.learners.parameters import Parameters
+from duetto.training.evaluation import Evaluation, evaluating
+from duetto.training.normalizer import Normalizer
+from duetto.training.policy import Policy
+
+PIECE = 1.0  # seconds of an evaluation between two answers
+
+
+class Judging(NamedTuple):
+    """What an actor must know to evaluate."""
+
+    algorithm: Algorithm
+    backend: Any
+    precision: Any
+    threads: int
+    episodes: int
+    seed: int
+
+    def take(self, stepper: Stepper, share: range) -> Judge:
+        """Who does that, in an actor's environments."""
+        return Judge(stepper, self)
+
+
+class Judge:
+    """Evaluates in an actor's environments."""
+
+    def __init__(self, stepper: Stepper, role: Judging) -> None:
+        self._stepper, self._role = stepper, role
+        stepper.name += " (evaluation)"
+        self._spaces = (stepper.observation_space, stepper.action_space)
+        how: dict[str, Any] = {"seed": role.seed, "precision": role.precision, "threads": role.threads}
+        self._learner = learners.build(role.backend, role.algorithm, *self._spaces, **how)
+        self._steps: Generator[str, None, Evaluation] | None = None
+
+    def evaluate(self, parameters: Parameters, scaling: dict[str, Any]) -> Evaluation | bool:
+        """Begin, and see `go_on`."""
+        observation, action = self._spaces
+        self._learner.load_parameters(parameters)
+        normalizer = Normalizer(observation, *self._role.algorithm.observation_scaling())
+        normalizer.load_state_dict(scaling)
+        policy = Policy(self._learner, normalizer, action, self._role.seed)
+        self._steps = evaluating(policy, self._stepper, self._role.episodes, self._role.seed)
+        return self.go_on()
+
+    def go_on(self) -> Evaluation | bool:
+        """What came of it; True while it goes on, False if nothing has begun here."""
+        if self._steps is None:
+            return False
+        until = time.monotonic() + PIECE
+        try:
+            next(self._steps)
+            while time.monotonic() < until:
+                next(self._steps)
+        except StopIteration as ended:
+            self._steps = None
+            return ended.value
+        return True
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._stepper.close()
+
+
+class Beside:
+    """See `Evaluator`."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._sent: Any = None
+
+    def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
+        """See Evaluator."""
+        self._sent = (parameters, scaling)
+        self._evaluate()
+
+    def _evaluate(self) -> None:
+        self._crew.post(0, [Request("evaluate")], *map(self._crew.put, self._sent))
+
+    def look(self, wait: bool) -> Evaluation | None:
+        """See Evaluator."""
+        try:
+            while True:
+                replies = self._crew.wait([0], patience=INFINITY if wait else 0.0)
+                if not replies:
+                    return None
+                match replies[0]:
+                    case [Evaluation() as result]:
+                        self._sent = None
+                        return result
+                    case [True]:
+                        self._crew.post(0, [Request("go_on")])
+                    case _:  # another actor, which knows of none
+                        self._evaluate()
+        except Fault as fault:
+            raise fault.told("The evaluation", 0) from fault.__cause__
+
+    def close(self) -> None:
+        """See Evaluator."""
+        self._crew.close()

@@ -1,0 +1,154 @@
+"""A run's evaluations: who makes them, and what becomes of each.
+
+    in this process     step s | its episodes | its row | step s + 1 ...
+    beside the run      step s | step s + 1 ... ........ | its row, of step s, where its result was found
+    elsewhere                  | its episodes, with the parameters of step s ...
+
+At most one is under way: the next one, a checkpoint of a later step and the end wait for it. A checkpoint of its own
+step says that it is under way, and who goes on from there makes it again. It depends on the parameters alone, so it
+gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duetto import environments
+from duetto.errors import CheckpointError
+from duetto.storage.records import Csv
+from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+
+if TYPE_CHECKING:
+    from duetto.training.place import Evaluator
+    from duetto.training.session import Session
+
+FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
+LOOK = 0.2  # seconds between two looks at one that is made beside the run
+
+
+class UnderWay(NamedTuple):
+    """An evaluation that has begun."""
+
+    step: int
+    updates: int
+    seconds: float  # of the run until then
+    acting: dict[str, Any]  # the session's acting state
+
+
+class Evaluations:
+    """Those of one session.
+
+    Attributes:
+        last: The newest and the step that it was made at, or None.
+        best: The highest mean return, or None.
+    """
+
+    def __init__(self, session: Session, table: Csv, beside: Evaluator | None, announce: Callable[[], None]) -> None:
+        """`beside` makes them beside the run; `announce` is called behind each."""
+        self._session, self.table, self._beside, self._announce = session, table, beside, announce
+        self.last: tuple[int, Evaluation] | None = None
+        self.best: float | None = None
+        self._best_step = 0
+        self._stepper: environments.Stepper | None = None  # in this process
+        self._under_way: UnderWay | None = None
+        self._again = False
+        self._looked = 0.0
+
+    def begin(self) -> None:
+        """Evaluate the policy as it is now: beside the run, or at once."""
+        self.finish()
+        session = self._session
+        self._under_way = UnderWay(session.step, session.learner.updates, session.seconds, session.acting_state())
+        if self._beside is not None:
+            acting = self._under_way.acting
+            self._beside.begin(acting["learner"]["parameters"], acting["normalizer"])
+        else:
+            self._write(self._here())
+
+    def look(self) -> None:
+        """Write down what was made beside the run, if it is there."""
+        now = time.monotonic()
+        if self._under_way is not None and self._beside is not None and now - self._looked >= LOOK:
+            self._looked = now
+            if result := self._beside.look(wait=False):
+                self._write(result)
+
+    def finish(self) -> None:
+        """Have nothing under way."""
+        if self._under_way is not None and self._beside is not None:
+            self._session.on_activity("waiting for an evaluation")
+            result = self._beside.look(wait=True)
+            assert result is not None
+            self._write(result)
+
+    def _here(self) -> Evaluation:
+        session, options = self._session, self._session.config.run
+        if self._stepper is None:
+            self._stepper = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
+            self._stepper.name += " (evaluation)"
+        return evaluate(session.policy, self._stepper, options.evaluation_episodes, options.seed, session.on_activity)
+
+    def _write(self, result: Evaluation) -> None:
+        assert self._under_way is not None
+        session, (step, _, seconds, acting) = self._session, self._under_way
+        self._under_way = None
+        self.last = (step, result)
+        row = {
+            "step": step,
+            "mean_return": result.mean_return,
+            "std_return": result.std_return,
+            "min_return": float(result.returns.min()),
+            "max_return": float(result.returns.max()),
+            "mean_length": float(result.lengths.mean()),
+            "episodes": len(result.returns),
+            "seconds": round(seconds if self._beside is not None else session.seconds, 1),
+        }
+        with session.in_its_folder():
+            self.table.append(row)
+            session.log.to_board(step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
+            if self._is_best(step, result.mean_return):
+                self.best, self._best_step = result.mean_return, step
+                session.store.save_best(step, acting, {"mean_return": result.mean_return})
+        self._announce()
+
+    def _is_best(self, step: int, mean_return: float) -> bool:
+        """The first of equals; but rather one that has learned than that of step 0, where nothing was ever earned."""
+        if self.best is None or mean_return > self.best:
+            return True
+        return mean_return == self.best and self._best_step == 0 < step
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint. Waits for one whose parameters are not the checkpoint's."""
+        session = self._session
+        if self._under_way is not None and self._under_way[:2] != (session.step, session.learner.updates):
+            self.finish()
+        return {"best": self.best, "under_way": self._under_way is not None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        """Undo it. A sentence where the best parameters are damaged."""
+        self.best, self._again = state["best"], state.get("under_way", False)
+        if self.best is None:
+            return []
+        try:
+            self._best_step = self._session.store.load_best().step
+        except CheckpointError as error:
+            before, self.best = self.best, None
+            return [
+                f"{error} The best until step {self._session.step:,} had the mean return {before:.6g}; now the next "
+                "evaluation's become the best, whatever their return."
+            ]
+        return []
+
+    def go_on(self) -> bool:
+        """Whether one was under way at the checkpoint, and is to be made again."""
+        again, self._again = self._again, False
+        return again
+
+    def close(self) -> None:
+        """Release the environments."""
+        for one in (self._stepper, self._beside):
+            if one is not None:
+                one.close()
