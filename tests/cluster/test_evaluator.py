@@ -100,7 +100,9 @@ def test_a_run_that_is_stopped_has_it(tmp_path: Path):
 
 def test_the_best_are_the_parameters_of_its_step(tmp_path: Path):
     local = train(tmp_path, small("ppo"), "CartPole-v1", name="local", **HOW)
-    run = train(tmp_path, small("ppo"), "CartPole-v1", name="run", cluster=Simulation(rates=STEADY, pace="exact"), **HOW)
+    run = train(
+        tmp_path, small("ppo"), "CartPole-v1", name="run", cluster=Simulation(rates=STEADY, pace="exact"), **HOW
+    )
     assert_same(local, run)
     assert duetto.load(run.path, "best").step == max(local.evaluations(), key=lambda row: row["mean_return"])["step"]
 
