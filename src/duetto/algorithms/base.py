@@ -17,6 +17,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.exploration import Exploration
 from duetto.algorithms.nearest import did_you_mean
+from duetto.algorithms.searching import Search
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import weighted_mean
@@ -296,6 +297,9 @@ class Algorithm:
     small: ClassVar[dict[str, Any]] = {}
     alternatives: ClassVar[dict[str, tuple[Any, dict[str, Any]] | None]] = {}  # None: it can have no other
 
+    # For `duetto tune`: how options are searched whose type does not say it; see `algorithms.searching`. Bases add theirs.
+    tuned: ClassVar[dict[str, Search | None]] = {}  # None: not unless asked for
+
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """UsageError for a hyper-parameter that it has not, with the nearest known one; not Python's TypeError."""
         cls._check_known(options)
@@ -322,6 +326,12 @@ class Algorithm:
     def options(cls) -> list[str]:
         """The names of all hyper-parameters."""
         return [field.name for field in dataclasses.fields(cls)]
+
+    @classmethod
+    def declared_searches(cls) -> dict[str, Search | None]:
+        """`tuned` of the class and of all its bases; what a class says counts before what its bases say."""
+        tables = [vars(kind).get("tuned", {}) for kind in reversed(cls.__mro__)]
+        return {name: search for table in tables for name, search in table.items()}
 
     def with_options(self, **options: Any) -> Self:
         """A copy with some hyper-parameters changed; an unknown name raises UsageError with the nearest known one."""
