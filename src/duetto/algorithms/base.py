@@ -297,7 +297,7 @@ class Algorithm:
     small: ClassVar[dict[str, Any]] = {}
     alternatives: ClassVar[dict[str, tuple[Any, dict[str, Any]] | None]] = {}  # None: it can have no other
 
-    # For `duetto tune`: how options are searched whose type does not say it; see `algorithms.searching`. Bases add theirs.
+    # For `duetto tune`: how options are searched whose type does not say it (`algorithms.searching`). Bases add theirs.
     tuned: ClassVar[dict[str, Search | None]] = {}  # None: not unless asked for
 
     def __new__(cls, *args: Any, **options: Any) -> Self:

@@ -1,7 +1,7 @@
 """How an option is searched for a better value (`duetto tune`), where its type and its present value do not say it.
 
-`tuning.space` derives a range or choices from a field's type and bounds. An algorithm says the rest beside its fields, in
-`Algorithm.tuned`: by the names of its options, one of these, or None for what is not searched unless it is asked for.
+`tuning.space` derives a range or choices from a field's type and bounds. An algorithm says the rest beside its fields,
+in `Algorithm.tuned`: by the names of its options, one of these, or None for what is searched only if it is asked for.
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ class SoftActorCritic(ActorCritic):
     stochastic_evaluation: bool = False
     """Sample the actions of evaluations too, instead of taking the mode."""
 
-    tuned: ClassVar[dict[str, Search | None]] = dict.fromkeys(("learn_temperature", "temperature", "stochastic_evaluation"))
+    tuned: ClassVar[dict[str, Search | None]] = dict.fromkeys(
+        ("learn_temperature", "temperature", "stochastic_evaluation")
+    )
 
     def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
         """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""

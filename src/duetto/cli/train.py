@@ -102,9 +102,7 @@ def environment_of(algorithm: type[Algorithm], options: list[str], command: Make
 def parsed(
     algorithm: type[Algorithm], options: list[str], name: str, preset: Preset, command: Maker | None = None
 ) -> Any:
-    """The call as `command` describes it, by default `_command`; tyro ends the process where options are wrong, or after
-    --help.
-    """
+    """The call as `command` describes it; tyro ends the process where options are wrong, or after --help."""
     hyperparameters, run = algorithm().with_options(**preset.algorithm), RunOptions(**preset.run)
     _check_known(options, algorithm)
     described = (command or _command)(algorithm, hyperparameters, run)
@@ -211,6 +209,7 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
 
 
 def algorithm_named(name: str) -> tuple[type[Algorithm], Origin | None]:
+    """The class that the command names, and where it came from if it is not Duetto's own."""
     if is_file(name):
         return named(name)
     if name not in ALGORITHMS:

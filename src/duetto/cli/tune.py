@@ -18,8 +18,8 @@ from duetto.storage.config import RunOptions
 from duetto.storage.origin import Origin
 
 USAGE = "duetto tune ALGORITHM ENVIRONMENT [options]"
-ABOUT = """Every option of `duetto train` that is given keeps its value; the others are searched around the preset's values,
-as their types say. The same command again goes on with a study that was ended.
+ABOUT = """Every option of `duetto train` that is given keeps its value; the others are searched around the preset's
+values, as their types say. The same command again goes on with a study that was ended.
 
 ALGORITHM is a name, or FILE.py:CLASS. Algorithms: {algorithms}.
 

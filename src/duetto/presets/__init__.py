@@ -51,7 +51,7 @@ def is_file(name: str) -> bool:
 
 
 def from_file(name: str, environment: str = "") -> Preset:
-    """That of FILE.yaml, as `duetto tune` writes one: the only one in it, or the environment's; or that of FILE.yaml:NAME.
+    """That of FILE.yaml, as `duetto tune` writes one: the only one in it, or the environment's; or FILE.yaml:NAME.
 
     Raises:
         UsageError: The file cannot be read, has no such preset or several, or sets what is no option of a run.

@@ -61,8 +61,8 @@ def tune(
         preset: As in `duetto.train`; or FILE.yaml.
         environment_options: Arguments for the environment's own constructor.
         progress: Show on a terminal what the command line shows.
-        options: Every field of `RunOptions`, and hyper-parameters, which keep their values and are not searched. `seed` is
-            the first seed of every trial, and that of the search.
+        options: Every field of `RunOptions`, and hyper-parameters, which keep their values and are not searched. `seed`
+            is the first seed of every trial, and that of the search.
 
     Raises:
         UsageError: A mistake in the call, before anything is written; or the folder is of another study.
@@ -118,9 +118,7 @@ def conduct(plan: Plan, output: str | Path | None, trials: int, jobs: int, displ
     folder = default if output is None else Path(output)
     settle(plan, folder)
     with shown_elsewhere(), FolderLock(folder):
-        optimizer = Optimizer(
-            folder / "journal.jsonl", plan.space, plan.config.run.seed, plan.start(), plan.prune_from
-        )
+        optimizer = Optimizer(folder / "journal.jsonl", plan.space, plan.config.run.seed, plan.start(), plan.prune_from)
         study = Study(plan, folder, optimizer, trials, jobs)
         display.announce(study)
         study.work()

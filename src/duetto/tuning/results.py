@@ -1,4 +1,4 @@
-"""What a study leaves: the best trial as a preset, a table of all, and how the best does in episodes that chose nothing."""
+"""What a study leaves: the best trial as a preset, a table of all, and how the best does in other episodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ from duetto.tuning.study import Plan
 FRESH = 1_000_000  # added to the seeds of evaluations that nothing was chosen by
 
 # Of the machine, or of how a run is looked at: not what makes the best trial the best.
-_NOT_IN_PRESETS = ("seed", "backend", "device", "threads", "vectorization", "worker_timeout", "checkpoint_every", "keep")
+_NOT_IN_PRESETS = (
+    "seed",
+    "backend",
+    "device",
+    "threads",
+    "vectorization",
+    "worker_timeout",
+    "checkpoint_every",
+    "keep",
+)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What is searched: a range or choices for each option, from the type and bounds of its field and its present value.
 
     Positive  0.001     logarithmic, a tenth of it to ten times        Fraction 0.99    by 1 - x: 0.9 to 0.999
-    NonNegative  0.2    logarithmic, a quarter to four times           Fraction 0.005   logarithmic, a tenth to ten times
+    NonNegative  0.2    logarithmic, a quarter to four times           Fraction 0.005   logarithmic, as Positive
     Count  2            1 to 4                                         Fraction 0.5     0 to 1
     Count  10           logarithmic, a quarter to four times           bool, Literal    all values
     layers  64 64       halved, as they are, doubled, one layer more   0, or nothing    not searched: it is turned off
@@ -75,7 +75,9 @@ class Dimension:
         if isinstance(self.how, Choices):
             return {"choices": [list(value) if isinstance(value, tuple) else value for value in self.how.values]}
         told = {"low": self.how.low, "high": self.how.high}
-        return told | ({"log": self.how.log} if self.how.log else {}) | ({"step": self.how.step} if self.how.step else {})
+        return (
+            told | ({"log": self.how.log} if self.how.log else {}) | ({"step": self.how.step} if self.how.step else {})
+        )
 
 
 def as_text(value: Any) -> str:

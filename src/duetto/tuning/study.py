@@ -5,8 +5,8 @@
         after each evaluation that all its seeds have made: report their score, and prune the trial if it is hopeless
         at its end: tell its score, that it was pruned, or why it failed
 
-A trial's seeds go on together, evaluation by evaluation, also where they have to share one process's time: so a trial that
-is pruned is pruned before any of its seeds has run to its end. Its folder holds all there is to know:
+A trial's seeds go on together, evaluation by evaluation, also where only one of them may work at a time: so one that is
+pruned is pruned before any of its seeds has run to its end. The study's folder holds all there is to know:
 
     study.yaml      what is tuned, and by what: the same command goes on, another one is refused
     journal.jsonl   every trial, as Optuna keeps them
@@ -240,7 +240,9 @@ class Study:
         else:
             self._note_end(trying, run, worker, kind, *told)
 
-    def _note_beginning(self, trying: Trying, run: SeedRun, evaluations: Sequence[tuple[int, float]], step: int) -> None:
+    def _note_beginning(
+        self, trying: Trying, run: SeedRun, evaluations: Sequence[tuple[int, float]], step: int
+    ) -> None:
         run.evaluations = {at: mean_return for at, mean_return in evaluations if at > 0}
         if trying.taken_up:
             how = f"goes on at step {step:,}" if step else "begins again at step 0"
@@ -305,4 +307,3 @@ class Study:
         else:
             return
         self.on_end(self.optimizer.trial(number))
-

@@ -15,7 +15,6 @@ import queue
 import shutil
 import signal
 import struct
-import sys
 import threading
 import time
 import traceback

@@ -98,6 +98,6 @@ def pickled(job: Job) -> bytes:
         return cloudpickle.dumps(job)
     except Exception as error:  # of any kind, from the user's own objects
         raise UsageError(
-            f"The environment cannot be sent to the processes that train ({error}). Hand over an id, or a function that "
-            "makes environments."
+            f"The environment cannot be sent to the processes that train ({error}). Hand over an id, or a function "
+            "that makes environments."
         ) from error
