@@ -1,8 +1,8 @@
 """What is tried next, and what is not worth going on with, by Optuna; nothing else imports it.
 
 Trials come from a tree-structured Parzen estimator (Bergstra et al., 2011; Optuna's TPE). Each is drawn with a
-generator of its own, from the study's seed and the trial's number: so a study that was killed goes on as it would have gone on. A
-trial is pruned where its best score so far is below the median of what the others had at the same step.
+generator of its own, from the study's seed and the trial's number: so a study that was killed goes on as it would have
+gone on. A trial is pruned where its best score so far is below the median of what the others had at the same step.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from duetto.tuning.space import Dimension, Space, as_text
 
 _NAME = "duetto"
 BEFORE_PRUNING = 5  # trials that are whole before any is pruned
+FOR_IMPORTANCE = 10  # trials that were judged before it is said which options matter
+TOP = 0.25  # of all trials are the good ones, for that
 
 
 @dataclass(frozen=True)
@@ -157,15 +159,22 @@ class Optimizer:
         return [self._known(trial) for trial in found if trial.state.name != "WAITING"]
 
     def importances(self) -> dict[str, float]:
-        """Which share of the difference between good trials and the others each field makes (PED-ANOVA, Watanabe et
-        al., 2023, arXiv:2304.10255), the largest first; {} where too few trials are complete to say.
+        """Which share each field has in what sets the best quarter of the trials apart from the others (PED-ANOVA,
+        Watanabe et al., 2023, arXiv:2304.10255), the largest first; {} where too few were judged to say. Trials that
+        were pruned count with the score that they were pruned at: left out, they would hide what makes a trial bad.
         """
-        complete = [trial for trial in self.trials() if trial.state == "complete"]
-        if len(complete) < 2 * BEFORE_PRUNING:
+        judged = [trial for trial in self._study.get_trials(deepcopy=False) if _score(trial) is not None]
+        if len(judged) < FOR_IMPORTANCE:
             return {}
+        trial, evaluator = self._optuna.trial, self._optuna.importance.PedAnovaImportanceEvaluator
         with _quiet():
-            evaluator = self._optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
-            found = self._optuna.importance.get_param_importances(self._study, evaluator=evaluator, normalize=True)
+            aside = self._optuna.create_study(direction="maximize")
+            for one in judged:
+                held = {"params": one.params, "distributions": one.distributions, "value": _score(one)}
+                aside.add_trial(trial.create_trial(**held))
+            found = self._optuna.importance.get_param_importances(
+                aside, evaluator=evaluator(target_quantile=TOP), normalize=True
+            )
         shares = {one.field: float(found.get(one.label, 0.0)) for one in self._space.values()}
         known = {name: share for name, share in shares.items() if math.isfinite(share)}
         return dict(sorted(known.items(), key=lambda item: -item[1])) if any(known.values()) else {}
@@ -177,6 +186,11 @@ class Optimizer:
         value = trial.value if state == "complete" else None
         scores = {int(step): score for step, score in sorted(trial.intermediate_values.items())}
         return Trial(trial.number, state, values, value, scores, tuple(about.get("seeds", ())), about.get("reason", ""))
+
+
+def _score(trial: Any) -> float | None:
+    """That of a trial of Optuna's which ended by being judged."""
+    return trial.value if trial.user_attrs.get("state") in ("complete", "pruned") else None
 
 
 class _Held:

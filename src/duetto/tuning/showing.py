@@ -18,7 +18,7 @@ from rich.text import Text
 from duetto.display.bar import NARROWEST, WIDEST, clock, fitting
 from duetto.display.progress import say
 from duetto.errors import escaped
-from duetto.tuning.optuna import Trial
+from duetto.tuning.optuna import FOR_IMPORTANCE, Trial
 from duetto.tuning.results import Tuned, best_of
 from duetto.tuning.space import as_text
 from duetto.tuning.study import Study, Trying
@@ -78,6 +78,8 @@ class StudyDisplay:
             self.say(f"In other episodes than those that it was chosen by, its runs come to {found.fresh:.6g}.")
         for path in found.pictures:
             self.say(str(path))
+        if found.pictures and not found.importances:
+            self.say(f"Which options matter is said from {FOR_IMPORTANCE} trials on that were judged.")
         if found.stopped:
             self.say("Stopped. Go on with the same command.")
         elif best is not None and self._study is not None:
@@ -104,7 +106,7 @@ class StudyDisplay:
         before = best_of(self._trials)
         assert self._study is not None
         self._trials = self._study.optimizer.trials()
-        tried = "  ".join(f"{name} {as_text(value)}" for name, value in trial.options.items())
+        tried = ", ".join(f"{name} {as_text(value)}" for name, value in trial.options.items())
         if trial.state in ("failed", "diverged"):
             say(self._console, f"trial {trial.number:>3} {trial.state}: {trial.reason}\n          {tried}", "yellow")
         elif trial.state == "pruned":
