@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def test_the_best_trial_is_the_one_with_the_highest_score_over_its_seeds(study: 
 
 def test_every_seed_is_an_ordinary_run(study: Tuned):
     assert study.best is not None
-    assert [path.name for path in study.runs] == ["ddpg-Line-s0", "ddpg-Line-s1"]
+    assert [path.name for path in study.runs] == ["ddpg-Short-s0", "ddpg-Short-s1"]
     for path, score in zip(study.runs, study.best.seeds, strict=True):
         run = Run(path, environment=Short)
         assert run.evaluations()[-1]["step"] == 60
@@ -66,7 +65,7 @@ def test_the_best_is_a_preset_that_trains(study: Tuned, tmp_path: Path):
     assert study.best is not None
     assert {name: getattr(algorithm, name) for name in study.best.options} == study.best.options
     assert (algorithm.hidden, run.config.run.steps, run.config.preset) == ((8,), 60, str(study.preset))
-    assert "checkpoint_every" not in read_yaml(study.preset)["Line"]["run"]
+    assert "checkpoint_every" not in read_yaml(study.preset)["Short"]["run"]
 
 
 def test_a_table_and_a_picture_of_all_trials(study: Tuned):
@@ -144,7 +143,7 @@ def test_ctrl_c_stops_in_order(tmp_path: Path):
     assert "1 trials: 1 running." in out
     assert out.rstrip().endswith("Stopped. Go on with the same command.")
     [run] = (tmp_path / "study" / "trials" / "0000").iterdir()
-    [row] = [row for row in csv.DictReader((tmp_path / "study" / "trials.csv").open())]
+    [row] = list(csv.DictReader((tmp_path / "study" / "trials.csv").open()))
     assert row["state"] == "running"
     steps = Run(run).agent().step
     assert steps >= Run(run).evaluations()[-1]["step"]
@@ -157,7 +156,10 @@ def test_failures_are_kept_apart_and_do_not_end_the_study(tmp_path: Path):
     (tmp_path / "file").touch()
     search = {"actor_learning_rate": {"choices": [1e-3, 1e30]}, "unroll": {"choices": [5, 20]}}
     found = tuned(
-        tmp_path / "study", partial(Once, str(tmp_path / "file")), trials=8, seeds=1, search=search, jobs=2, seed=1
+        tmp_path / "study",
+        Once,
+        environment_options={"file": str(tmp_path / "file")},
+        **{"trials": 8, "seeds": 1, "search": search, "jobs": 2, "seed": 1},
     )
     by_state: dict[str, list[Any]] = {}
     for trial in found.trials:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from line_environment import Line
 
-Short = partial(Line, length=5)  # of a few steps
+
+class Short(Line):
+    """Of a few steps."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
 
 
 class Slow(Line):

@@ -17,6 +17,9 @@ from duetto.presets import Preset, beside, choose
 from duetto.storage.config import RunOptions
 from duetto.storage.origin import Origin
 
+# Those of the command itself, beside the run's and the algorithm's; see `_command`.
+OWN_OPTIONS = ("trials", "seeds", "search", "search_only", "jobs", "no_prune", "output")
+OWN_OPTIONS += ("environment_options", "preset", "quiet", "json")
 USAGE = "duetto tune ALGORITHM ENVIRONMENT [options]"
 ABOUT = """Every option of `duetto train` that is given keeps its value; the others are searched around the preset's
 values, as their types say. The same command again goes on with a study that was ended.

@@ -22,7 +22,7 @@ from duetto.training.notices import shown_elsewhere
 from duetto.training.session import is_instance
 from duetto.tuning import pictures, results
 from duetto.tuning.folder import settle
-from duetto.tuning.optuna import Optimizer
+from duetto.tuning.optuna import Optimizer, best_of
 from duetto.tuning.results import Tuned
 from duetto.tuning.showing import StudyDisplay
 from duetto.tuning.space import space
@@ -79,8 +79,12 @@ def tune(
     asked = read_search(search) if isinstance(search, str | Path) else search
     plan = planned_study(made, environment, run, name, kwargs, None, asked, search_only, fixed, seeds, prune)
     console = Console()
-    with StudyDisplay(console, quiet=not (progress and console.is_terminal)) as display:
-        return conduct(plan, output, trials, jobs, display)
+    if not (progress and console.is_terminal):
+        return conduct(plan, output, trials, jobs)
+    with shown_elsewhere(), StudyDisplay(console) as display:
+        found = conduct(plan, output, trials, jobs, display)
+    display.finish(found)
+    return found
 
 
 def planned_study(
@@ -109,7 +113,9 @@ def planned_study(
     return Plan(config, environment, searched, seeds, prune)
 
 
-def conduct(plan: Plan, output: str | Path | None, trials: int, jobs: int, display: StudyDisplay) -> Tuned:
+def conduct(
+    plan: Plan, output: str | Path | None, trials: int, jobs: int, display: StudyDisplay | None = None
+) -> Tuned:
     """Work on a study until it has so many trials, and say what it found. Raises as `tune` does."""
     _check_counts(trials=trials, jobs=jobs)
     Optimizer.needed()
@@ -117,26 +123,28 @@ def conduct(plan: Plan, output: str | Path | None, trials: int, jobs: int, displ
     default = Path("studies") / f"{plan.centre.name()}-{slug(plan.config.environment)}"
     folder = default if output is None else Path(output)
     settle(plan, folder)
-    with shown_elsewhere(), FolderLock(folder):
+    with FolderLock(folder):
         optimizer = Optimizer(folder / "journal.jsonl", plan.space, plan.config.run.seed, plan.start(), plan.prune_from)
         study = Study(plan, folder, optimizer, trials, jobs)
-        display.announce(study)
+        if display is not None:
+            display.announce(study)
         study.work()
-        return _concluded(study, display)
+        if display is not None:
+            display.doing("writing down what was found, evaluating the best in other episodes")
+        return _concluded(study)
 
 
-def _concluded(study: Study, display: StudyDisplay) -> Tuned:
+def _concluded(study: Study) -> Tuned:
     """Write down what was found, also in a study that was stopped."""
     plan, folder, found = study.plan, study.folder, study.optimizer.trials()
     results.write_table(folder, found)
-    best, preset, fresh = results.best_of(found), None, None
+    best, preset, fresh = best_of(found), None, None
     importances = study.optimizer.importances()
     drawn = pictures.draw(folder, found, importances, f"{plan.centre.name()} on {plan.config.environment}")
     runs = results.runs_of(folder, best) if best else ()
     if best is not None:
         preset = results.write_preset(plan, folder, best, found)
         if not study.stopped:
-            display.doing("evaluating the best in other episodes")
             with suppress(UsageError):  # its runs may have been deleted to make room
                 fresh = results.judged_afresh(plan, runs)
     elif not study.stopped:

@@ -55,6 +55,12 @@ class Trial:
         return told | {"seeds": list(self.seeds), "scores": {str(step): score for step, score in self.scores.items()}}
 
 
+def best_of(trials: list[Trial]) -> Trial | None:
+    """The first of those with the highest score."""
+    complete = [trial for trial in trials if trial.value is not None]
+    return max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
+
+
 class Optimizer:
     """The study as Optuna has it, kept in a journal."""
 

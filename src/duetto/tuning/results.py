@@ -71,12 +71,6 @@ class Tuned:
         return paths | trials | lists | rest | {"notices": list(self.notices)}
 
 
-def best_of(trials: list[Trial]) -> Trial | None:
-    """The first of those with the highest score."""
-    complete = [trial for trial in trials if trial.value is not None]
-    return max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
-
-
 def runs_of(folder: Path, trial: Trial) -> tuple[Path, ...]:
     """The folders of a trial's runs, by their seeds."""
     found = (folder / "trials" / f"{trial.number:04}").glob("*/config.yaml")

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -18,16 +18,19 @@ from rich.text import Text
 from duetto.display.bar import NARROWEST, WIDEST, clock, fitting
 from duetto.display.progress import say
 from duetto.errors import escaped
-from duetto.tuning.optuna import FOR_IMPORTANCE, Trial
-from duetto.tuning.results import Tuned, best_of
+from duetto.tuning.optuna import FOR_IMPORTANCE, Trial, best_of
 from duetto.tuning.space import as_text
-from duetto.tuning.study import Study, Trying
+
+if TYPE_CHECKING:  # with all that they import, and something is to be seen before that
+    from duetto.tuning.results import Tuned
+    from duetto.tuning.study import Study, Trying
 
 
 class StudyDisplay:
-    """Shows a study; with `quiet`, notices and failures alone."""
+    """Shows a study."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
+        """With `quiet`, notices are all that is shown."""
         self._console, self._quiet = console, quiet
         self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=True)
         self._live_lines = console.is_terminal and not quiet
@@ -107,12 +110,10 @@ class StudyDisplay:
         assert self._study is not None
         self._trials = self._study.optimizer.trials()
         tried = ", ".join(f"{name} {as_text(value)}" for name, value in trial.options.items())
-        if trial.state in ("failed", "diverged"):
-            say(self._console, f"trial {trial.number:>3} {trial.state}: {trial.reason}\n          {tried}", "yellow")
-        elif trial.state == "pruned":
+        if trial.state == "pruned":
             *_, (step, score) = trial.scores.items()
             self.say(f"trial {trial.number:>3}  pruned at step {step:,} with {score:.6g}")
-        else:
+        elif trial.state == "complete":
             seeds = ", ".join(f"{seed:.4g}" for seed in trial.seeds)
             better = before is None or trial.value > before.value  # type: ignore[operator]
             first = f"trial {trial.number:>3}  {trial.value:.6g} (seeds {seeds}){'  best so far' * better}"
@@ -132,7 +133,7 @@ class StudyDisplay:
         parts += [] if best is None else [f"best {best.value:.6g} (trial {best.number})"]
         known = counted([trial for trial in self._trials if trial.state not in ("running", "complete")])
         parts += [known] if known else []
-        return parts + [_progress(study, trying) for trying in study.trying]
+        return parts + [_progress(study, trying) for trying in list(study.trying)]
 
 
 def counted(trials: list[Trial]) -> str:
@@ -143,7 +144,7 @@ def counted(trials: list[Trial]) -> str:
 
 def _progress(study: Study, trying: Trying) -> str:
     steps = study.plan.config.run.steps
-    made = [max(run.evaluations, default=0) for run in trying.runs]
+    made = [max(list(run.evaluations), default=0) for run in trying.runs]
     return f"trial {trying.trial.number}: {min(1.0, sum(made) / (steps * len(made))):.0%}"
 
 

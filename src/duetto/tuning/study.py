@@ -32,7 +32,7 @@ from duetto.training.interruption import interruptible
 from duetto.training.notices import Notices
 from duetto.tuning import scores
 from duetto.tuning.optuna import Optimizer, Trial
-from duetto.tuning.space import Space, applied
+from duetto.tuning.space import Space, applied, as_text
 from duetto.tuning.worker import FAILED, Job
 from duetto.tuning.workers import RUNS, Worker, pickled
 
@@ -301,6 +301,9 @@ class Study:
         number, common = trying.trial.number, trying.common()
         if trying.verdict:
             self.optimizer.end(number, trying.verdict, reason=trying.reason)
+            if trying.reason:
+                tried = ", ".join(f"{name} {as_text(value)}" for name, value in trying.trial.options.items())
+                self.notices.append(f"Trial {number} {trying.verdict}: {trying.reason}\nIts options: {tried}")
         elif common and common[-1] >= self.plan.config.run.steps:
             seeds = self._scores(trying, common[-1])
             self.optimizer.end(number, "complete", scores.interquartile_mean(seeds), tuple(seeds))
