@@ -16,6 +16,7 @@ import pytest
 from tunable import FIXED, RUN, SEARCH, SMALL, Once, Short, Slow
 
 import duetto
+from duetto.cli import main
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage.yaml_files import read_yaml
@@ -96,7 +97,7 @@ def test_the_same_call_goes_on_and_another_is_refused(study: Tuned):
 KILLED = """
 import sys, duetto
 from tunable import SMALL, Slow
-duetto.tune("ddpg", Slow, trials=3, output=sys.argv[1], **SMALL)
+duetto.tune("ddpg", Slow, trials=3, output=sys.argv[1], **{**SMALL, "seeds": 1})
 """
 
 
@@ -119,8 +120,8 @@ def test_a_study_that_was_killed_goes_on_as_if_nothing_had_happened(tmp_path: Pa
     wait_for(lambda: max(evaluated(tmp_path / "killed", 1), default=0) >= 1)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    whole = tuned(tmp_path / "whole", Slow, trials=3)
-    again = tuned(tmp_path / "killed", Slow, trials=3)
+    whole = tuned(tmp_path / "whole", Slow, trials=3, seeds=1)
+    again = tuned(tmp_path / "killed", Slow, trials=3, seeds=1)
     assert again.trials == whole.trials
     assert any("Trial 1, seed 0, " in notice for notice in again.notices), again.notices
     assert again.best == whole.best
@@ -148,6 +149,41 @@ def test_ctrl_c_stops_in_order(tmp_path: Path):
     steps = Run(run).agent().step
     assert steps >= Run(run).evaluations()[-1]["step"]
     assert (run / ".lock").read_text() == ""  # nobody works on it
+
+
+# ---------------------------------------------------------------------------------------------------- a user's own
+OWN = """
+from dataclasses import dataclass
+from duetto.algorithms.base import NonNegative
+from duetto.algorithms.ddpg import DDPG
+
+@dataclass(frozen=True)
+class Mine(DDPG):
+    \"\"\"DDPG by another name.\"\"\"
+
+    warmth: NonNegative = 0.5
+    \"\"\"Of no use.\"\"\"
+"""
+
+
+def test_an_algorithm_from_a_file_is_searched_by_its_fields(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    """With what its runs have to say, said once."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    call = ["tune", "./mine.py:Mine", "Pendulum-v1", "--trials", "1", "--seeds", "2", "--json"]
+    for name, value in {**RUN, **FIXED, "hidden": 8, "random_steps": 100}.items():
+        call += [f"--{name.replace('_', '-')}", str(value)]
+    with pytest.raises(SystemExit) as ended:
+        main([*call, "--environment-options", "max_episode_steps=5"])
+    found = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    assert found["best"]["options"]["warmth"] == 0.5
+    assert [Path(run).name for run in found["runs"]] == ["mine-Pendulum-v1-s0", "mine-Pendulum-v1-s1"]
+    assert isinstance(found["fresh"], float)
+    [notice] = found["notices"]
+    assert notice.startswith("Trial 0, seed 0: 60 steps are too few: all actions will be random")
 
 
 # ---------------------------------------------------------------------------------------------------- failures

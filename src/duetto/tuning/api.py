@@ -145,7 +145,7 @@ def _concluded(study: Study) -> Tuned:
     if best is not None:
         preset = results.write_preset(plan, folder, best, found)
         if not study.stopped:
-            with suppress(UsageError):  # its runs may have been deleted to make room
+            with suppress(UsageError):  # half of a run may have been deleted to make room
                 fresh = results.judged_afresh(plan, runs)
     elif not study.stopped:
         reasons = [trial.reason.partition("\n")[0] for trial in found if trial.reason]

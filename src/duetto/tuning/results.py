@@ -124,17 +124,18 @@ def _published(path: Path, text: str) -> Path:
     return path
 
 
-def judged_afresh(plan: Plan, runs: tuple[Path, ...]) -> float:
+def judged_afresh(plan: Plan, runs: tuple[Path, ...]) -> float | None:
     """Interquartile mean over a trial's seeds of their last policies' returns in other episodes than the study's own.
 
-    So it is free of the luck of the evaluations that the trial was chosen by; it is not free of its seeds'.
+    So it is free of the luck of the evaluations that the trial was chosen by; it is not free of its seeds'. None where
+    its runs were deleted.
     """
     origin = plan.config.origin
     own = type(plan.centre) if origin and not origin.file else None
     given = None if isinstance(plan.environment, str) else plan.environment
     means: list[float] = []
     for path in runs:
-        run = Run(path, given, plan.centre.custom_networks(), trust=True, algorithm=own)
+        run = Run(path, given, plan.centre.custom_networks(), algorithm=own)
         seed = run.config.run.seed + FRESH
         means.append(run.evaluate(plan.config.run.evaluation_episodes, seed=seed).mean_return)
-    return scores.interquartile_mean(means)
+    return scores.interquartile_mean(means) if means else None

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import queue
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -117,6 +118,7 @@ class Study:
         self._inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]] = queue.Queue()
         self._idle: list[Worker] = []
         self._hired: list[Worker] = []
+        self._heard: set[str] = set()
 
     # ------------------------------------------------------------------------------------------------ the loop
     def work(self) -> None:
@@ -259,9 +261,19 @@ class Study:
         if kind == "failed":
             how, sentence, trace = told
             self._fail(trying, how, f"{sentence}\n{trace}".strip())
-        elif kind == "ended" and not stopping and max(run.evaluations, default=0) < self.plan.config.run.steps:
+        elif kind == "ended":
+            self._note_words(trying, run, told[1])
+        if kind == "ended" and not stopping and max(run.evaluations, default=0) < self.plan.config.run.steps:
             self._fail(trying, FAILED, f"Seed {run.job.run.seed} was stopped from outside.")
         self._conclude(trying)
+
+    def _note_words(self, trying: Trying, run: SeedRun, words: Sequence[str]) -> None:
+        """What a run had to say, once of all that say the same but for their numbers."""
+        for sentence in words:
+            alike = re.sub(r"[\d.,]+", "", sentence.replace(str(run.job.folder), ""))
+            if alike not in self._heard:
+                self._heard.add(alike)
+                self.notices.append(f"Trial {trying.trial.number}, seed {run.job.run.seed}: {sentence}")
 
     def _rest(self, worker: Worker) -> None:
         if worker.runs < RUNS:

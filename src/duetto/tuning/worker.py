@@ -170,7 +170,7 @@ class Worker:
         in_file = origin is not None and origin.file  # which is read again, to see whether it was edited
         own = type(algorithm) if Origin.of(type(algorithm)) and not in_file else None
         given = None if isinstance(job.environment, str) else job.environment
-        run = Run(job.folder, environment=given, networks=algorithm.custom_networks(), algorithm=own, trust=True)
+        run = Run(job.folder, environment=given, networks=algorithm.custom_networks(), algorithm=own)
         _patiently(lambda: run.resume(callbacks=[Judged()], progress=False))
         return list(self._session.notices)
 
