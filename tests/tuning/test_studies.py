@@ -19,6 +19,7 @@ import duetto
 from duetto.cli import main
 from duetto.errors import UsageError
 from duetto.runs.run import Run
+from duetto.storage import trust
 from duetto.storage.yaml_files import read_yaml
 from duetto.tuning.results import Tuned
 from duetto.tuning.scores import interquartile_mean
@@ -97,7 +98,7 @@ def test_the_same_call_goes_on_and_another_is_refused(study: Tuned):
 KILLED = """
 import sys, duetto
 from tunable import SMALL, Slow
-duetto.tune("ddpg", Slow, trials=3, output=sys.argv[1], **{**SMALL, "seeds": 1})
+duetto.tune("ddpg", Slow, trials=3, output=sys.argv[1], **{**SMALL, "seeds": 1, "steps": 100})
 """
 
 
@@ -117,13 +118,13 @@ def test_a_study_that_was_killed_goes_on_as_if_nothing_had_happened(tmp_path: Pa
     """SIGKILL in the middle of a trial; its processes end, its half runs are taken up, and all trials are the same."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "killed")], env=environment)
-    wait_for(lambda: max(evaluated(tmp_path / "killed", 1), default=0) >= 1)
+    wait_for(lambda: max(evaluated(tmp_path / "killed", 1), default=0) >= 2)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    whole = tuned(tmp_path / "whole", Slow, trials=3, seeds=1)
-    again = tuned(tmp_path / "killed", Slow, trials=3, seeds=1)
+    whole = tuned(tmp_path / "whole", Slow, trials=3, seeds=1, steps=100)
+    again = tuned(tmp_path / "killed", Slow, trials=3, seeds=1, steps=100)
     assert again.trials == whole.trials
-    assert any("Trial 1, seed 0, " in notice for notice in again.notices), again.notices
+    assert any("Trial 1, seed 0, goes on at step " in notice for notice in again.notices), again.notices
     assert again.best == whole.best
 
 
@@ -171,6 +172,7 @@ def test_an_algorithm_from_a_file_is_searched_by_its_fields(
 ):
     """With what its runs have to say, said once."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
     (tmp_path / "mine.py").write_text(OWN)
     call = ["tune", "./mine.py:Mine", "Pendulum-v1", "--trials", "1", "--seeds", "2", "--json"]
     for name, value in {**RUN, **FIXED, "hidden": 8, "random_steps": 100}.items():

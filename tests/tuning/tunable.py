@@ -23,7 +23,7 @@ class Slow(Line):
         super().__init__(length=5)
 
     def step(self, action: Any) -> Any:
-        time.sleep(0.004)
+        time.sleep(0.015)
         return super().step(action)
 
 
