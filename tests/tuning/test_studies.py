@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from tunable import FIXED, RUN, SEARCH, SMALL, Once, Short, Slow
 
@@ -217,8 +218,10 @@ def test_failures_are_kept_apart_and_do_not_end_the_study(tmp_path: Path):
 
 
 def test_a_study_without_a_trial_that_is_complete_is_an_error(tmp_path: Path):
+    """On an environment that this script alone has registered."""
+    gymnasium.register("Scripted-v0", entry_point=lambda: Short())
     with pytest.raises(duetto.DuettoError, match=r"None of the 1 trials in .* is complete.*diverged"):
-        tuned(tmp_path / "study", trials=1, seeds=1, critic_learning_rate=1e30, search={"tau": "auto"})
+        tuned(tmp_path / "study", "Scripted-v0", trials=1, seeds=1, critic_learning_rate=1e30, search={"tau": "auto"})
 
 
 @pytest.mark.parametrize(

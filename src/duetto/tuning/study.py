@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from duetto import environments
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.runs.run import run_name
@@ -192,6 +193,7 @@ class Study:
             preset=config.preset,
             environment_options=config.environment_options,
             origin=origin,
+            registration=environments.registration(self.plan.environment),
         )
 
     def _let_work(self, run: SeedRun) -> None:

@@ -1,6 +1,6 @@
 """A process that trains one seed of a trial after another, and waits after each evaluation for what the study says.
 
-    gets      ("train", a pickled Job) | ("go",) | ("stop",)          its end: the study is gone, and so is this at once
+    gets      ("train", a Job) | ("go",) | ("stop",)          its end: the study is gone, and so is this at once
     says      ("started", evaluations so far, step) | ("evaluated", step, mean return)
               | ("ended", stopped, notices) | ("failed", kind, sentence, trace)
 
@@ -9,12 +9,13 @@ It talks to its parent alone, over its own stdin and stdout; what an environment
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import pickle
 import queue
 import shutil
 import signal
-import struct
 import threading
 import time
 import traceback
@@ -22,8 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import cloudpickle
-
+from duetto import environments
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError
 from duetto.storage.config import RunOptions
@@ -45,6 +45,7 @@ class Job:
     preset: str
     environment_options: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
+    registration: Any = None  # of an environment whose id a script has registered
 
     @property
     def folder(self) -> Path:
@@ -53,20 +54,15 @@ class Job:
 
 
 def send(stream: BinaryIO, message: tuple[Any, ...]) -> None:
-    """Write one message. OSError where nobody reads any more."""
-    data = cloudpickle.dumps(message)
-    stream.write(struct.pack("<Q", len(data)) + data)
+    """Write one message, a line of JSON. OSError where nobody reads any more."""
+    stream.write(json.dumps(message).encode() + b"\n")
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> tuple[Any, ...] | None:
-    """Read one message of the other end's, a process of one's own; None where there is none any more."""
-    head = stream.read(8)
-    if len(head) < 8:
-        return None
-    (length,) = struct.unpack("<Q", head)
-    data = stream.read(length)
-    return pickle.loads(data) if len(data) == length else None
+def receive(stream: BinaryIO) -> list[Any] | None:
+    """Read one message; None where there is none any more."""
+    line = stream.readline()
+    return json.loads(line) if line.endswith(b"\n") else None
 
 
 def main() -> None:
@@ -86,7 +82,7 @@ class Worker:
 
     def __init__(self, asked: BinaryIO, said: BinaryIO) -> None:
         self._asked, self._said = asked, said
-        self._jobs: queue.Queue[bytes] = queue.Queue()
+        self._jobs: queue.Queue[str] = queue.Queue()
         self._go: queue.Queue[bool] = queue.Queue()
         self._stopped = threading.Event()
         self._session: Any = None
@@ -97,7 +93,7 @@ class Worker:
         while True:
             self._session = None
             try:
-                notices = self._train(pickle.loads(self._jobs.get()))
+                notices = self._train(pickle.loads(base64.b64decode(self._jobs.get())))
                 self._say("ended", self._stopped.is_set(), notices)
             except NonFiniteError as error:
                 self._say("failed", DIVERGED, str(error), "")
@@ -152,6 +148,7 @@ class Worker:
                     if not worker._go.get():
                         session.stop()
 
+        environments.register(job.registration)
         algorithm, origin = _algorithm(job)
         if not (job.folder / "config.yaml").is_file():
             shutil.rmtree(job.folder, ignore_errors=True)  # nothing had begun

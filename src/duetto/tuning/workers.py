@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import queue
@@ -58,7 +59,7 @@ class Worker:
             UsageError: The environment cannot be sent to another process.
         """
         self.runs += 1
-        self._send("train", pickled(job))
+        self._send("train", base64.b64encode(pickled(job)).decode())
 
     def go(self) -> None:
         """Let it go on after an evaluation."""
@@ -88,7 +89,7 @@ class Worker:
 
     def _listen(self, stream: IO[bytes]) -> None:
         while (message := receive(stream)) is not None:  # type: ignore[arg-type]
-            self._inbox.put((self, message))
+            self._inbox.put((self, tuple(message)))
         self._inbox.put((self, ("gone", self._process.wait())))
 
 
