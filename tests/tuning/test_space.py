@@ -125,6 +125,7 @@ def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
         "tau": {"low": 0.001, "high": 0.1, "step": 0.001},
         "hidden": {"choices": [[64], [64, 64]]},
         "random_steps": {"low": 0, "high": 1000},
+        "target_noise": {"choices": ["1e-1", 0.2]},
         "recurrent_size": "auto",
         "discount": None,
         "actor_learning_rate": {"low": "1e-4", "high": 1e-2, "log": True},  # YAML reads 1e-4 as text
@@ -136,7 +137,8 @@ def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
     assert found["random_steps"].how == Range(0, 1000)
     assert found["recurrent_size"].to_dict() == {"low": 32, "high": 512, "log": True}
     assert found["actor_learning_rate"].how == Range(1e-4, 1e-2, True)
-    assert "target_noise" in found
+    assert found["target_noise"].how == Choices((0.1, 0.2))
+    assert "exploration_noise" in found
     assert list(space(TD3(), asked, only=True)) == [name for name in TD3.options() if asked.get(name)]
 
 
@@ -158,6 +160,8 @@ def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
         ({"batch_size": {"low": 48, "high": 64, "step": "doubling"}}, "from one power of two to another"),
         ({"hidden": {"low": 8, "high": 64}}, "hidden is no number: give choices"),
         ({"hidden": {"choices": [[64]]}}, "give a list of two or more"),
+        ({"tau": {"choices": [0.1, 1.5]}}, "tau is 1.5; it must be at least 0 and at most 1"),
+        ({"exploration": {"choices": ["gaussian", "pink"]}}, "exploration is 'pink'; it must be one of gaussian, ou"),
         ({"critic_weight_decay": "auto"}, "critic_weight_decay is 0.0, of which no range follows. Give one"),
         ({"policy_delay": "auto"}, "policy_delay is given a value and to be searched"),
     ],

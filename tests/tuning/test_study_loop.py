@@ -55,7 +55,7 @@ class Stub:
         self._inbox.put((self, ("ended", True, [])))
 
     def close(self) -> None:
-        return
+        self._inbox.put((self, ("gone", 0)))
 
     kill = close
 
@@ -134,6 +134,13 @@ def test_a_process_that_dies_fails_its_trial_alone(plan: Plan, tmp_path: Path, m
     assert notice.startswith("Trial 1 failed: Its process ended with the code -9; see ")
     assert "Its options: tau 0." in notice
     assert ("0001", 3, -1) in log  # the other seed was ended in order
+
+
+def test_a_process_is_replaced_after_so_many_runs(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(study, "RUNS", 2)
+    made, log = worked(plan, tmp_path, monkeypatch, lambda job, step: 0.0, trials=5)
+    assert [trial.state for trial in made.optimizer.trials()] == ["complete"] * 5
+    assert len(log) == 5 * 14
 
 
 def test_what_was_stopped_is_taken_up(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -436,14 +436,15 @@ def check_fields(options: Any) -> None:
     """Raise UsageError that says what a field must be, where one is out of range or not among its choices."""
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         if name in options.__dataclass_fields__:
-            _check_range(name, getattr(options, name), hint)
+            check_field(name, getattr(options, name), hint)
 
 
 _WANTED = {int: "a whole number", float: "a number", tuple[int, ...]: "a tuple of whole numbers"}
 _PLAIN = {bool: "true or false", str: "a text", CustomNetwork | None: "a CustomNetwork, or nothing"}
 
 
-def _check_range(name: str, value: Any, hint: Any) -> None:
+def check_field(name: str, value: Any, hint: Any) -> None:
+    """Raise UsageError where a value is none that a field with this annotation can have."""
     if hint in _PLAIN and not isinstance(value, hint):
         raise UsageError(f"{name} is {value!r}; it must be {_PLAIN[hint]}.")
     for bound in (part for part in get_args(hint) if isinstance(part, Within)):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from duetto.algorithms import Algorithm
-from duetto.algorithms.base import Within
+from duetto.algorithms.base import Within, check_field
 from duetto.algorithms.nearest import did_you_mean
 from duetto.algorithms.searching import DOUBLING, FROM_ONE, Around, Choices, Range
 from duetto.errors import UsageError
@@ -211,7 +211,7 @@ def _asked(name: str, asked: Any, value: Any, hint: Any, declared: Any) -> Range
             f"leave it: {_EXAMPLE}."
         )
     if "choices" in asked:
-        return _choices(name, asked)
+        return _choices(name, asked, hint)
     how = _range(name, asked, whole=_kind(hint) is int)
     bound = _bound(hint)
     if _kind(hint) not in (int, float):
@@ -222,11 +222,16 @@ def _asked(name: str, asked: Any, value: Any, hint: Any, declared: Any) -> Range
     return how
 
 
-def _choices(name: str, asked: dict[str, Any]) -> Choices:
+def _choices(name: str, asked: dict[str, Any], hint: Any) -> Choices:
     values = asked["choices"]
     if len(asked) > 1 or not isinstance(values, list) or len(values) < 2:
         raise UsageError(f"{name} has choices {values!r}; give a list of two or more, and nothing beside it.")
-    return Choices(tuple(tuple(value) if isinstance(value, list) else value for value in values))
+    if _kind(hint) in (int, float):
+        values = [_number_of(value) for value in values]
+    values = [tuple(value) if isinstance(value, list) else value for value in values]
+    for value in values:
+        check_field(name, value, hint)
+    return Choices(tuple(values))
 
 
 def _range(name: str, asked: dict[str, Any], whole: bool) -> Range:

@@ -284,6 +284,8 @@ class Study:
             self._dismiss(worker)
 
     def _dismiss(self, worker: Worker) -> None:
+        if worker not in self._hired:  # its last word, "gone"
+            return
         self._hired.remove(worker)
         if worker in self._idle:
             self._idle.remove(worker)
