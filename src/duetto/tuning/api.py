@@ -141,7 +141,7 @@ def _concluded(study: Study) -> Tuned:
     best, preset, fresh = best_of(found), None, None
     importances = study.optimizer.importances()
     drawn = pictures.draw(folder, found, importances, f"{plan.centre.name()} on {plan.config.environment}")
-    runs = results.runs_of(folder, best) if best else ()
+    runs = results.runs_of(plan, folder, best) if best else ()
     if best is not None:
         preset = results.write_preset(plan, folder, best, found)
         if not study.stopped:

@@ -10,7 +10,7 @@ from typing import Any
 
 from duetto.errors import DuettoError
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.run import Run
+from duetto.runs.run import Run, run_name
 from duetto.storage import disk
 from duetto.storage.config import RunOptions
 from duetto.storage.yaml_files import to_yaml
@@ -71,10 +71,11 @@ class Tuned:
         return paths | trials | lists | rest | {"notices": list(self.notices)}
 
 
-def runs_of(folder: Path, trial: Trial) -> tuple[Path, ...]:
-    """The folders of a trial's runs, by their seeds."""
-    found = (folder / "trials" / f"{trial.number:04}").glob("*/config.yaml")
-    return tuple(sorted((path.parent for path in found), key=lambda path: int(path.name.rpartition("-s")[2])))
+def runs_of(plan: Plan, folder: Path, trial: Trial) -> tuple[Path, ...]:
+    """The folders of a trial's runs that are there, by their seeds."""
+    parent, first = folder / "trials" / f"{trial.number:04}", plan.config.run.seed
+    names = [run_name(plan.centre, plan.config.environment, first + number) for number in range(plan.seeds)]
+    return tuple(parent / name for name in names if (parent / name / "config.yaml").is_file())
 
 
 def write_preset(plan: Plan, folder: Path, best: Trial, trials: list[Trial]) -> Path:
