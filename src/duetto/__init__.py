@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from duetto.training.callbacks import Callback as Callback
     from duetto.training.evaluation import Evaluation as Evaluation
     from duetto.training.session import Session as Session
+    from duetto.tuning.api import tune as tune
+    from duetto.tuning.results import Tuned as Tuned
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
 _HOMES = {
@@ -39,6 +41,8 @@ _HOMES = {
     "load": "duetto.runs.api",
     "plot": "duetto.display.plotting",
     "train": "duetto.runs.api",
+    "Tuned": "duetto.tuning.results",
+    "tune": "duetto.tuning.api",
 }
 
 _ROOMS = ("callbacks", "trackers")

@@ -145,6 +145,7 @@ def options() -> set[str]:
     """Every option of `duetto train`, as written."""
     from dataclasses import fields
 
+    from duetto.cli import tune
     from duetto.cli.train import OWN_OPTIONS
     from duetto.storage.config import RunOptions
 
@@ -152,6 +153,7 @@ def options() -> set[str]:
         {option for kind in ALGORITHMS.values() for option in kind.options()}
         | {field.name for field in fields(RunOptions)}
         | set(OWN_OPTIONS)
+        | set(tune.OWN_OPTIONS)
     )
     written = {name.replace("_", "-") for name in names}
     own = {"help", "trust", "accept-changes", "without-memory", "keep-schedule", "stochastic"}

@@ -255,6 +255,7 @@ def test_the_source_never_unpickles():
     handed_over = {
         "environments/rehearsal.py": ["pickle.load(sys.stdin.buffer)"],
         "environments/recipes.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
+        "tuning/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get())))"],
         "cluster/host.py": ["pickle.loads(self._role))"],
         "cluster/simulated.py": ["pickle.loads(pickle.dumps(value))"],
     }

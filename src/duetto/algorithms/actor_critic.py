@@ -19,6 +19,7 @@ from duetto.algorithms.base import (
     Within,
 )
 from duetto.algorithms.offpolicy import OffPolicy
+from duetto.algorithms.searching import Search
 from duetto.errors import UsageError
 from duetto.functional.schedules import Decay
 from duetto.functional.targets import standardize
@@ -89,6 +90,11 @@ class ActorCritic(OffPolicy):
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Box"
+    tuned: ClassVar[dict[str, Search | None]] = {
+        **dict.fromkeys(("learning_rate_decay", "learning_rate_final", "decoupled_weight_decay", "random_steps")),
+        **dict.fromkeys(("normalize_batch_reward", "normalize_observations", "activation", "network")),
+        **dict.fromkeys(("initializer", "initializer_gain", "initializer_final_bound", "critic_hidden")),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,6 +17,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.exploration import Exploration
 from duetto.algorithms.nearest import did_you_mean
+from duetto.algorithms.searching import Search
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import weighted_mean
@@ -296,6 +297,9 @@ class Algorithm:
     small: ClassVar[dict[str, Any]] = {}
     alternatives: ClassVar[dict[str, tuple[Any, dict[str, Any]] | None]] = {}  # None: it can have no other
 
+    # For `duetto tune`: how options are searched whose type does not say it (`algorithms.searching`). Bases add theirs.
+    tuned: ClassVar[dict[str, Search | None]] = {}  # None: not unless asked for
+
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """UsageError for a hyper-parameter that it has not, with the nearest known one; not Python's TypeError."""
         cls._check_known(options)
@@ -322,6 +326,12 @@ class Algorithm:
     def options(cls) -> list[str]:
         """The names of all hyper-parameters."""
         return [field.name for field in dataclasses.fields(cls)]
+
+    @classmethod
+    def declared_searches(cls) -> dict[str, Search | None]:
+        """`tuned` of the class and of all its bases; what a class says counts before what its bases say."""
+        tables = [vars(kind).get("tuned", {}) for kind in reversed(cls.__mro__)]
+        return {name: search for table in tables for name, search in table.items()}
 
     def with_options(self, **options: Any) -> Self:
         """A copy with some hyper-parameters changed; an unknown name raises UsageError with the nearest known one."""
@@ -426,14 +436,15 @@ def check_fields(options: Any) -> None:
     """Raise UsageError that says what a field must be, where one is out of range or not among its choices."""
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         if name in options.__dataclass_fields__:
-            _check_range(name, getattr(options, name), hint)
+            check_field(name, getattr(options, name), hint)
 
 
 _WANTED = {int: "a whole number", float: "a number", tuple[int, ...]: "a tuple of whole numbers"}
 _PLAIN = {bool: "true or false", str: "a text", CustomNetwork | None: "a CustomNetwork, or nothing"}
 
 
-def _check_range(name: str, value: Any, hint: Any) -> None:
+def check_field(name: str, value: Any, hint: Any) -> None:
+    """Raise UsageError where a value is none that a field with this annotation can have."""
     if hint in _PLAIN and not isinstance(value, hint):
         raise UsageError(f"{name} is {value!r}; it must be {_PLAIN[hint]}.")
     for bound in (part for part in get_args(hint) if isinstance(part, Within)):

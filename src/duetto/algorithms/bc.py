@@ -10,11 +10,12 @@ steps can stand side by side.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, Fraction, SequenceBatch, Updater
 from duetto.algorithms.choices import SequenceChoices
 from duetto.algorithms.demonstrated import Demonstrated
+from duetto.algorithms.searching import Search
 from duetto.functional.imitation import cross_entropy
 
 
@@ -24,6 +25,8 @@ class BC(SequenceChoices, Demonstrated):
 
     demonstration_share: Fraction = 1.0
     """ρ: each sequence of a batch is a demonstration with this probability."""
+
+    tuned: ClassVar[dict[str, Search | None]] = {"demonstration_share": None}
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
         """The cross-entropy of the expert's actions."""

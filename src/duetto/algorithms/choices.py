@@ -20,6 +20,7 @@ from duetto.algorithms.base import (
 )
 from duetto.algorithms.exploration import EpsilonGreedy
 from duetto.algorithms.offpolicy import Replayed
+from duetto.algorithms.searching import Search
 from duetto.errors import UsageError
 from duetto.functional.schedules import Decay
 from duetto.networks.spaces import Discrete, Space
@@ -78,6 +79,11 @@ class ChoiceNetwork(Replayed):
     acting_networks: ClassVar[tuple[str, ...]] = ("q",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Discrete"
+    tuned: ClassVar[dict[str, Search | None]] = {
+        **dict.fromkeys(("learning_rate_decay", "learning_rate_final", "adam_epsilon", "decoupled_weight_decay")),
+        **dict.fromkeys(("max_grad_norm", "random_steps", "exploration", "exploration_start", "ladder_exponent")),
+        **dict.fromkeys(("evaluation_epsilon", "activation", "image_features", "network")),
+    }
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
@@ -162,3 +168,5 @@ class SequenceChoices(ChoiceNetwork):
     """Steps of a sequence that are learned from."""
     overlap: CountOrZero = 40
     """Steps that a sequence shares with the next."""
+
+    tuned: ClassVar[dict[str, Search | None]] = {"exploration_end": None, "exploration_steps": None}  # not of a ladder

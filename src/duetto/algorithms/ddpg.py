@@ -15,13 +15,14 @@ bootstrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ContinuousActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, NonNegative, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise
+from duetto.algorithms.searching import Search
 from duetto.functional.checks import same_shape
 from duetto.functional.targets import bootstrap
 
@@ -48,6 +49,11 @@ class DDPG(ContinuousActorCritic):
     """Its time step; 0 is skrl's form, x ← x - θ x + σ N."""
     ou_reset: bool = True
     """Start it from 0 at the beginning of each episode."""
+
+    tuned: ClassVar[dict[str, Search | None]] = {
+        **dict.fromkeys(("exploration", "exploration_scale", "exploration_final_scale", "exploration_scale_steps")),
+        **dict.fromkeys(("exploration_stops", "ou_theta", "ou_dt", "ou_reset")),
+    }
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from duetto.algorithms.base import CountOrZero, DemonstrationSpec, Fraction, NonNegative, ReplaySpec, SequenceSpec
 from duetto.algorithms.offpolicy import Replayed
+from duetto.algorithms.searching import Around, Search
 from duetto.errors import UsageError
 
 
@@ -27,6 +28,10 @@ class Demonstrated(Replayed):
     """Updates from demonstrations alone before the first step."""
 
     alternatives: ClassVar[dict[str, Any]] = {"replacement": None, "train_at_episode_end": None}
+    tuned: ClassVar[dict[str, Search | None]] = {
+        "demonstration_share": Around(4),
+        **dict.fromkeys(("share_by_priority", "demonstration_priority_epsilon")),
+    }
 
     def memory(self) -> ReplaySpec | SequenceSpec:
         """A replay memory with demonstrations beside it."""

@@ -21,6 +21,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ContinuousActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Updater
+from duetto.algorithms.searching import Range, Search
 from duetto.algorithms.soft import SoftActorCritic
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
@@ -40,6 +41,7 @@ class DiscreteSAC(SoftActorCritic, ContinuousActorCritic):
 
     actions: ClassVar[str] = "Discrete"
     alternatives: ClassVar[dict[str, Any]] = {"critic_action_layer": None}
+    tuned: ClassVar[dict[str, Search | None]] = {"target_entropy_scale": Range(0.1, 1.0)}
 
     def __post_init__(self) -> None:
         super().__post_init__()

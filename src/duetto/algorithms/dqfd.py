@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, ReplaySpec, SequenceBatch
 from duetto.algorithms.demonstrated import Demonstrated
 from duetto.algorithms.dqn import DQN
+from duetto.algorithms.searching import Search
 from duetto.functional.imitation import large_margin
 from duetto.functional.values import chosen, huber
 
@@ -49,6 +50,8 @@ class DQfD(Demonstrated, DQN):
     """L2 penalty on the parameters."""
     decoupled_weight_decay: bool = True
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
+
+    tuned: ClassVar[dict[str, Search | None]] = {"margin_in_priority": None}
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
         """λₙ J_n + λ₁ J_1 + λ_E J_E (Hester et al., 2018, equation 4; J_L2 is the optimiser's weight decay)."""

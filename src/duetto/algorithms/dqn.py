@@ -14,7 +14,7 @@ target network stands still between copies; ε is drawn for every environment an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
@@ -32,6 +32,7 @@ from duetto.algorithms.base import (
 )
 from duetto.algorithms.choices import ChoiceNetwork
 from duetto.algorithms.offpolicy import OffPolicy
+from duetto.algorithms.searching import Search
 from duetto.functional.checks import same_shape
 from duetto.functional.rescaling import rescale, unrescale
 from duetto.functional.targets import bootstrap
@@ -54,6 +55,8 @@ class DQN(ChoiceNetwork, OffPolicy):
     """Learn values on R2D2's scale h, for rewards of any size."""
     rescale_epsilon: Positive = 1e-3
     """ε of h."""
+
+    tuned: ClassVar[dict[str, Search | None]] = dict.fromkeys(("huber_delta", "rescale_values", "rescale_epsilon"))
 
     # ------------------------------------------------------------------------------------------------ the equations
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:

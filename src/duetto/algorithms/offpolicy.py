@@ -9,7 +9,7 @@ are (B, L) instead of (B,), and a batch knows how to take its means.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from duetto.algorithms.base import (
     ReplaySpec,
     SequenceSpec,
 )
+from duetto.algorithms.searching import DOUBLING, Around, Search
 from duetto.errors import UsageError
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.networks.spaces import Space
@@ -88,6 +89,16 @@ class Replayed(Algorithm):
     """η: a sequence's priority is η times its largest TD error and 1 - η times its mean one."""
     previous_reward: SeenReward = "tanh"
     """How recurrent layers see the previous reward."""
+
+    tuned: ClassVar[dict[str, Search | None]] = {
+        "batch_size": Around(4, step=DOUBLING),
+        # What costs memory or time, what says how a memory works, and what only counts with an option that is off.
+        **dict.fromkeys(("replay_capacity", "compress_images", "replacement", "learning_starts", "train_every")),
+        **dict.fromkeys(("gradient_steps", "train_at_episode_end", "prioritized", "priority_exponent")),
+        **dict.fromkeys(("priority_epsilon", "importance_exponent", "importance_anneal_samples", "priority_mix")),
+        **dict.fromkeys(("recurrent", "recurrent_size", "recurrent_layers", "burn_in", "unroll", "overlap")),
+        **dict.fromkeys(("stored_carry", "learn_from_start", "previous_reward")),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,6 +166,8 @@ class OffPolicy(Replayed):
     """Rewards summed before bootstrapping; shorter where an episode ends."""
     ignore_termination: bool = False
     """Bootstrap as if no episode ever terminated (DI-engine's ignore_done)."""
+
+    tuned: ClassVar[dict[str, Search | None]] = {"ignore_termination": None}
 
     def returns(self) -> Returns:
         """Sums of `n_step` discounted rewards."""

@@ -38,6 +38,7 @@ from duetto.algorithms.base import (
     Within,
 )
 from duetto.algorithms.exploration import Sampled
+from duetto.algorithms.searching import DOUBLING, Around, Choices, Range, Search
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
@@ -149,6 +150,19 @@ class PPO(Algorithm):
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Discrete, MultiDiscrete, Box"
+    tuned: ClassVar[dict[str, Search | None]] = {
+        "rollout_steps": Around(4, step=DOUBLING),
+        "minibatches": Around(4, step=DOUBLING),
+        "clip_range": Around(4),
+        "entropy_coefficient": Range(1e-5, 0.1, log=True),
+        "learning_rate_decay": Choices(("constant", "linear")),
+        "activation": Choices(("tanh", "relu")),
+        **dict.fromkeys(("learning_rate_final", "adam_epsilon", "clip_range_decay", "clip_value")),
+        **dict.fromkeys(("normalize_advantages", "recompute_advantages", "observation_statistics")),
+        **dict.fromkeys(("observation_clip", "normalization_prior", "stochastic_evaluation", "image_features")),
+        **dict.fromkeys(("shared_torso", "policy_gain", "zero_biases", "network", "recurrent", "recurrent_size")),
+        **dict.fromkeys(("recurrent_layers", "previous_reward")),
+    }
 
     # ------------------------------------------------------------------------------------------------ the equations
     def loss(self, nets: Any, batch: RolloutBatch, clip: Array) -> tuple[Array, dict[str, Array]]:

@@ -7,7 +7,7 @@ temperature  one step down   -log α · mean (log π(ã|s) + H̄)           H̄ 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -15,6 +15,7 @@ from array_api_compat import array_namespace
 from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import Array, Batch, NonNegative, OptimizerSpec, Positive, Tree
 from duetto.algorithms.exploration import Sampled
+from duetto.algorithms.searching import Search
 from duetto.functional.gradients import stop_gradient
 from duetto.networks.spaces import Space
 from duetto.networks.specs import NetworkSpec, Parameter, SquashedGaussian
@@ -47,6 +48,10 @@ class SoftActorCritic(ActorCritic):
     """The target entropy is minus this for each number of an action."""
     stochastic_evaluation: bool = False
     """Sample the actions of evaluations too, instead of taking the mode."""
+
+    tuned: ClassVar[dict[str, Search | None]] = dict.fromkeys(
+        ("learn_temperature", "temperature", "stochastic_evaluation")
+    )
 
     def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
         """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""

@@ -14,13 +14,14 @@ only; truncated episodes bootstrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
 from duetto.algorithms.ddpg import DDPG
+from duetto.algorithms.searching import Search
 from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.targets import bootstrap, smoothed_action
@@ -40,6 +41,8 @@ class TD3(DDPG):
     """Two critics and the minimum of their targets, or one critic."""
     target_update: Literal["with_actor", "every_step"] = "with_actor"
     """When the targets move: with the actor as in the paper, or at every update as DI-engine's do."""
+
+    tuned: ClassVar[dict[str, Search | None]] = {"twin_critic": None, "target_update": None}
 
     def __post_init__(self) -> None:
         super().__post_init__()

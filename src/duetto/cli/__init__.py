@@ -13,6 +13,7 @@ from duetto.training.notices import shown_elsewhere
 
 COMMANDS = {
     "train": "train an agent:  duetto train td3 HalfCheetah-v5",
+    "tune": "search hyper-parameters:  duetto tune td3 Pendulum-v1 --trials 50 --seeds 3",
     "resume": "go on with a run where its last checkpoint was made:  duetto resume runs/td3-HalfCheetah-v5-s0",
     "evaluate": "run episodes without exploration:  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20",
     "video": "record an episode:  duetto video runs/td3-HalfCheetah-v5-s0",

@@ -9,8 +9,7 @@ import tyro
 from tyro.conf import Positional, arg
 
 from duetto.algorithms import ALGORITHMS
-from duetto.cli import COMMANDS
-from duetto.cli.train import OWN_OPTIONS
+from duetto.cli import COMMANDS, train, tune
 from duetto.environments import FAMILIES
 from duetto.storage.config import RunOptions
 
@@ -18,13 +17,14 @@ _BASH = """_duetto() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
         words="{commands}"
-    elif [ "${{COMP_WORDS[1]}}" = train ]; then
+    elif [ "${{COMP_WORDS[1]}}" = train ] || [ "${{COMP_WORDS[1]}}" = tune ]; then
         if [ "$COMP_CWORD" -eq 2 ]; then
             words="{algorithms}"
         elif [[ "$word" == -* ]]; then
             case "${{COMP_WORDS[2]}}" in
 {options}
             esac
+            if [ "${{COMP_WORDS[1]}}" = train ]; then words="$words {train}"; else words="$words {tune}"; fi
         elif [ "$COMP_CWORD" -eq 3 ]; then
             words="{environments}"
         fi
@@ -55,7 +55,7 @@ def completion(shell: Annotated[Positional[Literal["bash", "zsh"]], arg(help="Wh
 
 def script() -> str:
     """For bash."""
-    run = [*(entry.name for entry in dataclasses.fields(RunOptions)), *OWN_OPTIONS]
+    run = [entry.name for entry in dataclasses.fields(RunOptions)]
     options = [
         f'                {name}) words="{" ".join(_flag(option) for option in [*kind.options(), *run])}" ;;'
         for name, kind in ALGORITHMS.items()
@@ -65,6 +65,8 @@ def script() -> str:
         algorithms=" ".join(ALGORITHMS),
         environments=" ".join(example for family in FAMILIES for example in family.examples),
         options="\n".join(options),
+        train=" ".join(_flag(option) for option in train.OWN_OPTIONS),
+        tune=" ".join(_flag(option) for option in tune.OWN_OPTIONS),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,8 @@ OWN_OPTIONS += watching.OPTIONS
 OWN_OPTIONS += ("cluster", "actors", "pace", "block", "ahead", "dry_run", "quiet", "json", "runs_dir", "name")
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
+Maker = Callable[[type[Algorithm], Algorithm, RunOptions], Any]  # of a command, with its defaults
+
 
 def main(arguments: list[str]) -> None:
     """Parse the options on top of the preset's, and train."""
@@ -41,11 +44,11 @@ def main(arguments: list[str]) -> None:
     if arguments[0].partition("=")[0] == "--config":
         _again(arguments)
         return
-    algorithm, origin = _algorithm(arguments[0])
+    algorithm, origin = algorithm_named(arguments[0])
     options = with_address(arguments[1:])
     known = beside(Path(origin.file)) if origin else None
-    name, preset = choose(algorithm.name(), _environment(algorithm, options), _preset(options), known)
-    train(_parsed(algorithm, options, name, preset), name, preset, origin)
+    name, preset = choose(algorithm.name(), environment_of(algorithm, options), preset_of(options), known)
+    train(parsed(algorithm, options, name, preset), name, preset, origin)
 
 
 def _again(arguments: list[str]) -> None:
@@ -72,7 +75,7 @@ def _again(arguments: list[str]) -> None:
     values = config.to_dict()
     hyperparameters = {name: values["algorithm"][name] for name in config.algorithm.options()}
     preset = Preset(f"As {file}.", hyperparameters, values["run"], config.environment_options)
-    call = _parsed(type(config.algorithm), with_address(rest), config.preset, preset)
+    call = parsed(type(config.algorithm), with_address(rest), config.preset, preset)
     if call.preset is not None:
         raise UsageError("--config says every option already: leave --preset out.")
     train(call, config.preset, preset, config.origin)
@@ -80,30 +83,33 @@ def _again(arguments: list[str]) -> None:
 
 # What is not given comes from the preset, --help shows it, and the preset is the one that is asked for or that is made
 # for the environment. So these two are read before the defaults of the parser are known.
-def _preset(options: list[str]) -> str | None:
+def preset_of(options: list[str]) -> str | None:
     """Its value needs no other option to be understood."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", nargs="?")  # without a value: tyro's to refuse
     return parser.parse_known_args(options)[0].preset
 
 
-def _environment(algorithm: type[Algorithm], options: list[str]) -> str:
+def environment_of(algorithm: type[Algorithm], options: list[str], command: Maker | None = None) -> str:
     """Where it does not come first, only a whole parse, then thrown away, tells it from the values of an option."""
     if not options or not options[0].startswith("-"):
         return options[0] if options else ""
     if "-h" in options or "--help" in options:
         return ""
-    return _parsed(algorithm, options, "default", Preset()).environment
+    return parsed(algorithm, options, "default", Preset(), command).environment
 
 
-def _parsed(algorithm: type[Algorithm], options: list[str], name: str, preset: Preset) -> Any:
-    """The call as `_command` describes it; tyro ends the process where options are wrong, or after --help."""
+def parsed(
+    algorithm: type[Algorithm], options: list[str], name: str, preset: Preset, command: Maker | None = None
+) -> Any:
+    """The call as `command` describes it; tyro ends the process where options are wrong, or after --help."""
     hyperparameters, run = algorithm().with_options(**preset.algorithm), RunOptions(**preset.run)
     _check_known(options, algorithm)
+    described = (command or _command)(algorithm, hyperparameters, run)
     return tyro.cli(
-        _command(algorithm, hyperparameters, run),
+        described,
         args=options,
-        prog=f"duetto train {algorithm.name()}",
+        prog=f"duetto {described.__name__.lower()} {algorithm.name()}",
         config=(AvoidSubcommands, SuppressFixed),
         description=f"{algorithm.__doc__}\n\nDefaults shown are those of the preset {name!r}.",
     )
@@ -202,7 +208,8 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
     return dataclasses.make_dataclass("Train", fields)
 
 
-def _algorithm(name: str) -> tuple[type[Algorithm], Origin | None]:
+def algorithm_named(name: str) -> tuple[type[Algorithm], Origin | None]:
+    """The class that the command names, and where it came from if it is not Duetto's own."""
     if is_file(name):
         return named(name)
     if name not in ALGORITHMS:

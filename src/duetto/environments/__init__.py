@@ -12,6 +12,7 @@ from duetto.environments.keyboard import PlayEndedError, make_player
 from duetto.environments.making import make, separate
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.options import complete_options
+from duetto.environments.recipes import register, registration
 from duetto.environments.rehearsal import Rehearsal
 from duetto.environments.spaces import Layout, flatten_observation, from_gymnasium, to_gymnasium
 from duetto.environments.statistics import running as running_statistics
@@ -37,6 +38,8 @@ __all__ = [
     "make",
     "make_bot",
     "make_player",
+    "register",
+    "registration",
     "running_statistics",
     "separate",
     "to_gymnasium",

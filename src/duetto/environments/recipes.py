@@ -18,8 +18,18 @@ def pack(environment: Any, options: dict[str, Any]) -> bytes:
 
     By cloudpickle, as Gymnasium's vector environments do; raises whatever a user's objects do.
     """
-    spec = registry.get(environment) if isinstance(environment, str) else None  # may be registered by a script
-    return pickle.dumps((sys.path, cloudpickle.dumps((environment, options, spec))))
+    return pickle.dumps((sys.path, cloudpickle.dumps((environment, options, registration(environment)))))
+
+
+def registration(environment: Any) -> Any:
+    """How an id is registered here, which may be by a script; None for what is no such id. For `register`."""
+    return registry.get(environment) if isinstance(environment, str) else None
+
+
+def register(spec: Any) -> None:
+    """Make the id of a `registration` known in this process."""
+    if spec is not None:
+        registry.setdefault(spec.id, spec)
 
 
 def make(recipe: bytes, **others: Any) -> Stepper:
@@ -32,7 +42,6 @@ def make(recipe: bytes, **others: Any) -> Stepper:
     path, packed = pickle.loads(recipe)
     sys.path += [place for place in path if place not in sys.path]
     environment, options, spec = pickle.loads(packed)
-    if spec is not None:
-        registry.setdefault(spec.id, spec)
+    register(spec)
     how = making.make if options.pop("to_learn", True) else making.separate
     return how(environment, **options | others)

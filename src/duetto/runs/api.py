@@ -71,7 +71,7 @@ def train(
     """
     check(callbacks)
     tracking = trackers.callbacks(track)
-    made, preset_name, values, options = _made(algorithm, environment, preset, options)
+    made, preset_name, values, options = made_of(algorithm, environment, preset, options)
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for option in options:
         if option not in known:
@@ -107,7 +107,7 @@ def train(
     return run
 
 
-def _made(
+def made_of(
     algorithm: Algorithm | type[Algorithm] | str, environment: Any, preset: str | None, options: dict[str, Any]
 ) -> tuple[Algorithm, str, Preset, dict[str, Any]]:
     """The algorithm's object, the preset's name and values, and the options that are not the algorithm's."""

@@ -323,7 +323,7 @@ def start(
     config = planned(algorithm, environment, options, preset, environment_options, origin)
     place = cluster and cluster.beginning(algorithm)
     label = config.environment
-    path = _new_folder(Path(runs_dir), f"{algorithm.name()}-{_slug(label)}-s{options.seed}" if name is None else name)
+    path = _new_folder(Path(runs_dir), run_name(algorithm, label, options.seed) if name is None else name)
     with FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
@@ -469,7 +469,13 @@ def _check_seed(seed: int | None) -> None:
         raise UsageError(f"seed is {seed}; it must be at least 0.")
 
 
-def _slug(label: str) -> str:
+def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
+    """What a run's folder is called where nobody says it."""
+    return f"{algorithm.name()}-{slug(label)}-s{seed}"
+
+
+def slug(label: str) -> str:
+    """A label as a folder may be called."""
     return re.sub(r"[^\w.+-]+", "-", label).strip("-")
 
 

@@ -1,0 +1,173 @@
+"""`duetto.tune`: begin a study, or go on with one."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from duetto.algorithms import Algorithm
+from duetto.algorithms.nearest import did_you_mean
+from duetto.errors import DuettoError, UsageError
+from duetto.runs.api import made_of
+from duetto.runs.run import planned, slug
+from duetto.storage.config import RunOptions
+from duetto.storage.folder_lock import FolderLock
+from duetto.storage.origin import Origin
+from duetto.training.notices import shown_elsewhere
+from duetto.training.session import is_instance
+from duetto.tuning import pictures, results
+from duetto.tuning.folder import settle
+from duetto.tuning.optuna import Optimizer, best_of
+from duetto.tuning.results import Tuned
+from duetto.tuning.showing import StudyDisplay
+from duetto.tuning.space import space
+from duetto.tuning.study import Plan, Study
+
+
+def tune(
+    algorithm: Algorithm | type[Algorithm] | str,
+    environment: Any,
+    *,
+    trials: int = 50,
+    seeds: int = 3,
+    search: dict[str, Any] | str | Path | None = None,
+    search_only: bool = False,
+    jobs: int = 1,
+    prune: bool = True,
+    output: str | Path | None = None,
+    preset: str | None = None,
+    environment_options: dict[str, Any] | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> Tuned:
+    """Search hyper-parameters, and return what was found; the same call goes on with a study that was ended.
+
+    Args:
+        algorithm: As in `duetto.train`; what it sets is the centre of the search, and the first trial.
+        environment: An id, or a function that makes environments, which can be sent to another process.
+        trials: In all, those of earlier calls included.
+        seeds: Runs of each trial; its score is the interquartile mean over them of the last evaluations' mean returns.
+        search: By option, or a YAML file of that: `{"tau": {"low": 1e-3, "high": 0.05, "log": True}}`, "step",
+            `{"choices": [...]}`, "auto" for what the option's type says, None to leave it as it is.
+        search_only: Search the options of `search` alone.
+        jobs: Processes that train at a time. With 1, the same call gives the same trials.
+        prune: End a trial early that is worse than the median of the others at an evaluation.
+        output: The study's folder; by default `studies/<algorithm>-<environment>`.
+        preset: As in `duetto.train`; or FILE.yaml.
+        environment_options: Arguments for the environment's own constructor.
+        progress: Show on a terminal what the command line shows.
+        options: Every field of `RunOptions`, and hyper-parameters, which keep their values and are not searched. `seed`
+            is the first seed of every trial, and that of the search.
+
+    Raises:
+        UsageError: A mistake in the call, before anything is written; or the folder is of another study.
+        DuettoError: No trial is complete.
+    """
+    made, name, values, rest = made_of(algorithm, environment, preset, options)
+    known = [field.name for field in dataclasses.fields(RunOptions)]
+    for option in rest:
+        if option not in known:
+            raise UsageError(f"tune has no option {option!r}.{did_you_mean(option, [*known, *made.options()])}")
+    fixed = frozenset(options) - frozenset(rest)
+    run = RunOptions(**values.run | rest)
+    kwargs = values.environment | (environment_options or {})
+    asked = read_search(search) if isinstance(search, str | Path) else search
+    plan = planned_study(made, environment, run, name, kwargs, None, asked, search_only, fixed, seeds, prune)
+    console = Console()
+    if not (progress and console.is_terminal):
+        return conduct(plan, output, trials, jobs)
+    with shown_elsewhere(), StudyDisplay(console) as display:
+        found = conduct(plan, output, trials, jobs, display)
+    display.finish(found)
+    return found
+
+
+def planned_study(
+    algorithm: Algorithm,
+    environment: Any,
+    run: RunOptions,
+    preset: str,
+    environment_options: dict[str, Any],
+    origin: Origin | None,
+    search: dict[str, Any] | None,
+    search_only: bool,
+    fixed: frozenset[str],
+    seeds: int,
+    prune: bool,
+) -> Plan:
+    """What `conduct` would work on; nothing is written. Raises UsageError where the parts do not fit together."""
+    _check_counts(seeds=seeds)
+    if is_instance(environment):
+        raise UsageError(
+            "Every run of a study needs an environment of its own: hand over an id, or a function that makes them."
+        )
+    if not run.evaluate_every:
+        raise UsageError("evaluate_every is 0; a study goes by evaluations: give it steps between them.")
+    searched = space(algorithm, search, search_only, fixed)
+    config = planned(algorithm, environment, run, preset, environment_options, origin)
+    return Plan(config, environment, searched, seeds, prune)
+
+
+def conduct(
+    plan: Plan, output: str | Path | None, trials: int, jobs: int, display: StudyDisplay | None = None
+) -> Tuned:
+    """Work on a study until it has so many trials, and say what it found. Raises as `tune` does."""
+    _check_counts(trials=trials, jobs=jobs)
+    Optimizer.needed()
+    pictures.needed()
+    default = Path("studies") / f"{plan.centre.name()}-{slug(plan.config.environment)}"
+    folder = default if output is None else Path(output)
+    settle(plan, folder)
+    with FolderLock(folder):
+        optimizer = Optimizer(folder / "journal.jsonl", plan.space, plan.config.run.seed, plan.start(), plan.prune_from)
+        study = Study(plan, folder, optimizer, trials, jobs)
+        if display is not None:
+            display.announce(study)
+        study.work()
+        if display is not None:
+            display.doing("writing down what was found, evaluating the best in other episodes")
+        return _concluded(study)
+
+
+def _concluded(study: Study) -> Tuned:
+    """Write down what was found, also in a study that was stopped."""
+    plan, folder, found = study.plan, study.folder, study.optimizer.trials()
+    results.write_table(folder, found)
+    best, preset, fresh = best_of(found), None, None
+    importances = study.optimizer.importances()
+    drawn = pictures.draw(folder, found, importances, f"{plan.centre.name()} on {plan.config.environment}")
+    runs = results.runs_of(plan, folder, best) if best else ()
+    if best is not None:
+        preset = results.write_preset(plan, folder, best, found)
+        if not study.stopped:
+            with suppress(UsageError):  # half of a run may have been deleted to make room
+                fresh = results.judged_afresh(plan, runs)
+    elif not study.stopped:
+        reasons = [trial.reason.partition("\n")[0] for trial in found if trial.reason]
+        raise DuettoError(
+            f"None of the {len(found)} trials in {folder} is complete. What the last one says: {(reasons or ['-'])[-1]}"
+        )
+    notices = tuple(study.notices)
+    return Tuned(folder, tuple(found), best, runs, preset, drawn, fresh, importances, study.stopped, notices)
+
+
+def read_search(path: str | Path) -> dict[str, Any]:
+    """What a search file says, by option. UsageError where it is none."""
+    try:
+        found = yaml.safe_load(Path(path).read_text("utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"The search file {path} cannot be read ({error}).") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"The search file {path} has no options; write tau: {{low: 0.001, high: 0.05, log: true}}.")
+    return found
+
+
+def _check_counts(**counts: Any) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise UsageError(f"{name} is {count!r}; it must be a whole number of at least 1.")

@@ -1,0 +1,71 @@
+"""A study's folder: what it is of is written down once, and nothing else goes on in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from duetto.errors import CheckpointError, UsageError
+from duetto.storage import disk
+from duetto.storage.yaml_files import read_yaml, to_yaml
+from duetto.tuning.study import Plan
+
+FORMAT = 1
+SHOWN = 5  # differences that are spelt out
+
+
+def settle(plan: Plan, folder: Path) -> None:
+    """Write down what is tuned where nothing is; refuse to go on with something else.
+
+    Raises:
+        UsageError: The folder is of another study, or holds something else.
+    """
+    path = folder / "study.yaml"
+    told = _told(plan)
+    if not path.exists():
+        if folder.exists() and any(child.name not in (".lock",) for child in folder.iterdir()):
+            raise UsageError(f"{folder} is there and no study: it has no study.yaml. Choose another --output.")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            disk.publish_file(path, to_yaml(told).encode())
+        except OSError as error:
+            raise UsageError(
+                f"{folder} cannot be made: {error.strerror}. Put that right, or choose another --output."
+            ) from error
+        return
+    try:
+        before = _flat(read_yaml(path))
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}): was it changed by hand?") from error
+    now = _flat(told)
+    changed = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
+    if changed:
+        listed = "; ".join(f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in changed[:SHOWN])
+        more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        raise UsageError(
+            f"{folder} is of another study: {listed}{more}. Give the same options to go on with it (more --trials and "
+            "other --jobs are free), or begin another one with --output."
+        )
+
+
+def _told(plan: Plan) -> dict[str, Any]:
+    """What decides which trials there are and what they come to."""
+    config = plan.config.to_dict()
+    return {
+        "search": {name: one.to_dict() for name, one in plan.space.items()},
+        "seeds": plan.seeds,
+        "prune": plan.prune,
+        "algorithm": {key: value for key, value in config["algorithm"].items() if key != "from"},
+        "environment": {key: config["environment"][key] for key in ("id", "options")},
+        "run": config["run"],
+        "format": FORMAT,
+    }
+
+
+def _flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
+    return found

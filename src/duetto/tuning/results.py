@@ -1,0 +1,142 @@
+"""What a study leaves: the best trial as a preset, a table of all, and how the best does in other episodes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from duetto.errors import DuettoError
+from duetto.networks.specs import CustomNetwork
+from duetto.runs.run import Run, run_name
+from duetto.storage import disk
+from duetto.storage.config import RunOptions
+from duetto.storage.yaml_files import to_yaml
+from duetto.tuning import scores
+from duetto.tuning.optuna import Trial
+from duetto.tuning.space import applied, as_text
+from duetto.tuning.study import Plan
+
+FRESH = 1_000_000  # added to the seeds of evaluations that nothing was chosen by
+
+# Of the machine, or of how a run is looked at: not what makes the best trial the best.
+_NOT_IN_PRESETS = (
+    "seed",
+    "backend",
+    "device",
+    "threads",
+    "vectorization",
+    "worker_timeout",
+    "checkpoint_every",
+    "keep",
+)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A study, as far as it has come.
+
+    Attributes:
+        folder: Where it is.
+        trials: All that were begun, by number.
+        best: The one with the highest score; None where none is complete.
+        runs: The folders of its runs, one a seed.
+        preset: The file that the best is written to.
+        pictures: The pictures that were drawn.
+        fresh: Interquartile mean over its seeds of the returns in episodes that nothing was chosen by.
+        importances: Which share each option has in what makes trials good; {} where too few are complete.
+        stopped: Whether it ended before its last trial; the same call goes on.
+        notices: Sentences for the user.
+    """
+
+    folder: Path
+    trials: tuple[Trial, ...]
+    best: Trial | None = None
+    runs: tuple[Path, ...] = ()
+    preset: Path | None = None
+    pictures: tuple[Path, ...] = ()
+    fresh: float | None = None
+    importances: dict[str, float] = field(default_factory=dict)
+    stopped: bool = False
+    notices: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        paths = {"study": str(self.folder), "preset": self.preset and str(self.preset)}
+        lists = {"runs": [str(run) for run in self.runs], "pictures": [str(path) for path in self.pictures]}
+        rest = {"fresh": self.fresh, "importances": self.importances, "stopped": self.stopped}
+        trials = {"best": self.best and self.best.to_dict(), "trials": [trial.to_dict() for trial in self.trials]}
+        return paths | trials | lists | rest | {"notices": list(self.notices)}
+
+
+def runs_of(plan: Plan, folder: Path, trial: Trial) -> tuple[Path, ...]:
+    """The folders of a trial's runs that are there, by their seeds."""
+    parent, first = folder / "trials" / f"{trial.number:04}", plan.config.run.seed
+    names = [run_name(plan.centre, plan.config.environment, first + number) for number in range(plan.seeds)]
+    return tuple(parent / name for name in names if (parent / name / "config.yaml").is_file())
+
+
+def write_preset(plan: Plan, folder: Path, best: Trial, trials: list[Trial]) -> Path:
+    """`best.yaml`, in the form of Duetto's own presets: `duetto train ... --preset best.yaml` takes it."""
+    algorithm = applied(plan.centre, best.options)
+    defaults = type(algorithm)()
+    values = {name: getattr(algorithm, name) for name in algorithm.options()}
+    own = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value != getattr(defaults, name) and not isinstance(value, CustomNetwork)
+    }
+    run = plan.config.run
+    options = {
+        entry.name: getattr(run, entry.name)
+        for entry in fields(RunOptions)
+        if entry.name not in _NOT_IN_PRESETS and getattr(run, entry.name) != getattr(RunOptions(), entry.name)
+    }
+    about = (
+        f"Trial {best.number} of {len(trials)} by duetto tune, {plan.seeds} seeds each of {run.steps:,} steps on "
+        f"{plan.config.environment}: {best.value:.6g}, the best by that score."
+    )
+    preset = {"about": about, "run": options, "environment": plan.config.environment_options, "algorithm": own}
+    content = {plan.config.environment: {key: value for key, value in preset.items() if value}}
+    return _published(folder / "best.yaml", to_yaml(content))
+
+
+def write_table(folder: Path, trials: list[Trial]) -> Path:
+    """`trials.csv`: a row for each trial."""
+    names = list(dict.fromkeys(name for trial in trials for name in trial.options))
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["trial", "state", "score", "seeds", *names, "reason"])
+    for trial in trials:
+        seeds = " ".join(f"{seed:.6g}" for seed in trial.seeds)
+        options = [as_text(trial.options[name]) if name in trial.options else "" for name in names]
+        score = "" if trial.value is None else repr(trial.value)
+        rows.writerow([trial.number, trial.state, score, seeds, *options, trial.reason.partition("\n")[0]])
+    return _published(folder / "trials.csv", text.getvalue())
+
+
+def _published(path: Path, text: str) -> Path:
+    try:
+        disk.publish_file(path, text.encode())
+    except OSError as error:
+        raise DuettoError(f"{path} cannot be written: {error.strerror}. Put that right and try again.") from error
+    return path
+
+
+def judged_afresh(plan: Plan, runs: tuple[Path, ...]) -> float | None:
+    """Interquartile mean over a trial's seeds of their last policies' returns in other episodes than the study's own.
+
+    So it is free of the luck of the evaluations that the trial was chosen by; it is not free of its seeds'. None where
+    its runs were deleted.
+    """
+    origin = plan.config.origin
+    own = type(plan.centre) if origin and not origin.file else None
+    given = None if isinstance(plan.environment, str) else plan.environment
+    means: list[float] = []
+    for path in runs:
+        run = Run(path, given, plan.centre.custom_networks(), algorithm=own)
+        seed = run.config.run.seed + FRESH
+        means.append(run.evaluate(plan.config.run.evaluation_episodes, seed=seed).mean_return)
+    return scores.interquartile_mean(means) if means else None

@@ -1,0 +1,174 @@
+"""What a person sees of a study at work: a line for each trial that ended, and on a terminal two that change."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from duetto.display.bar import NARROWEST, WIDEST, clock, fitting
+from duetto.display.progress import say
+from duetto.errors import escaped
+from duetto.tuning.optuna import FOR_IMPORTANCE, Trial, best_of
+from duetto.tuning.space import as_text
+
+if TYPE_CHECKING:  # with all that they import, and something is to be seen before that
+    from duetto.tuning.results import Tuned
+    from duetto.tuning.study import Study, Trying
+
+
+class StudyDisplay:
+    """Shows a study."""
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        """With `quiet`, notices are all that is shown."""
+        self._console, self._quiet = console, quiet
+        self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=True)
+        self._live_lines = console.is_terminal and not quiet
+        self._study: Study | None = None
+        self._doing = ""
+        self._trials: list[Trial] = []
+        self._notices = 0
+
+    def __enter__(self) -> Self:
+        if self._live_lines:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        if self._live_lines:
+            self._live.stop()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """The lines as they are now."""
+        yield Text(self._doing) if self._study is None or self._doing else self._lines(self._study, options.max_width)
+
+    def doing(self, text: str) -> None:
+        """Say what is being done beside training; "" for training."""
+        self._doing = text
+
+    def announce(self, study: Study) -> None:
+        """The first lines: what is searched, and where it is."""
+        plan, run = study.plan, study.plan.config.run
+        self._study, self._trials, self._doing = study, study.optimizer.trials(), ""
+        study.on_end, study.on_look = self._ended, self._look
+        self.say(
+            f"{plan.centre.name()} on {plan.config.environment}, {run.backend} on {run.device}, around preset "
+            f"{plan.config.preset}: {study.trials} trials of {plan.seeds} seeds, {run.steps:,} steps each\n"
+            f"searched: {', '.join(plan.space)}\n{study.folder}/"
+        )
+        if self._trials:
+            self.say(f"Going on after {len(self._trials)} trials: {counted(self._trials)}.")
+
+    def finish(self, found: Tuned) -> None:
+        """The last lines: what was found, what to do with it, or how to go on."""
+        self._look()
+        self.say(f"{len(found.trials)} trials: {counted(list(found.trials))}.")
+        best = found.best
+        if best is not None:
+            self.say(f"Best: trial {best.number}, {best.value:.6g}: {found.preset}")
+            self.say("\n".join(f"  {name:28} {as_text(value)}" for name, value in best.options.items()))
+        if found.fresh is not None:
+            self.say(f"In other episodes than those that it was chosen by, its runs come to {found.fresh:.6g}.")
+        for path in found.pictures:
+            self.say(str(path))
+        if found.pictures and not found.importances:
+            self.say(f"Which options matter is said from {FOR_IMPORTANCE} trials on that were judged.")
+        if found.stopped:
+            self.say("Stopped. Go on with the same command.")
+        elif best is not None and self._study is not None:
+            config, seeds = self._study.plan.config, self._study.plan.seeds
+            name = config.origin and config.origin.file and f"{config.origin.file}:{config.origin.kind}"
+            self.say(
+                f"Its seeds chose it, too. Judge it by others: duetto train {name or config.algorithm.name()} "
+                f"{config.environment} --preset {found.preset} --seed {config.run.seed + seeds}"
+            )
+
+    def say(self, text: str) -> None:
+        """Unless it is to be quiet."""
+        if not self._quiet:
+            say(self._console, text)
+
+    def _look(self) -> None:
+        assert self._study is not None
+        for notice in self._study.notices[self._notices :]:
+            say(self._console, notice, "yellow")
+        self._notices = len(self._study.notices)
+
+    def _ended(self, trial: Trial) -> None:
+        self._look()
+        before = best_of(self._trials)
+        assert self._study is not None
+        self._trials = self._study.optimizer.trials()
+        tried = ", ".join(f"{name} {as_text(value)}" for name, value in trial.options.items())
+        if trial.state == "pruned":
+            *_, (step, score) = trial.scores.items()
+            self.say(f"trial {trial.number:>3}  pruned at step {step:,} with {score:.6g}")
+        elif trial.state == "complete":
+            seeds = ", ".join(f"{seed:.4g}" for seed in trial.seeds)
+            better = before is None or trial.value > before.value  # type: ignore[operator]
+            first = f"trial {trial.number:>3}  {trial.value:.6g} (seeds {seeds}){'  best so far' * better}"
+            self.say(f"{first}\n          {tried}" if better else first)
+
+    # ------------------------------------------------------------------------------------------------ on a terminal
+    def _lines(self, study: Study, width: int) -> RenderableType:
+        ended = sum(trial.state != "running" for trial in self._trials)
+        below = Text(fitting(self._parts(study), width))
+        below.truncate(width, overflow="ellipsis")
+        return Group(_above(study, ended, width), below)
+
+    def _parts(self, study: Study) -> list[str]:
+        """The most important first."""
+        parts = ["stopping: writing checkpoints"] if study.stopped else []
+        best = best_of(self._trials)
+        parts += [] if best is None else [f"best {best.value:.6g} (trial {best.number})"]
+        known = counted([trial for trial in self._trials if trial.state not in ("running", "complete")])
+        parts += [known] if known else []
+        return parts + [_progress(study, trying) for trying in list(study.trying)]
+
+
+def counted(trials: list[Trial]) -> str:
+    """How many there are of each state."""
+    numbers = Counter(trial.state for trial in trials)
+    return ", ".join(f"{number} {state}" for state, number in numbers.items())
+
+
+def _progress(study: Study, trying: Trying) -> str:
+    steps = study.plan.config.run.steps
+    made = [max(list(run.evaluations), default=0) for run in trying.runs]
+    return f"trial {trying.trial.number}: {min(1.0, sum(made) / (steps * len(made))):.0%}"
+
+
+def _above(study: Study, ended: int, width: int) -> Table:
+    """Name, bar, trials, and the time; what does not fit is left out, the name first."""
+    name = escaped(f"{study.plan.centre.name()} {study.plan.config.environment}")
+    parts = {
+        "name": name,
+        "bar": " " * NARROWEST,
+        "count": f"{ended}/{study.trials} trials",
+        "time": clock(time.monotonic() - study.began),
+    }
+    for expendable in ("name", "bar"):
+        if _wide(parts) > width:
+            del parts[expendable]
+    row = Table.grid(padding=(0, 1, 0, 0))
+    cells: list[RenderableType] = []
+    for part, text in parts.items():
+        row.add_column(no_wrap=True)
+        bar = ProgressBar(study.trials, min(ended, study.trials), width=min(WIDEST, NARROWEST + width - _wide(parts)))
+        cells.append(bar if part == "bar" else Text(text, style="bold" if part == "name" else ""))
+    row.add_row(*cells)
+    return row
+
+
+def _wide(parts: dict[str, str]) -> int:
+    return sum(cell_len(part) + 1 for part in parts.values())

@@ -1,0 +1,328 @@
+"""A study at work.
+
+    while trials remain:
+        ask what to try next; train it with every seed, so many processes at a time
+        after each evaluation that all its seeds have made: report their score, and prune the trial if it is hopeless
+        at its end: tell its score, that it was pruned, or why it failed
+
+A trial's seeds go on together, evaluation by evaluation, also where only one of them may work at a time: so one that is
+pruned is pruned before any of its seeds has run to its end. The study's folder holds all there is to know:
+
+    study.yaml      what is tuned, and by what: the same command goes on, another one is refused
+    journal.jsonl   every trial, as Optuna keeps them
+    trials/0007/    a trial's runs, one a seed, as `duetto train` makes them
+    workers.log     what environments print
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from duetto import environments
+from duetto.algorithms import Algorithm
+from duetto.errors import UsageError
+from duetto.runs.run import run_name
+from duetto.storage.config import Config
+from duetto.training.interruption import interruptible
+from duetto.training.notices import Notices
+from duetto.tuning import scores
+from duetto.tuning.optuna import Optimizer, Trial
+from duetto.tuning.space import Space, applied, as_text
+from duetto.tuning.worker import FAILED, Job
+from duetto.tuning.workers import RUNS, Worker, pickled
+
+LOOK = 0.2  # seconds between two looks at whether it shall stop
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is tuned, and how."""
+
+    config: Config  # of the centre, with the first seed
+    environment: Any
+    space: Space
+    seeds: int
+    prune: bool
+
+    @property
+    def centre(self) -> Algorithm:
+        """What the search is around."""
+        return self.config.algorithm
+
+    @property
+    def window(self) -> int:
+        """See `scores.window`."""
+        return scores.window(self.config.run.steps, self.config.run.evaluate_every)
+
+    @property
+    def prune_from(self) -> int | None:
+        """No trial is pruned before so many steps: a fifth of all, and what passes until learning has begun."""
+        steps, algorithm = self.config.run.steps, self.centre
+        first, _ = algorithm.memory().first_update(self.config.run.num_envs)
+        return max(steps // 5, first, algorithm.first_random_steps()) if self.prune else None
+
+    def start(self) -> dict[str, Any]:
+        """The centre's values of what is searched."""
+        return {name: getattr(self.centre, name) for name in self.space}
+
+
+@dataclass
+class SeedRun:
+    """One seed of a trial."""
+
+    job: Job
+    state: Literal["new", "working", "waiting", "stopping", "over"] = "new"
+    worker: Worker | None = None
+    evaluations: dict[int, float] = field(default_factory=dict)  # mean returns by steps, without that of step 0
+
+
+@dataclass
+class Trying:
+    """A trial at work."""
+
+    trial: Trial
+    runs: list[SeedRun]
+    taken_up: bool  # half of it was there
+    verdict: str = ""  # "pruned", "diverged" or "failed"
+    reason: str = ""
+
+    def common(self) -> list[int]:
+        """The steps at which every seed was evaluated."""
+        return sorted(set.intersection(*(set(run.evaluations) for run in self.runs)))
+
+
+class Study:
+    """The loop. Nothing else writes into its folder while it works.
+
+    Attributes:
+        trying: The trials at work, in order.
+        notices: Sentences for the user, in order.
+        stopped: Whether it ended, or is about to end, before its last trial because it was asked to.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, optimizer: Optimizer, trials: int, jobs: int) -> None:
+        self.plan, self.folder, self.optimizer = plan, folder, optimizer
+        self.trials, self.jobs = trials, jobs
+        self.trying: list[Trying] = []
+        self.notices = Notices()
+        self.stopped = False
+        self.began = time.monotonic()
+        self.on_end: Callable[[Trial], None] = lambda _: None  # whoever shows the study
+        self.on_look: Callable[[], None] = lambda: None
+        self._inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]] = queue.Queue()
+        self._idle: list[Worker] = []
+        self._hired: list[Worker] = []
+        self._heard: set[str] = set()
+
+    # ------------------------------------------------------------------------------------------------ the loop
+    def work(self) -> None:
+        """Go on to the last trial, or until Ctrl-C."""
+        pickled(self._job(self.plan.centre, "", 0))  # what cannot be sent shows now
+        self.trying = [self._tried(trial, taken_up=True) for trial in self.optimizer.unfinished()]
+        with interruptible(self._stop):
+            try:
+                while self._go_on():
+                    try:
+                        worker, message = self._inbox.get(timeout=LOOK)
+                    except queue.Empty:
+                        pass
+                    else:
+                        self._hear(worker, *message)
+                    self.on_look()
+                for worker in list(self._hired):
+                    worker.close()
+            except BaseException:
+                for worker in self._hired:
+                    worker.kill()
+                raise
+
+    def _stop(self) -> None:
+        self.stopped = True
+
+    def _go_on(self) -> bool:
+        """Give work to as many processes as there may be; whether there is any."""
+        if self.stopped:
+            for trying in list(self.trying):
+                self._end_runs(trying)
+            return bool(self.trying)
+        while sum(run.state in ("working", "stopping") for run in self._runs()) < self.jobs:
+            ready = [(trying, run) for trying in self.trying for run in trying.runs if run.state in ("new", "waiting")]
+            if ready:  # of the oldest trial, the one that is furthest behind
+                _, run = min(ready, key=lambda one: (one[0].trial.number, len(one[1].evaluations)))
+                self._let_work(run)
+            elif len(self.optimizer.trials()) < self.trials:
+                self._begin(self.optimizer.ask())
+            else:
+                break
+        return bool(self.trying)
+
+    def _runs(self) -> list[SeedRun]:
+        return [run for trying in self.trying for run in trying.runs]
+
+    # ------------------------------------------------------------------------------------------------ one trial
+    def _begin(self, trial: Trial) -> None:
+        self.trying.append(self._tried(trial, taken_up=False))
+
+    def _tried(self, trial: Trial, taken_up: bool) -> Trying:
+        """A trial whose options do not go together gets no run."""
+        try:
+            algorithm = applied(self.plan.centre, trial.options)
+        except UsageError as error:
+            return Trying(trial, [SeedRun(self._job(self.plan.centre, "", 0))], taken_up, FAILED, str(error))
+        where = f"{trial.number:04}"
+        runs = [SeedRun(self._job(algorithm, where, number)) for number in range(self.plan.seeds)]
+        return Trying(trial, runs, taken_up)
+
+    def _job(self, algorithm: Algorithm, where: str, number: int) -> Job:
+        config = self.plan.config
+        run = dataclasses.replace(config.run, seed=config.run.seed + number)
+        origin = config.origin if config.origin and config.origin.file else None
+        return Job(
+            parent=self.folder / "trials" / where,
+            name=run_name(algorithm, config.environment, run.seed),
+            algorithm={name: getattr(algorithm, name) for name in algorithm.options()} if origin else algorithm,
+            environment=self.plan.environment,
+            run=run,
+            preset=config.preset,
+            environment_options=config.environment_options,
+            origin=origin,
+            registration=environments.registration(self.plan.environment),
+        )
+
+    def _let_work(self, run: SeedRun) -> None:
+        trying = next(one for one in self.trying if run in one.runs)
+        if trying.verdict:  # refused before it began
+            run.state = "over"
+            self._conclude(trying)
+            return
+        if run.worker is not None:
+            run.state = "working"
+            run.worker.go()
+            return
+        run.worker = self._idle.pop() if self._idle else self._hire()
+        run.state = "working"
+        run.worker.train(run.job)
+
+    def _hire(self) -> Worker:
+        worker = Worker(self._inbox, self.folder / "workers.log")
+        self._hired.append(worker)
+        return worker
+
+    def _end_runs(self, trying: Trying) -> None:
+        """Let all of a trial's runs end, with checkpoints."""
+        for run in trying.runs:
+            if run.state in ("working", "waiting"):
+                assert run.worker is not None
+                run.state = "stopping"
+                run.worker.stop()
+            elif run.state == "new":
+                run.state = "over"
+        self._conclude(trying)
+
+    # ------------------------------------------------------------------------------------------------ what is heard
+    def _hear(self, worker: Worker, kind: str, *told: Any) -> None:
+        found = [(trying, run) for trying in self.trying for run in trying.runs if run.worker is worker]
+        if not found:  # an idle process that is gone
+            self._dismiss(worker)
+            return
+        ((trying, run),) = found
+        if kind == "started":
+            self._note_beginning(trying, run, *told)
+        elif kind == "evaluated":
+            step, mean_return = told
+            run.evaluations[step] = mean_return
+            if run.state == "working":
+                run.state = "waiting"
+            self._judge(trying)
+        else:
+            self._note_end(trying, run, worker, kind, *told)
+
+    def _note_beginning(
+        self, trying: Trying, run: SeedRun, evaluations: Sequence[tuple[int, float]], step: int
+    ) -> None:
+        run.evaluations = {at: mean_return for at, mean_return in evaluations if at > 0}
+        if trying.taken_up:
+            how = f"goes on at step {step:,}" if step else "begins again at step 0"
+            self.notices.append(f"Trial {trying.trial.number}, seed {run.job.run.seed}, {how}.")
+        self._judge(trying)
+
+    def _note_end(self, trying: Trying, run: SeedRun, worker: Worker, kind: str, *told: Any) -> None:
+        stopping, run.state, run.worker = run.state == "stopping", "over", None
+        if kind == "gone":
+            self._dismiss(worker)
+            self._fail(trying, FAILED, f"Its process ended with the code {told[0]}; see {self.folder / 'workers.log'}.")
+        else:
+            self._rest(worker)
+        if kind == "failed":
+            how, sentence, trace = told
+            self._fail(trying, how, f"{sentence}\n{trace}".strip())
+        elif kind == "ended":
+            self._note_words(trying, run, told[1])
+        if kind == "ended" and not stopping and max(run.evaluations, default=0) < self.plan.config.run.steps:
+            self._fail(trying, FAILED, f"Seed {run.job.run.seed} was stopped from outside.")
+        self._conclude(trying)
+
+    def _note_words(self, trying: Trying, run: SeedRun, words: Sequence[str]) -> None:
+        """What a run had to say, once of all that say the same but for their numbers."""
+        for sentence in words:
+            alike = re.sub(r"[\d.,]+", "", sentence.replace(str(run.job.folder), ""))
+            if alike not in self._heard:
+                self._heard.add(alike)
+                self.notices.append(f"Trial {trying.trial.number}, seed {run.job.run.seed}: {sentence}")
+
+    def _rest(self, worker: Worker) -> None:
+        if worker.runs < RUNS:
+            self._idle.append(worker)
+        else:
+            self._dismiss(worker)
+
+    def _dismiss(self, worker: Worker) -> None:
+        if worker not in self._hired:  # its last word, "gone"
+            return
+        self._hired.remove(worker)
+        if worker in self._idle:
+            self._idle.remove(worker)
+        worker.close()
+
+    def _fail(self, trying: Trying, how: str, reason: str) -> None:
+        if not trying.verdict:
+            trying.verdict, trying.reason = how, reason
+        self._end_runs(trying)
+
+    def _judge(self, trying: Trying) -> None:
+        """Report what all seeds have made, and end what is not worth going on with."""
+        number, common = trying.trial.number, trying.common()
+        for step in common:
+            self.optimizer.report(number, step, scores.interquartile_mean(self._scores(trying, step)))
+        final = bool(common) and common[-1] >= self.plan.config.run.steps
+        if common and not final and not trying.verdict and self.optimizer.is_hopeless(number):
+            trying.verdict = "pruned"
+            self._end_runs(trying)
+
+    def _scores(self, trying: Trying, step: int) -> list[float]:
+        return [scores.score(run.evaluations, step, self.plan.window) for run in trying.runs]
+
+    def _conclude(self, trying: Trying) -> None:
+        """Tell how a trial ended, once all of its runs have. One that was stopped halfway is taken up another time."""
+        if trying not in self.trying or any(run.state != "over" for run in trying.runs):
+            return
+        self.trying.remove(trying)
+        number, common = trying.trial.number, trying.common()
+        if trying.verdict:
+            self.optimizer.end(number, trying.verdict, reason=trying.reason)
+            if trying.reason:
+                tried = ", ".join(f"{name} {as_text(value)}" for name, value in trying.trial.options.items())
+                self.notices.append(f"Trial {number} {trying.verdict}: {trying.reason}\nIts options: {tried}")
+        elif common and common[-1] >= self.plan.config.run.steps:
+            seeds = self._scores(trying, common[-1])
+            self.optimizer.end(number, "complete", scores.interquartile_mean(seeds), tuple(seeds))
+        else:
+            return
+        self.on_end(self.optimizer.trial(number))

@@ -1,0 +1,104 @@
+"""The study's side of the processes that train."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import cloudpickle
+
+from duetto.errors import UsageError
+from duetto.tuning.worker import Job, receive, send
+
+RUNS = 20  # that one process trains, before another takes its place: what they leave behind in it does not add up
+
+# It finds what this process finds, and says in `config.yaml` what was typed here.
+_START = (
+    "import json, sys; told = json.loads(sys.argv[1]); sys.path[:], sys.argv = told['path'], told['argv']; "
+    "from duetto.tuning.worker import main; main()"
+)
+
+
+class Worker:
+    """A process that trains. What it says goes to `inbox` with it; "gone" is the last."""
+
+    def __init__(self, inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]], log: Path) -> None:
+        """`log` takes what its environments print."""
+        told = json.dumps({"path": sys.path, "argv": sys.argv})
+        # Several processes share a GPU: none may take most of its memory at once.
+        environ = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | os.environ
+        apart: dict[str, Any] = {"start_new_session": True}  # Ctrl-C on the terminal is for the study
+        if sys.platform == "win32":
+            apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        with log.open("ab") as words:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, told],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=words,
+                env=environ,
+                **apart,
+            )
+        self.runs = 0
+        self._inbox = inbox
+        self._thread = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
+        self._thread.start()
+
+    def train(self, job: Job) -> None:
+        """Begin a run, or take it up.
+
+        Raises:
+            UsageError: The environment cannot be sent to another process.
+        """
+        self.runs += 1
+        self._send("train", base64.b64encode(pickled(job)).decode())
+
+    def go(self) -> None:
+        """Let it go on after an evaluation."""
+        self._send("go")
+
+    def stop(self) -> None:
+        """Let its run end, with a checkpoint."""
+        self._send("stop")
+
+    def close(self) -> None:
+        """Let the process end; it has no run."""
+        with suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+        self._process.wait()
+        self._thread.join()
+        self._process.stdout.close()  # type: ignore[union-attr]
+
+    def kill(self) -> None:
+        """End it now."""
+        self._process.kill()
+        self.close()
+
+    def _send(self, *message: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # "gone" says it
+            send(self._process.stdin, message)  # type: ignore[arg-type]
+
+    def _listen(self, stream: IO[bytes]) -> None:
+        while (message := receive(stream)) is not None:  # type: ignore[arg-type]
+            self._inbox.put((self, tuple(message)))
+        self._inbox.put((self, ("gone", self._process.wait())))
+
+
+def pickled(job: Job) -> bytes:
+    """The job, for another process. UsageError where its environment cannot go there."""
+    try:
+        return cloudpickle.dumps(job)
+    except Exception as error:  # of any kind, from the user's own objects
+        raise UsageError(
+            f"The environment cannot be sent to the processes that train ({error}). Hand over an id, or a function "
+            "that makes environments."
+        ) from error

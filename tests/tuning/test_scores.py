@@ -1,0 +1,37 @@
+"""A trial's score: by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from duetto.tuning.scores import interquartile_mean, score, window
+
+
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [
+        ([7.0], 7.0),
+        ([1.0, 3.0], 2.0),
+        ([0.0, 4.0, 100.0], (0.25 * 0 + 4 + 0.25 * 100) / 1.5),  # of three, 1.5 are in the middle: 0.75 .. 2.25
+        ([9.0, -50.0, 1.0, 3.0], 2.0),  # the outer ones do not count at all
+        ([0.0, 1.0, 2.0, 3.0, 100.0], (0.75 * 1 + 2 + 0.75 * 3) / 2.5),  # 1.25 .. 3.75
+        ([0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 90.0, 91.0], 3.0),
+    ],
+)
+def test_interquartile_mean(values: list[float], mean: float):
+    assert interquartile_mean(values) == pytest.approx(mean)
+    assert interquartile_mean(values[::-1]) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "last"), [(10, 20, 1), (70, 10, 1), (80, 10, 2), (120, 10, 3), (9999, 1, 3)]
+)
+def test_a_score_goes_over_the_last_quarter_of_the_evaluations_and_three_at_most(steps: int, every: int, last: int):
+    assert window(steps, every) == last
+
+
+def test_a_score_is_the_mean_of_the_last_evaluations_until_then():
+    evaluations = {10: 1.0, 20: 2.0, 30: 6.0, 40: 100.0}
+    assert score(evaluations, 30, 2) == 4.0
+    assert score(evaluations, 10, 3) == 1.0
+    assert score(evaluations, 40, 1) == 100.0

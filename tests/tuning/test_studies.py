@@ -1,0 +1,244 @@
+"""Studies with real runs, tiny ones: what they leave, that they go on, and what they make of failures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from tunable import FIXED, RUN, SEARCH, SMALL, Once, Short, Slow
+
+import duetto
+from duetto.cli import main
+from duetto.errors import UsageError
+from duetto.runs.run import Run
+from duetto.storage import trust
+from duetto.storage.yaml_files import read_yaml
+from duetto.tuning.results import Tuned
+from duetto.tuning.scores import interquartile_mean
+
+
+def tuned(folder: Path, environment: Any = Short, **options: Any) -> Tuned:
+    return duetto.tune("ddpg", environment, output=folder, **{"trials": 2, **SMALL, **options})
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+    return tuned(tmp_path_factory.mktemp("tuning") / "study", trials=3)
+
+
+# ---------------------------------------------------------------------------------------------------- what it leaves
+def test_the_best_trial_is_the_one_with_the_highest_score_over_its_seeds(study: Tuned):
+    assert study.best is not None
+    assert [trial.state for trial in study.trials] == ["complete"] * 3
+    assert study.best.value == max(trial.value for trial in study.trials if trial.value is not None)
+    for trial in study.trials:
+        assert trial.value == interquartile_mean(trial.seeds)
+        assert list(trial.scores) == [20, 40, 60]
+        assert trial.scores[60] == trial.value
+    assert study.trials[0].options == {"discount": 0.99, "actor_learning_rate": 1e-3, "exploration_noise": 0.1}
+
+
+def test_every_seed_is_an_ordinary_run(study: Tuned):
+    assert study.best is not None
+    assert [path.name for path in study.runs] == ["ddpg-Short-s0", "ddpg-Short-s1"]
+    for path, score in zip(study.runs, study.best.seeds, strict=True):
+        run = Run(path, environment=Short)
+        assert run.evaluations()[-1]["step"] == 60
+        assert run.evaluations()[-1]["mean_return"] == score  # of three evaluations a quarter is one
+        assert run.config.algorithm.exploration_noise == study.best.options["exploration_noise"]
+        assert run.config.algorithm.batch_size == 4  # given a value
+        run.resume(70)
+        assert run.evaluations()[-1]["step"] == 70
+    assert duetto.plot(study.runs, study.folder / "curves.png").is_file()
+
+
+def test_the_best_is_a_preset_that_trains(study: Tuned, tmp_path: Path):
+    assert study.preset == study.folder / "best.yaml"
+    run = duetto.train("ddpg", Short, preset=str(study.preset), runs_dir=tmp_path, backend="torch", device="cpu")
+    algorithm = run.config.algorithm
+    assert study.best is not None
+    assert {name: getattr(algorithm, name) for name in study.best.options} == study.best.options
+    assert (algorithm.hidden, run.config.run.steps, run.config.preset) == ((8,), 60, str(study.preset))
+    assert "checkpoint_every" not in read_yaml(study.preset)["Short"]["run"]
+
+
+def test_a_table_and_a_picture_of_all_trials(study: Tuned):
+    rows = list(csv.DictReader((study.folder / "trials.csv").read_text().splitlines()))
+    assert [row["trial"] for row in rows] == ["0", "1", "2"]
+    assert [float(row["score"]) for row in rows] == [trial.value for trial in study.trials]
+    assert float(rows[1]["discount"]) == study.trials[1].options["discount"]
+    assert study.pictures == (study.folder / "history.png",)  # three are too few to say what mattered
+    assert study.pictures[0].read_bytes().startswith(b"\x89PNG")
+    assert study.importances == {}
+    assert study.fresh is not None
+    assert json.loads(json.dumps(study.to_dict()))["best"]["value"] == study.best.value  # type: ignore[union-attr]
+
+
+# ---------------------------------------------------------------------------------------------------- going on
+def test_the_same_call_goes_on_and_another_is_refused(study: Tuned):
+    again = tuned(study.folder, trials=4)
+    assert len(again.trials) == 4
+    assert again.trials[:3] == study.trials
+    with pytest.raises(UsageError) as raised:
+        tuned(study.folder, trials=9, seeds=3, search={**SEARCH, "tau": "auto"})
+    assert "is of another study: seeds was 2 and is 3" in str(raised.value)
+    assert "search.tau.low was None and is 0.0005" in str(raised.value)
+    with pytest.raises(UsageError, match=r"there and no study: it has no study\.yaml"):
+        tuned(study.folder.parent)
+
+
+KILLED = """
+import sys, duetto
+from tunable import SMALL, Slow
+duetto.tune("ddpg", Slow, trials=3, output=sys.argv[1], **{**SMALL, "seeds": 1, "steps": 100})
+"""
+
+
+def wait_for(what: Any, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def evaluated(folder: Path, trial: int) -> list[int]:
+    files = (folder / "trials" / f"{trial:04}").glob("*/evaluations.csv")
+    return [len(file.read_text().splitlines()) - 2 for file in files]  # without the head, and that of step 0
+
+
+def test_a_study_that_was_killed_goes_on_as_if_nothing_had_happened(tmp_path: Path):
+    """SIGKILL in the middle of a trial; its processes end, its half runs are taken up, and all trials are the same."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "killed")], env=environment)
+    wait_for(lambda: max(evaluated(tmp_path / "killed", 1), default=0) >= 2)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    whole = tuned(tmp_path / "whole", Slow, trials=3, seeds=1, steps=100)
+    again = tuned(tmp_path / "killed", Slow, trials=3, seeds=1, steps=100)
+    assert again.trials == whole.trials
+    assert any("Trial 1, seed 0, goes on at step " in notice for notice in again.notices), again.notices
+    assert again.best == whole.best
+
+
+def test_ctrl_c_stops_in_order(tmp_path: Path):
+    """It writes checkpoints, keeps what is there, and says how to go on; the same command does."""
+    call = [sys.executable, "-m", "duetto", "tune", "ddpg", "Pendulum-v1", "--trials", "2", "--seeds", "1"]
+    for name, value in {**RUN, **FIXED, "steps": 100_000, "hidden": 8}.items():
+        call += [f"--{name.replace('_', '-')}", str(value)]
+    call += ["--environment-options", "max_episode_steps=5", "--output", "study"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    at_work = subprocess.Popen(
+        call, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: max(evaluated(tmp_path / "study", 0), default=0) >= 1)
+    at_work.send_signal(signal.SIGINT)
+    out, err = at_work.communicate(timeout=60)
+    assert (at_work.returncode, err) == (0, "")
+    assert "1 trials: 1 running." in out
+    assert out.rstrip().endswith("Stopped. Go on with the same command.")
+    [run] = (tmp_path / "study" / "trials" / "0000").iterdir()
+    [row] = list(csv.DictReader((tmp_path / "study" / "trials.csv").read_text().splitlines()))
+    assert row["state"] == "running"
+    steps = Run(run).agent().step
+    assert steps >= Run(run).evaluations()[-1]["step"]
+    assert (run / ".lock").read_text() == ""  # nobody works on it
+
+
+# ---------------------------------------------------------------------------------------------------- a user's own
+OWN = """
+from dataclasses import dataclass
+from duetto.algorithms.base import NonNegative
+from duetto.algorithms.ddpg import DDPG
+
+@dataclass(frozen=True)
+class Mine(DDPG):
+    \"\"\"DDPG by another name.\"\"\"
+
+    warmth: NonNegative = 0.5
+    \"\"\"Of no use.\"\"\"
+"""
+
+
+def test_an_algorithm_from_a_file_is_searched_by_its_fields(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    """With what its runs have to say, said once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
+    (tmp_path / "mine.py").write_text(OWN)
+    call = ["tune", "./mine.py:Mine", "Pendulum-v1", "--trials", "1", "--seeds", "2", "--json"]
+    for name, value in {**RUN, **FIXED, "hidden": 8, "random_steps": 100}.items():
+        call += [f"--{name.replace('_', '-')}", str(value)]
+    with pytest.raises(SystemExit) as ended:
+        main([*call, "--environment-options", "max_episode_steps=5"])
+    found = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    assert found["best"]["options"]["warmth"] == 0.5
+    assert [Path(run).name for run in found["runs"]] == ["mine-Pendulum-v1-s0", "mine-Pendulum-v1-s1"]
+    assert isinstance(found["fresh"], float)
+    [notice] = found["notices"]
+    assert notice.startswith("Trial 0, seed 0: 60 steps are too few: all actions will be random")
+
+
+# ---------------------------------------------------------------------------------------------------- failures
+def test_failures_are_kept_apart_and_do_not_end_the_study(tmp_path: Path):
+    """An environment that raises, learning that diverges, and options that do not go together."""
+    (tmp_path / "file").touch()
+    search = {"critic_learning_rate": {"choices": [1e-3, 1e30]}, "unroll": {"choices": [5, 20]}}
+    found = tuned(
+        tmp_path / "study",
+        Once,
+        environment_options={"file": str(tmp_path / "file")},
+        **{"trials": 8, "seeds": 1, "search": search, "jobs": 2, "seed": 1},
+    )
+    by_state: dict[str, list[Any]] = {}
+    for trial in found.trials:
+        by_state.setdefault(trial.state, []).append(trial)
+    assert set(by_state) == {"complete", "diverged", "failed"}
+    raised = [trial for trial in by_state["failed"] if "the lever is stuck" in trial.reason]
+    refused = [trial for trial in by_state["failed"] if "overlap is 10" in trial.reason]
+    assert len(raised) == 1
+    assert len(raised) + len(refused) == len(by_state["failed"])
+    assert all(trial.options["unroll"] == 5 for trial in refused)
+    assert refused
+    assert all(
+        "diverged" in trial.reason and trial.options["critic_learning_rate"] == 1e30 for trial in by_state["diverged"]
+    )
+    assert found.best is not None
+    assert found.best.options == {"critic_learning_rate": 1e-3, "unroll": 20}
+
+
+def test_a_study_without_a_trial_that_is_complete_is_an_error(tmp_path: Path):
+    """On an environment that this script alone has registered."""
+    gymnasium.register("Scripted-v0", entry_point=lambda: Short())
+    with pytest.raises(duetto.DuettoError, match=r"None of the 1 trials in .* is complete.*diverged"):
+        tuned(tmp_path / "study", "Scripted-v0", trials=1, seeds=1, critic_learning_rate=1e30, search={"tau": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"trials": 0}, "trials is 0; it must be a whole number of at least 1"),
+        ({"jobs": 0}, "jobs is 0"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"evaluate_every": 0}, "a study goes by evaluations"),
+        ({"policy_delay": 2}, "tune has no option 'policy_delay'"),
+        ({"environment": Short()}, "needs an environment of its own"),
+        ({"discount": 0.9}, "discount is given a value and to be searched"),
+        ({"search": "none.yaml"}, "search file none.yaml cannot be read"),
+    ],
+)
+def test_mistakes_show_before_anything_is_written(tmp_path: Path, options: dict[str, Any], sentence: str):
+    with pytest.raises(UsageError) as raised:
+        tuned(tmp_path / "study", **options)
+    assert sentence in str(raised.value)
+    assert not (tmp_path / "study").exists()

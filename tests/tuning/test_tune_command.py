@@ -1,0 +1,141 @@
+"""`duetto tune` on the command line: its options, its words, and what it leaves for `duetto train`."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from commands import SMALL, Result
+from rich.console import Console
+
+from duetto.algorithms import ALGORITHMS, TD3
+from duetto.cli import main
+from duetto.cli.tune import OWN_OPTIONS, given
+from duetto.tuning.optuna import Trial
+from duetto.tuning.showing import StudyDisplay
+from duetto.tuning.space import space
+
+QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_steps=5")]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+    def call(text: str, *arguments: str) -> Result:
+        with pytest.raises(SystemExit) as ended:
+            main([*shlex.split(text), *arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.out + captured.err
+        return Result(ended.value.code, captured.out, captured.err)  # type: ignore[arg-type]
+
+    return call
+
+
+def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, tmp_path: Path):
+    (tmp_path / "search.yaml").write_text("tau: {low: 0.01, high: 0.1, log: true}\ndiscount: auto\n")
+    call = "tune td3 Pendulum-v1 --trials 2 --seeds 1 --search search.yaml --search-only"
+    code, out, err = command(call, *QUICK)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "td3 on Pendulum-v1, torch on cpu, around preset Pendulum-v1: 2 trials of 1 seeds, 60 steps each"
+    assert lines[1:3] == ["searched: discount, tau", "studies/td3-Pendulum-v1/"]
+    assert lines[3].startswith("trial   0  -")
+    assert lines[3].endswith("  best so far")
+    assert lines[4] == "          discount 0.98, tau 0.01"  # the preset's 0.005 is outside; this is the nearest
+    assert "2 trials: 2 complete." in lines
+    code, out, err = command(f"{call} --json", *QUICK)
+    said = json.loads(out)
+    assert (code, len(said["trials"]), said["stopped"], said["notices"]) == (0, 2, False, [])
+    assert said["preset"] == "studies/td3-Pendulum-v1/best.yaml"
+    code, out, err = command(
+        f"train td3 Pendulum-v1 --preset {said['preset']} --dry-run --backend torch --device cpu --hidden 8"
+    )
+    assert (code, err) == (0, "")
+    assert f"\n  tau: {said['best']['options']['tau']}\n" in out
+    assert "\n  batch_size: 8\n" in out  # given a value in the study
+    assert "\n  - 8\n" in out  # explicit options win
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tune td3 Pendulum-v1 --search none.yaml", "The search file none.yaml cannot be read"),
+        ("tune td3 Pendulum-v1 --trials 0", "trials is 0"),
+        ("tune td4 Pendulum-v1", "There is no algorithm 'td4'. Did you mean 'td3'?"),
+        ("tune td3 CartPole-v1", "td3 needs a continuous action space (Box)"),
+        ("tune td3 Pendulum-v1 --gamma 0.9", "Did you mean --discount"),
+        ("tune td3 Pendulum-v1 --evaluate-every 0", "a study goes by evaluations"),
+        ("tune td3 Pendulum-v1 --preset none.yaml", "The presets in none.yaml cannot be read"),
+    ],
+)
+def test_mistakes_get_a_sentence_and_leave_nothing(command: Any, tmp_path: Path, text: str, words: str):
+    code, out, err = command(text)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_optuna_a_sentence_says_what_to_install(command: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    code, _, err = command("tune td3 Pendulum-v1")
+    assert (code, err) == (2, "duetto: Tuning needs Optuna: pip install 'duetto[tune]'.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_given_is_known_however_it_is_written():
+    options = shlex.split("--tau 0.1 Pendulum-v1 --no-twin-critic --batch_size=8 --hidden 8 8 --steps 10 --search f")
+    assert given(options, TD3) == {"tau", "twin_critic", "batch_size", "hidden"}
+
+
+def test_help_says_the_options_of_the_search(command: Any):
+    overview, own = command("tune --help").out, command("tune td3 --help").out
+    assert overview.startswith("usage: duetto tune ALGORITHM ENVIRONMENT [options]")
+    assert all(name in overview for name in ALGORITHMS)
+    assert own.startswith("usage: duetto tune td3 ")
+    assert all(f"--{name.replace('_', '-')}" in own for name in [*OWN_OPTIONS, "tau", "steps"])
+
+
+# ---------------------------------------------------------------------------------------------------- the display
+def at_work(trials: list[Trial], name: str = "Pendulum-v1") -> Any:
+    config = SimpleNamespace(
+        environment=name, preset="default", run=SimpleNamespace(steps=1000, backend="torch", device="cpu")
+    )
+    plan = SimpleNamespace(centre=TD3(), config=config, seeds=2, space=space(TD3()))
+    runs = [SimpleNamespace(evaluations={500: -3.0}), SimpleNamespace(evaluations={})]
+    trying = SimpleNamespace(trial=SimpleNamespace(number=len(trials)), runs=runs)
+    optimizer = SimpleNamespace(trials=lambda: trials)
+    known = {"plan": plan, "trials": 50, "folder": Path("study"), "trying": [trying], "notices": [], "stopped": False}
+    return SimpleNamespace(optimizer=optimizer, began=0.0, **known)
+
+
+TRIALS = [
+    Trial(0, "complete", {}, -200.5),
+    Trial(1, "pruned", {}),
+    Trial(2, "complete", {}, -150.25),
+    Trial(3, "failed", {}),
+]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 160])
+def test_two_lines_fit_a_terminal_of_any_width(width: int):
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None, legacy_windows=False)
+    display = StudyDisplay(console)
+    display.announce(at_work(TRIALS))
+    out.seek(0)
+    out.truncate()
+    console.print(display)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2
+    assert all(len(line) <= width for line in lines)
+    assert "4/50 trials" in lines[0]
+    if width >= 80:
+        assert lines[0].startswith("td3 Pendulum-v1 ")
+        assert lines[1] == "best -150.25 (trial 2)  1 pruned, 1 failed  trial 4: 25%"

@@ -1,0 +1,56 @@
+"""Small environments to tune on, and one that does wrong once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from line_environment import Line
+
+
+class Short(Line):
+    """Of a few steps."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
+
+
+class Slow(Line):
+    """There is time to kill who trains on it."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
+
+    def step(self, action: Any) -> Any:
+        time.sleep(0.015)
+        return super().step(action)
+
+
+class Once(Line):
+    """It raises in its first step, if there is a file, which it takes away."""
+
+    def __init__(self, file: str = "") -> None:
+        super().__init__(length=5)
+        self.file = Path(file)
+
+    def step(self, action: Any) -> Any:
+        if self.file.is_file():
+            self.file.unlink()
+            raise RuntimeError("the lever is stuck")
+        return super().step(action)
+
+
+RUN: dict[str, Any] = {
+    "steps": 60,
+    "backend": "torch",
+    "device": "cpu",
+    "threads": 1,
+    "evaluate_every": 20,
+    "evaluation_episodes": 1,
+    "checkpoint_every": 20,
+    "log_every": 20,
+}
+FIXED: dict[str, Any] = {"hidden": (8,), "batch_size": 4, "random_steps": 10, "learning_starts": 10, "n_step": 1}
+SEARCH: dict[str, Any] = {"actor_learning_rate": "auto", "discount": "auto", "exploration_noise": "auto"}
+SMALL: dict[str, Any] = {"search": SEARCH, "search_only": True, "seeds": 2, **RUN, **FIXED}
