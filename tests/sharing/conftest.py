@@ -64,7 +64,9 @@ def server(nobody: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
     with serving() as hub:
         monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}")
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+        )
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield hub
         close_session()

@@ -24,6 +24,7 @@ from duetto.errors import DuettoError, UsageError
 MOST_FILES = 10_000  # that are listed of a repository
 TRIES, PAUSE = 4, 1.0  # of a download that breaks off; seconds before the second one, then twice as many
 _PATIENCE = 30.0  # seconds without a byte
+_SILENT = 50  # above all that is logged
 _AGAIN = (408, 429, 500, 502, 503, 504)
 
 
@@ -177,7 +178,7 @@ class Hub:
 
         shown, verbosity = not are_progress_bars_disabled(), logging.get_verbosity()
         disable_progress_bars()
-        logging.set_verbosity(logging.CRITICAL)
+        logging.set_verbosity(_SILENT)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
 """A run as it is sent: config, checkpoint and logs in a new folder, which is a run's folder itself.
 
-Left behind: the replay memory, unless it is asked for; what callbacks kept; trackers' and TensorBoard's files; signatures,
-and where things lie on this machine (`places`). A checkpoint in which that changes something is sealed anew.
+Left behind: the replay memory, unless it is asked for; what callbacks kept; trackers' and TensorBoard's files;
+signatures, and where things lie on this machine (`places`). So its checkpoints are sealed anew.
 """
 
 from __future__ import annotations
