@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hub_server import TOKEN, Server, serving
 
 import duetto
+from duetto.cli import main
 from duetto.runs.run import Run
 
 
@@ -36,6 +38,29 @@ def run(trained: Path) -> Run:
     return Run(trained)
 
 
+class Result(NamedTuple):
+    """What a command left on the terminal."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Calls `duetto ARGUMENTS ...` as the installed command does."""
+
+    def call(*arguments: str | Path) -> Result:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Result(code, captured.out, captured.err)
+
+    return call
+
+
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A user without a token, for whom only the loopback address exists."""
@@ -51,7 +76,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connect = socket.socket.connect
 
     def near(self: socket.socket, address: tuple[str, int]) -> None:
-        assert address[0] == "127.0.0.1", f"{address} is outside"
+        assert address[0] in ("127.0.0.1", "::1"), f"{address} is outside"
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", near)
