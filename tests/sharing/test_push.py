@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -360,15 +357,3 @@ def test_without_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("duetto.sharing.hub.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r'pip install "duetto\[hub\]"'):
         duetto.push(run, "me/run")
-
-
-def test_the_installed_command_finds_the_server_by_its_variable(server: Server, trained: Path, tmp_path: Path):
-    """HF_ENDPOINT and HF_TOKEN, in a process of its own, as everybody gives them."""
-    environment = os.environ | {"HF_ENDPOINT": server.address, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
-    program = [sys.executable, "-m", "duetto"]
-    sending = [*program, "push", str(trained), "me/run", "--episodes", "1", "--no-video", "--json"]
-    done = subprocess.run(sending, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert (said["sent"], said["where"]) == (True, f"{server.address}/me/run")
-    assert set(server.repositories["me/run"].files()) == {".gitattributes"} | ALL
