@@ -1,7 +1,7 @@
 """A server on the loopback address that speaks as much of the Hub's protocol as huggingface_hub asks of it.
 
-Repositories live in memory. What it answers can be made wrong: `refusals` by status, `listed` and `content` by what is
-done to a listing or to a file that is fetched.
+Repositories live in memory. What it answers can be made wrong: `refusals` by status; `looked`, `listed` and `content`
+are what is done to what it says of a repository, to a listing, and to a file that is fetched.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Server:
     large: dict[str, bytes] = field(default_factory=dict)  # by SHA-256
     asked: list[str] = field(default_factory=list)  # "GET /path", in order
     refusals: dict[str, int] = field(default_factory=dict)  # a pattern of the above to a status
+    looked: Callable[[dict[str, Any]], dict[str, Any]] = lambda about: about
     listed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda entries: entries
     content: Callable[[str, bytes], bytes] = lambda name, data: data
     cut: int = 0  # so many downloads break off in their middle
@@ -135,7 +136,8 @@ class Handler(BaseHTTPRequestHandler):
         found = self._find(name, revision or "main")
         if found is not None:
             repository, sha = found
-            self._json({"id": name, "sha": sha, "private": repository.private, "tags": [], "downloads": 0})
+            about = {"id": name, "sha": sha, "private": repository.private, "tags": [], "downloads": 0}
+            self._json(self.hub.looked(about))
 
     def tree(self, body: bytes, name: str, revision: str) -> None:
         found = self._find(name, revision)

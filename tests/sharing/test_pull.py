@@ -107,14 +107,15 @@ def test_a_revision(server: Server, there: dict[str, bytes]):
         fetch("me/run", "none", revision="newest")
 
 
-def test_a_push_in_between_does_not_mix(server: Server, there: dict[str, bytes]):
+@pytest.mark.parametrize("when", ["looked", "listed"])
+def test_a_push_in_between_does_not_mix(server: Server, there: dict[str, bytes], when: str):
     """All files are those of the commit that was looked at first."""
 
-    def listed(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def meanwhile(answer: Any) -> Any:
         server.repositories["me/run"].commit("main", there | {"config.yaml": b"other"}, "meanwhile")
-        return entries
+        return answer
 
-    server.listed = listed
+    setattr(server, when, meanwhile)
     assert fetch("me/run", "got").path.joinpath("config.yaml").read_bytes() == there["config.yaml"]
 
 

@@ -248,6 +248,20 @@ def test_a_run_that_goes_on_meanwhile_is_noticed(server: Server, run: Run, monke
     assert server.repositories == {}
 
 
+def test_the_command_says_what_was_sent(server: Server, run: Run, command: Any):
+    call = ["push", run.path, "me/run", "--episodes", "1", "--no-video", "--message", "first"]
+    code, out, err = command(*call, "--json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert (said["sent"], said["where"]) == (True, f"{server.address}/me/run")
+    assert set(said["files"]) == ALL
+    server.repositories["me/run"].commit("main", server.repositories["me/run"].files() | {"replay.mp4": b""}, "film")
+    out = command(*call).out
+    assert "     removed  replay.mp4" in out
+    assert f"{server.address}/me/run: sent to me/run." in out
+    assert server.repositories["me/run"].messages[1] == "first"
+
+
 # ---------------------------------------------------------------------------------------------------- trials
 def test_a_trial_asks_nobody(nobody: None, run: Run, command: Any, monkeypatch: pytest.MonkeyPatch):
     def asked(*_: Any) -> None:

@@ -33,7 +33,9 @@ def push(
     memory: Annotated[
         FlagCreatePairsOff[bool], arg(help="Send the replay memory, with which the run goes on exactly.")
     ] = False,
-    private: Annotated[FlagCreatePairsOff[bool], arg(help="Make a new repository private.")] = False,
+    private: Annotated[
+        FlagCreatePairsOff[bool], arg(help="Make a new repository private; else everybody can read it.")
+    ] = False,
     revision: Annotated[str | None, arg(help="Another branch than main; it is made if it is not there.")] = None,
     message: Annotated[str | None, arg(help="Of the commit.")] = None,
     dry_run: Annotated[

@@ -59,6 +59,8 @@ def pull(
     Raises:
         UsageError: There is no such repository, it holds no run, or something is at `output`.
         DuettoError: The server refuses, fails, or sends something else than it lists. Then nothing is left of it.
+
+    Where it needs `networks` or `algorithm` and they are not given, the folder is there and UsageError says so.
     """
     found = fetch(repository, output, revision=revision, at_most=at_most)
     run = Run(found.path, networks=networks, trust=trust, algorithm=algorithm)
