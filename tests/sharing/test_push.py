@@ -94,6 +94,8 @@ def test_the_cards_lines_do_what_they_say(server: Server, run: Run, command: Any
     duetto.push(run, "me/pendulum", episodes=2, seed=3, checkpoint="best", video=False)
     card = server.repositories["me/pendulum"].files()["README.md"].decode()
     lines = [line for line in card.splitlines() if line.startswith(("duetto pull", "duetto evaluate"))]
+    assert lines[1] == "duetto evaluate pendulum --checkpoint best --episodes 2 --seed 3"
+    assert "duetto video pendulum --checkpoint best" in card
     for line in lines:
         code, out, err = command(*line.split()[1:])
         assert code == 0, err
