@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from duetto.runs.api import load as load
     from duetto.runs.api import train as train
     from duetto.runs.run import Run as Run
+    from duetto.sharing.pulling import pull as pull
+    from duetto.sharing.pushing import push as push
     from duetto.training.callbacks import Callback as Callback
     from duetto.training.evaluation import Evaluation as Evaluation
     from duetto.training.session import Session as Session
@@ -40,6 +42,8 @@ _HOMES = {
     "export": "duetto.exporting.writing",
     "load": "duetto.runs.api",
     "plot": "duetto.display.plotting",
+    "pull": "duetto.sharing.pulling",
+    "push": "duetto.sharing.pushing",
     "train": "duetto.runs.api",
     "Tuned": "duetto.tuning.results",
     "tune": "duetto.tuning.api",

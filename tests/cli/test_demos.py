@@ -325,11 +325,11 @@ def test_nothing_to_inspect(duetto: Command):
 
 # ---------------------------------------------------------------------------------------------------- help
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
-def test_help_names_the_four(duetto: Command, arguments: list[str]):
+def test_help_names_the_five(duetto: Command, arguments: list[str]):
     code, out, err = duetto("demos", *arguments)
     assert (code, err) == (0, "")
-    assert out.startswith("usage: duetto demos record|import|inspect|seal")
-    assert all(f"duetto demos {name} " in out for name in ("record", "import", "inspect", "seal"))
+    assert out.startswith("usage: duetto demos record|export|import|inspect|seal")
+    assert all(f"duetto demos {name} " in out for name in ("record", "export", "import", "inspect", "seal"))
 
 
 @pytest.mark.parametrize(
@@ -339,6 +339,7 @@ def test_help_names_the_four(duetto: Command, arguments: list[str]):
             "record",
             ["bot|keyboard|RUN", "--episodes", "--only-successes", "--minimum-return", "--checkpoint {best,last}"],
         ),
+        ("export", ["--checkpoint last|best|STEP", "--episodes N", "duetto demos record ENVIRONMENT --expert RUN"]),
         ("import", ["npz", "--environment ID", "observations (T + 1, ...)"]),
         ("inspect", ["--video FILE.mp4", "--episode K", "--all"]),
         ("seal", ["Check every episode"]),
@@ -355,4 +356,7 @@ def test_each_has_its_help(duetto: Command, command: str, said: list[str]):
 def test_an_unknown_part(duetto: Command):
     code, _, err = duetto("demos", "recrod")
     assert code == 2
-    assert "There is no command 'demos recrod'. Did you mean 'record'? There are: record, import, inspect, seal." in err
+    assert (
+        "There is no command 'demos recrod'. Did you mean 'record'? There are: record, export, import, inspect, seal."
+        in err
+    )

@@ -19,6 +19,8 @@ COMMANDS = {
     "video": "record an episode:  duetto video runs/td3-HalfCheetah-v5-s0",
     "watch": "see the agent in a window, live:  duetto watch runs/td3-HalfCheetah-v5-s0",
     "export": "write the agent as one graph, for ONNX Runtime and others:  duetto export runs/td3-HalfCheetah-v5-s0",
+    "push": "send a run to the Hugging Face Hub, with a card:  duetto push runs/td3-HalfCheetah-v5-s0 me/cheetah",
+    "pull": "fetch somebody's run from there:  duetto pull user/cheetah",
     "plot": "draw learning curves with bands over seeds:  duetto plot runs/td3-*",
     "demos": "record demonstrations:  duetto demos record BabyAI-GoToLocal-v0 --expert bot --output demos/local",
     "list": "list algorithms, presets and environments:  duetto list presets",

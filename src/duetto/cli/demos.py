@@ -1,4 +1,4 @@
-"""`duetto demos record|import|inspect|seal`: demonstrations, to learn from."""
+"""`duetto demos record|export|import|inspect|seal`: demonstrations, to learn from."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from importlib import import_module
 
 from duetto.errors import UsageError
 
-USAGE = "duetto demos record|import|inspect|seal ..."
+USAGE = "duetto demos record|export|import|inspect|seal ..."
 COMMANDS = {
     "record": "duetto demos record BabyAI-KeyCorridorS3R3-v0 --expert bot --episodes 100 --output demos/keycorridor",
+    "export": "duetto demos export runs/td3-HalfCheetah-v5-s0 --output demos/cheetah",
     "import": "duetto demos import old/episodes --environment LunarLander-v3 --output demos/lander",
     "inspect": "duetto demos inspect demos/keycorridor --video first.mp4",
     "seal": "duetto demos seal demos/keycorridor",
 }
 # "import" cannot be a name in Python.
-_MODULES = {"record": "demos_record", "import": "demos_import", "inspect": "demos_inspect", "seal": "demos_seal"}
+_MODULES = {name: f"demos_{name}" for name in COMMANDS}
 
 
 def main(arguments: list[str]) -> None:

@@ -60,9 +60,23 @@ def record(
     console = Console()
     given = options.environment_options(environment_options)
     source = _source(console, expert, environment, given, checkpoint, episodes)
+    keep = _condition(minimum_return, only_successes or expert == "bot")
+    play(console, environment, source, output, episodes, seed, keep, overwrite)
+
+
+def play(
+    console: Console,
+    environment: str,
+    source: Source,
+    output: str,
+    episodes: int,
+    seed: int,
+    keep: Callable[[float], bool] = lambda score: True,
+    overwrite: bool = False,
+) -> None:
+    """Record the episodes, and say what is there; the source's environments are closed."""
     spaces = source.stepper.observation_space, source.stepper.action_space
     description = Description(environment, source.options, source.about, *spaces, versions())
-    keep = _condition(minimum_return, only_successes or expert == "bot")
     try:
         with demonstrations.writer(output, description, overwrite) as writer, progress(console, episodes) as advance:
             games = demonstrations.record(source.expert, source.stepper, episodes, seed, keep)
@@ -96,16 +110,18 @@ def _source(
         return Source(player, stepper, player.about, given)
     if not Path(expert).is_dir():
         raise UsageError(f"There is no expert {expert!r}. It is bot, keyboard, or the folder of a run, runs/...")
-    return _trained(expert, environment, given, checkpoint, episodes)
+    return trained(Run(expert), environment, given, checkpoint, episodes)
 
 
-def _trained(folder: str, environment: str, given: dict[str, Any], checkpoint: str, episodes: int) -> Source:
+def trained(
+    run: Run, environment: str, given: dict[str, Any], checkpoint: str | int, episodes: int, trusted: bool = False
+) -> Source:
     """A run's policy, in the environment with the run's options where no others are given."""
-    run = Run(folder)
+    folder = str(run.path)
     agent, config = run.agent(checkpoint), run.config
     warn(run)
     if trust.needs_trust("", config.environment_options):  # a module that the folder names, not the user
-        trust.check(config.environment, config.environment_options, config.signature, folder)
+        trust.check(config.environment, config.environment_options, config.signature, folder, trusted)
     kwargs = config.environment_options | given
     stepper = environments.make(environment, num_envs=min(episodes, PARALLEL), kwargs=kwargs)
     trained = agent.observation_space, agent.action_space

@@ -22,7 +22,7 @@ def versions() -> dict[str, str]:
 
 
 @contextmanager
-def progress(console: Console, episodes: int) -> Iterator[Callable[[], None]]:
+def progress(console: Console, episodes: int | None = None) -> Iterator[Callable[[], None]]:
     """A bar on a terminal, nothing elsewhere; to be called after each episode."""
     columns = TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:

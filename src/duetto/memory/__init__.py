@@ -18,11 +18,13 @@ from duetto.memory.recurrent_rollout import RecurrentRollout
 from duetto.memory.replay import Replay
 from duetto.memory.rollout import Rollout
 from duetto.memory.sequences import SequenceReplay
+from duetto.memory.whole import LeftOut
 from duetto.networks.spaces import Space
 
 __all__ = [
     "Episodes",
     "Experience",
+    "LeftOut",
     "Mixed",
     "PrioritizedReplay",
     "Replay",

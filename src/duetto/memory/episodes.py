@@ -71,6 +71,11 @@ class EpisodeRings:
         """How many rows before an observation are needed: for its stack, and for the action and reward before it."""
         return max(1, self._stacks.frames - 1)
 
+    @property
+    def before(self) -> int:
+        """How many rows with frames from before it an episode begins with."""
+        return self._stacks.frames - 1
+
     def check(self, experience: Experience) -> None:
         """Raise for what `add` could not store.
 

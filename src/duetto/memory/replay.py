@@ -16,6 +16,7 @@ from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.fields import Field, named
 from duetto.memory.rings import Rings
 from duetto.memory.schedule import Schedule
+from duetto.memory.whole import Episode, LeftOut, of_transitions
 
 
 class Replay(Memory):
@@ -134,6 +135,14 @@ class Replay(Memory):
         """Put transitions back, in any order of segments, after `load_state_dict`."""
         self._rings.load(segment)
 
+    def episodes(self, left: LeftOut) -> Iterator[Episode]:
+        """The whole episodes that are stored, each environment's in order; what is in none is counted in `left`."""
+
+        def read(name: str, env: int, number: np.ndarray) -> Tree:
+            return self._observation(name, env * self.rows + number % self.rows)
+
+        return of_transitions(read, self.written, self.rows, left)
+
     def _store(self, experience: Experience) -> np.ndarray:
         """Write to the rings; the indices written."""
         values = {
@@ -192,6 +201,6 @@ class Replay(Memory):
 
     def _observation(self, name: str, index: np.ndarray) -> Tree:
         arrays = self._rings.arrays
-        if self._parts:
+        if self._parts and name not in arrays:
             return {part: arrays[f"{name}/{part}"].take(index, axis=0) for part in self._parts}
         return arrays[name].take(index, axis=0)

@@ -7,11 +7,12 @@ batch reads from them in `stretches`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from duetto.algorithms.base import SequenceBatch, SequenceSpec
+from duetto.algorithms.base import SequenceBatch, SequenceSpec, Tree
 from duetto.errors import CheckpointError, NonFiniteError, UsageError
 from duetto.functional import forms, randomness
 from duetto.functional.forms import ANY, ARRAY, Each, Rows
@@ -23,6 +24,7 @@ from duetto.memory.draws import ProportionalDraws, UniformDraws
 from duetto.memory.episodes import EpisodeRings
 from duetto.memory.schedule import Schedule
 from duetto.memory.stretches import Stretches, read
+from duetto.memory.whole import Episode, LeftOut, Stretch, ended, from_sequences, of_rows
 from duetto.networks.spaces import Space
 
 
@@ -192,6 +194,28 @@ class SequenceReplay(Memory):
         first, real, fresh = self._episodes.number(index), self._real[index], self._fresh[index]
         carry = self._carries.read(index.tolist()) if self._spec.stored_carry else {}
         return read(self._episodes, self._spec, Stretches(index // self.rows, first, real, fresh), carry, weight)
+
+    def episodes(self, left: LeftOut) -> Iterator[Episode]:
+        """The whole episodes that are stored, each environment's in order; what is in none is counted in `left`.
+
+        Where an episode begins and ends is known from its sequences alone: those too short for one are in none.
+        """
+        index = np.flatnonzero(self._real)
+        number, stretches = self._episodes.number(index), list[Stretch]()
+        for env in range(len(self._made)):
+            own = np.flatnonzero(index // self.rows == env)
+            own = own[number[own].argsort()]
+            found = from_sequences(env, number[own], self._real[index[own]], self._fresh[index[own]])
+            written = int(self.written[env])
+            running = written - int(self._episodes.steps[env]) if self._episodes.running[env] else None
+            oldest = max(int(self._episodes.oldest[env]), 0)
+            stretches += ended(found, oldest, written, running, self._episodes.before, left)
+
+        def rows(name: str, env: int, number: np.ndarray) -> Tree:
+            envs = np.full(len(number), env)
+            return (self._episodes.observation if name == "obs" else partial(self._episodes.read, name))(envs, number)
+
+        return of_rows(rows, stretches)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:

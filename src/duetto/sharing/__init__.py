@@ -1,0 +1,13 @@
+"""Runs on the Hugging Face Hub: one is sent with what it can really do, and a stranger's is fetched.
+
+    run --> packing: config, checkpoint, logs, without the user's places --+
+    run --> an evaluation, and a video --> card: README.md, results.json --+--> folder --> hub
+    hub --> what it lists --> names, sizes and checksums, all checked --> folder --> a run
+
+`hub.py` alone speaks to the server. What comes from there is a stranger's: SECURITY.md says what is promised.
+"""
+
+from duetto.sharing.pulling import Pulled, fetch, pull
+from duetto.sharing.pushing import Pushed, push
+
+__all__ = ["Pulled", "Pushed", "fetch", "pull", "push"]

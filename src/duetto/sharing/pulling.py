@@ -1,0 +1,191 @@
+"""A run from the Hub. Whoever put it there is a stranger, and so is the server.
+
+First all that is listed is looked at: names, sizes, checksums. Then every file is written under a new name, none larger
+than listed, and compared with its checksum; the folder gets its name when all are there and hold a checkpoint. Nothing
+that was there before is touched, and nothing is left of a download that ends early.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from duetto.algorithms import Algorithm
+from duetto.errors import DuettoError, UsageError
+from duetto.networks.specs import CustomNetwork
+from duetto.runs.run import Run
+from duetto.sharing import form
+from duetto.sharing.hub import Hub, Listing, RemoteFile
+from duetto.storage import disk, segments, snapshot
+from duetto.storage.checkpoint import CheckpointStore
+
+AT_MOST = 5.0  # GB
+_QUIETLY = (".gitattributes", ".gitignore")  # left out without a word
+_SHOWN = 5  # names in a sentence
+
+
+class Pulled(NamedTuple):
+    """What was fetched."""
+
+    path: Path
+    commit: str
+    files: dict[str, int]  # bytes by name
+    notices: list[str]
+
+
+def pull(
+    repository: str,
+    output: str | Path | None = None,
+    *,
+    revision: str | None = None,
+    at_most: float = AT_MOST,
+    networks: dict[str, CustomNetwork] | None = None,
+    algorithm: type[Algorithm] | None = None,
+    trust: bool = False,
+) -> Run:
+    """Fetch a run from the Hub into a new folder. It is a stranger's: SECURITY.md says what that means.
+
+    Args:
+        repository: "user/name".
+        output: The folder, which must not be there; by default `runs/NAME`.
+        revision: A branch, a tag, or a commit.
+        at_most: What is larger in all, in GB, is refused.
+        networks, algorithm, trust: As `duetto.Run` takes them.
+
+    Raises:
+        UsageError: There is no such repository, it holds no run, or something is at `output`.
+        DuettoError: The server refuses, fails, or sends something else than it lists. Then nothing is left of it.
+
+    Where it needs `networks` or `algorithm` and they are not given, the folder is there and UsageError says so.
+    """
+    found = fetch(repository, output, revision=revision, at_most=at_most)
+    run = Run(found.path, networks=networks, trust=trust, algorithm=algorithm)
+    run.notices += found.notices
+    return run
+
+
+def fetch(
+    repository: str,
+    output: str | Path | None = None,
+    *,
+    revision: str | None = None,
+    at_most: float = AT_MOST,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Pulled:
+    """`pull`, without reading the run. `tell` gets a few words now and then on how far it is."""
+    form.check_repository(repository)
+    path = Path("runs") / repository.rpartition("/")[2] if output is None else Path(output)
+    _check_free(path)
+    tell("asking the Hub")
+    hub = Hub()
+    listing = hub.look(repository, revision)
+    if listing is None:
+        wanted = f"{repository} at {revision}" if revision else repository
+        raise UsageError(
+            f"{hub.host} has no {wanted}, or none that your token may see. Look at the name; for a private one log in "
+            "with `hf auth login`."
+        )
+    files, notices = _chosen(repository, listing, at_most)
+    temporary = _temporary(path)
+    try:
+        _check_room(temporary, sum(file.size for file in files))
+        _download(hub, repository, listing.commit, files, temporary, tell)
+        notices += _check_run(repository, temporary)
+        _publish(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Pulled(path, listing.commit, {file.name: file.size for file in files}, notices)
+
+
+def _check_free(path: Path) -> None:
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already, and nothing is overwritten. Choose another --output.")
+
+
+def _chosen(repository: str, listing: Listing, at_most: float) -> tuple[list[RemoteFile], list[str]]:
+    """The files that make a run, and sentences about the others; nothing is fetched yet."""
+    names = [file.name for file in listing.files]
+    if outside := [name for name in names if form.leaves(name)]:
+        raise DuettoError(
+            f"{repository} lists {_shown(outside)}, which would be written outside of the run's folder. Nothing was "
+            "fetched: do not trust it."
+        )
+    if len(set(names)) < len(names):
+        raise DuettoError(f"{repository} lists a name twice. Nothing was fetched: do not trust it.")
+    files = [file for file in listing.files if form.belongs(file.name)]
+    others = [name for name in names if not form.belongs(name) and name not in _QUIETLY]
+    if form.CONFIG not in names:
+        raise UsageError(f"{repository} holds no run of Duetto: it has no {form.CONFIG}.")
+    size = sum(file.size for file in files)
+    if size > at_most * 1e9:
+        raise UsageError(
+            f"{repository} has {size / 1e9:,.2f} GB, more than the {at_most:g} GB that are fetched at most. If it is "
+            f"meant to: --at-most {size / 1e9 + 0.1:.1f}."
+        )
+    if not others:
+        return files, []
+    return files, [f"Left out, since they belong to no run: {_shown(others)}."]
+
+
+def _shown(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(repr(name[:80]) for name in names[:_SHOWN]) + more
+
+
+def _temporary(path: Path) -> Path:
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.absolute().parent))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another --output.") from error
+
+
+def _check_room(folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise DuettoError(f"It needs {size / 1e9:.2f} GB, and {folder.parent} has {free / 1e9:.2f} GB. Make room.")
+
+
+def _download(
+    hub: Hub, repository: str, commit: str, files: list[RemoteFile], folder: Path, tell: Callable[[str], None]
+) -> None:
+    for number, file in enumerate(files, start=1):
+        tell(f"fetching {number} of {len(files)} files: {file.name} ({file.size / 1e6:.1f} MB)")
+        target = folder.joinpath(*file.name.split("/"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        hub.download(repository, commit, file, target)
+
+
+def _check_run(repository: str, folder: Path) -> list[str]:
+    """DuettoError unless there is a checkpoint that is whole; a sentence where its replay memory is missing."""
+    checkpoints = folder / "checkpoints"
+    try:
+        loaded = CheckpointStore(checkpoints).load_latest(memory=False)
+    except DuettoError as error:
+        said = str(error).replace(str(folder), repository)
+        raise DuettoError(f"{repository} holds no run that can be used. {said}") from error
+    manifest, _ = snapshot.read(loaded.path)
+    needed = {record.file.name for record in segments.needed(manifest)}
+    if needed <= segments.present(checkpoints / "memory"):
+        return []
+    return [
+        "Its replay memory was not sent along: to go on with the run, give --without-memory, which begins with an "
+        "empty one."
+    ]
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """Give the folder its name in one step."""
+    _check_free(path)
+    try:
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o777 & ~mask)  # mkdtemp's folders are for their owner only
+        temporary.rename(path)
+        disk.sync_folder(path.absolute().parent)
+    except OSError as error:
+        raise DuettoError(f"{path} cannot be made: {error.strerror}. Choose another --output.") from error
