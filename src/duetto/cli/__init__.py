@@ -19,6 +19,8 @@ COMMANDS = {
     "watch": "see the agent in a window, live:  duetto watch runs/td3-HalfCheetah-v5-s0",
     "export": "write the agent as one graph, for ONNX Runtime and others:  duetto export runs/td3-HalfCheetah-v5-s0",
     "plot": "draw learning curves with bands over seeds:  duetto plot runs/td3-*",
+    "report": "write one page about runs, with curves, losses, videos and how to repeat it:  duetto report runs/td3-*",
+    "table": "write results as a tidy CSV, to compare with others':  duetto table runs/td3-* --output results.csv",
     "demos": "record demonstrations:  duetto demos record BabyAI-GoToLocal-v0 --expert bot --output demos/local",
     "list": "list algorithms, presets and environments:  duetto list presets",
     "completion": 'complete commands in the shell:  eval "$(duetto completion bash)"',
