@@ -81,6 +81,7 @@ def returns(charts: Sequence[Chart], drawn: Sequence[Drawn], legend: Html, metri
             tag("h3", short(chart.environment)),
             _plot(place, f"{_words(metric)} by steps in {short(chart.environment)}"),
             tag("figcaption", _seeds([one for one in drawn if one.group.environment == chart.environment])),
+            *_health(chart),
         )
         for place, chart in enumerate(charts)
     ]
