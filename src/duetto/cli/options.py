@@ -25,7 +25,7 @@ Metric = Annotated[str, arg(help="A column of evaluations.csv or a number of met
 Runs = Annotated[
     tuple[str, ...],
     arg(
-        help="Folders of runs, and tables that duetto table or others wrote: runs/td3-* theirs.csv",
+        help="Folders of runs: runs/td3-*; and tables of results, ours or others': theirs.csv",
         metavar="RUN ...",
         help_behavior_hint="(required)",
     ),

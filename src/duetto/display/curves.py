@@ -139,7 +139,7 @@ def groups(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Grou
     for run in runs:
         named.setdefault(Path(run).resolve(), Path(run))
     if not named:
-        raise UsageError("No run is named. Give one folder or more: duetto plot runs/td3-*")
+        raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
     folders = [path for path in named.values() if not tidy.is_table(path)]
     found = _groups([_recorded(folder) for folder in folders])
     environments = {group[0].environment for group in found}

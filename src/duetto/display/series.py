@@ -62,8 +62,7 @@ class Logs:
 
     def names(self) -> list[str]:
         """What it has numbers of, those of the evaluations first."""
-        scans = [scan for file in _FILES if (scan := self._scan(file)) is not None]
-        return list(dict.fromkeys(name for scan in scans for name in sorted(_names(scan))))
+        return self._all_names
 
     def _scan(self, file: str) -> Scan | None:
         """A file's rows; None where there is none."""
@@ -74,6 +73,11 @@ class Logs:
             except OSError as error:
                 raise DuettoError(f"{path} cannot be read: {error.strerror}.") from error
         return self._scans[file]
+
+    @cached_property
+    def _all_names(self) -> list[str]:
+        scans = [scan for file in _FILES if (scan := self._scan(file)) is not None]
+        return list(dict.fromkeys(name for scan in scans for name in sorted(_names(scan))))
 
     @cached_property
     def _changed(self) -> dict[str, int]:

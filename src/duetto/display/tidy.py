@@ -134,7 +134,7 @@ def _rows(path: Path) -> Iterator[Row]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no table: byte {error.start:,} is not text in UTF-8.") from error
+        raise UsageError(f"{path} is no table: it is not text in UTF-8.") from error
 
 
 def _parsed(file: TextIO, path: Path) -> Iterator[Row]:

@@ -77,17 +77,18 @@ def learning(
 ) -> tuple[list[Chart], list[str]]:
     """A chart for each other number that the seeds of a curve share, by environment; and what had to be left out."""
     colours = _colours(groups)
+    places = {group.environment: [one for one in groups if one.environment == group.environment] for group in groups}
+    wanted = [(where, here, metrics) for where, here in places.items() for metrics in _shared(here, metric)]
     charts: list[Chart] = []
     notices: dict[str, None] = {}
-    for environment in dict.fromkeys(group.environment for group in groups):
-        here = [group for group in groups if group.environment == environment]
-        for metrics in _shared(here, metric):
-            tell(f"{environment}: {metrics[0]}")
-            if (chart := _chart(environment, here, metrics, colours, notices)) is not None:
-                charts.append(chart)
-    if len(charts) > MOST_CHARTS:
-        notices[f"{len(charts)} numbers have curves; the first {MOST_CHARTS} of them are shown."] = None
-    return charts[:MOST_CHARTS], list(notices)
+    for number, (environment, here, metrics) in enumerate(wanted):
+        if len(charts) == MOST_CHARTS:
+            notices[f"{len(wanted) - number:,} more numbers of the runs are not shown."] = None
+            break
+        tell(f"{environment}: {metrics[0]}")
+        if (chart := _chart(environment, here, metrics, colours, notices)) is not None:
+            charts.append(chart)
+    return charts, list(notices)
 
 
 # ---------------------------------------------------------------------------------------------------- which numbers

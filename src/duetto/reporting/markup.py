@@ -11,7 +11,7 @@ from typing import Any
 from duetto.errors import escaped
 
 _CODE = re.compile(r"`([^`]+)`")
-_EMPTY = ("meta", "source")
+_EMPTY = ("meta", "input")
 
 
 class Html(str):

@@ -37,6 +37,11 @@ def number(value: float) -> str:
     return words.replace("-", "−")
 
 
+def steps(value: float) -> str:
+    """So many steps."""
+    return f"{value:,.0f}"
+
+
 def duration(seconds: float) -> str:
     """Seconds, as a person would say them."""
     if not np.isfinite(seconds):
@@ -55,7 +60,7 @@ def overview(drawn: Sequence[Drawn], metric: str) -> Html:
             short(one.group.label),
             short(one.group.environment),
             len(one.group.members),
-            number(one.curve.steps[-1]),
+            steps(one.curve.steps[-1]),
             number(one.last),
             "–" if one.interval is None else f"{number(one.interval[0, -1])} to {number(one.interval[1, -1])}",
             number(float(one.middle.max())),
@@ -140,11 +145,11 @@ def _evaluation(group: Group, member: Member, metric: str) -> list[object]:
         short(group.label),
         short(member.name),
         short(group.environment),
-        number(found.steps[-1]),
+        steps(found.steps[-1]),
         number(found.values[-1]),
         *looked,
         number(found.values[best]),
-        number(found.steps[best]),
+        steps(found.steps[best]),
         duration(_last(member, "time/seconds")),
     ]
 
