@@ -226,8 +226,8 @@ def videos(groups: Sequence[Group]) -> tuple[Html, list[str]]:
         figures.append(tag("figure", film, tag("figcaption", caption)))
     if figures:
         return tag("div", *figures, class_="films"), notices
-    how = f"duetto video {runs[0].runs[0].folder}" if runs else "duetto video RUN"
-    return tag("p", "No video is there. Record one, and make the report again: ", tag("code", short(how))), notices
+    how = tag("code", "duetto video RUN")
+    return tag("p", "No video is here. Record one, and make the report again: ", how), notices
 
 
 # ---------------------------------------------------------------------------------------------------- making it again
@@ -239,7 +239,7 @@ def configuration(groups: Sequence[Group]) -> Html:
     parts = [_differences(runs)] if len(runs) > 1 else []
     for group in runs:
         first = group.runs[0]
-        head = tag("summary", f"{short(group.label)} in {short(group.environment)}: {first.folder / 'config.yaml'}")
+        head = tag("summary", f"{short(group.label)} in {short(group.environment)}: config.yaml of {short(first.name)}")
         parts.append(tag("details", head, tag("pre", config_text(first)), open=len(runs) == 1))
     return joined(*parts)
 
