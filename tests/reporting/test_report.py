@@ -23,7 +23,7 @@ from duetto.algorithms import ALGORITHMS
 from duetto.display import files, plotting
 from duetto.display.curves import curves
 from duetto.errors import DuettoError, UsageError
-from duetto.reporting import charts, films, meanings, page, report, sections, writing
+from duetto.reporting import charts, films, markup, meanings, page, report, sections, writing
 
 MP4 = b"\0\0\0\x18ftypisom" + bytes(range(40))
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[2J\u202e"
@@ -201,6 +201,12 @@ def test_nothing_of_a_strangers_gets_out_of_its_place(tmp_path: Path):
     texts = json.dumps([[c["name"], c.get("parts")] for chart in seen.charts for c in chart["curves"]])
     assert "alert" in texts
     assert "<" not in texts  # plotly would take it for markup
+
+
+def test_data_does_not_end_the_element_that_it_stands_in():
+    held = {"</script>": "<!--&"}
+    assert not set("<>&") & set(markup.data(held))
+    assert json.loads(markup.data(held)) == held
 
 
 def test_names_and_values_of_any_length(tmp_path: Path):

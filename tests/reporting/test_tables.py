@@ -110,6 +110,11 @@ def test_what_others_publish(tmp_path: Path):
     assert curve.notices == ()
 
 
+def test_a_mark_of_the_encoding_in_front_of_the_first_column_is_no_part_of_its_name(tmp_path: Path):
+    (curve,) = curves([write(tmp_path / "t.csv", f"\ufeff{HEAD}{lines('a', 'b')}")])
+    assert curve.label == "a"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
