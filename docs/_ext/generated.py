@@ -2,6 +2,7 @@
 
 {options} NAME        every option of an algorithm, or of a `run`: its default, and its help
 {presets} NAME        what each preset of the algorithm sets
+{metrics} NAME        what the algorithm's metrics mean, and what they look like in health
 {results} RUN ...     committed learning runs, by the beginning of their folders' names, over all seeds; *: all
 {command} NAME ...    what `duetto NAME ... --help` says
 {rows} MODULE.NAME    what a function in `docs/figures` returns: the head of a table, and its rows
@@ -31,6 +32,7 @@ from sphinx.util.docutils import SphinxDirective
 import duetto
 from duetto.algorithms import ALGORITHMS
 from duetto.presets import presets
+from duetto.reporting.meanings import meanings
 from duetto.storage.config import RunOptions
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
@@ -107,6 +109,25 @@ class Presets(Table):
                 ),
             )
         return [about, self.table(["option", "default", *(f"`{name}`" for name in known)], rows, "options")]
+
+
+class Metrics(Table):
+    """See the module."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """The rows that a report of a run has, and the steps of the page that they are made in."""
+        rows = [
+            [
+                ", ".join(f"`{name}`" for name in row.metrics),
+                row.what + (f", step {row.step}" if row.step else ""),
+                row.healthy,
+                row.sick,
+            ]
+            for row in meanings(self.arguments[0])
+        ]
+        return [self.table(["metric", "what it is", "healthy", "sick"], rows, "rows")]
 
 
 class Results(Table):
@@ -262,6 +283,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.add_directive("options", Options)
     app.add_directive("presets", Presets)
+    app.add_directive("metrics", Metrics)
     app.add_directive("results", Results)
     app.add_directive("rows", Rows)
     app.add_directive("command", Command)

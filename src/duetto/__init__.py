@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from duetto.algorithms import *  # noqa: F403 (every algorithm, as the registry has them)
     from duetto.cluster import Cluster as Cluster
     from duetto.display.plotting import plot as plot
+    from duetto.display.table import table as table
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
     from duetto.exporting.writing import export as export
     from duetto.networks.specs import CustomNetwork as CustomNetwork
+    from duetto.reporting.writing import report as report
     from duetto.runs.agent import Agent as Agent
     from duetto.runs.api import load as load
     from duetto.runs.api import train as train
@@ -44,6 +46,8 @@ _HOMES = {
     "plot": "duetto.display.plotting",
     "pull": "duetto.sharing.pulling",
     "push": "duetto.sharing.pushing",
+    "report": "duetto.reporting.writing",
+    "table": "duetto.display.table",
     "train": "duetto.runs.api",
     "Tuned": "duetto.tuning.results",
     "tune": "duetto.tuning.api",

@@ -30,7 +30,7 @@ def completed(script: str, *words: str) -> list[str]:
 def test_bash_completes(duetto: Command, tmp_path):
     code, script, err = duetto("completion", "bash")
     assert (code, err) == (0, "")
-    assert completed(script, "duetto", "re") == ["resume"]
+    assert completed(script, "duetto", "re") == ["resume", "report"]
     assert set(completed(script, "duetto", "")) == set(COMMANDS)
     assert completed(script, "duetto", "train", "td") == ["td3"]
     assert completed(script, "duetto", "train", "td3", "HalfC") == ["HalfCheetah-v5", "HalfCheetahBulletEnv-v0"]

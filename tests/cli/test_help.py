@@ -55,12 +55,9 @@ def test_help_of_each_command(duetto: Command, command: str, option: str):
     code, out, err = duetto(command, option)
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: duetto {command} ")
-    assert {
-        "list": "List algorithms",
-        "completion": "Print what completes",
-        "plot": "Folders of runs: runs/td3-*",
-        "pull": "Fetch a run from",
-    }.get(command, "The run's folder.") in out
+    of_several = dict.fromkeys(("plot", "report", "table"), "Folders of runs: runs/td3-*")
+    said = {"list": "List algorithms", "completion": "Print what completes", "pull": "Fetch a run from"} | of_several
+    assert said.get(command, "The run's folder.") in out
 
 
 def test_help_of_train_without_an_algorithm_names_them(duetto: Command):

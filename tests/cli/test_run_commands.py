@@ -356,7 +356,7 @@ def test_plot(duetto: Command, run: Path, tmp_path: Path):
 
 def test_plot_mistakes(duetto: Command, run: Path):
     code, _, err = duetto("plot")
-    assert (code, err) == (2, "duetto: No run is named. Give one folder or more: duetto plot runs/td3-*\n")
+    assert (code, err) == (2, "duetto: No run is named. Give one folder or more, such as runs/td3-*\n")
     code, _, err = duetto("plot", run, "--metric", "loss")
     assert code == 2
     assert "has no 'loss'. It has: episodes, learn/actor_learning_rate, learn/actor_loss," in err

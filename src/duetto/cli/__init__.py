@@ -22,6 +22,8 @@ COMMANDS = {
     "push": "send a run to the Hugging Face Hub, with a card:  duetto push runs/td3-HalfCheetah-v5-s0 me/cheetah",
     "pull": "fetch somebody's run from there:  duetto pull user/cheetah",
     "plot": "draw learning curves with bands over seeds:  duetto plot runs/td3-*",
+    "report": "write one page about runs, with curves, losses, videos and how to repeat it:  duetto report runs/td3-*",
+    "table": "write results as a tidy CSV, to compare with others':  duetto table runs/td3-* --output results.csv",
     "demos": "record demonstrations:  duetto demos record BabyAI-GoToLocal-v0 --expert bot --output demos/local",
     "list": "list algorithms, presets and environments:  duetto list presets",
     "completion": 'complete commands in the shell:  eval "$(duetto completion bash)"',

@@ -21,6 +21,15 @@ PlainEnvironmentOptions = Annotated[
 ]
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="Print one JSON object, and nothing else on stdout.")]
+Metric = Annotated[str, arg(help="A column of evaluations.csv or a number of metrics.jsonl.", metavar="NAME")]
+Runs = Annotated[
+    tuple[str, ...],
+    arg(
+        help="Folders of runs: runs/td3-*; and tables of results, ours or others': theirs.csv",
+        metavar="RUN ...",
+        help_behavior_hint="(required)",
+    ),
+]
 Quiet = Annotated[FlagCreatePairsOff[bool], arg(help="Show nothing but what has to be known.")]
 Trust = Annotated[bool, arg(help="Run what the run names, its environment's package or its algorithm's file.")]
 

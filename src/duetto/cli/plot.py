@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
+from duetto.cli.options import Metric, Runs
 from duetto.display import plotting
 from duetto.errors import escaped
 
@@ -17,14 +18,9 @@ def main(arguments: list[str]) -> None:
 
 
 def plot(
-    runs: Annotated[
-        Positional[tuple[str, ...]],
-        arg(help="Folders of runs: runs/td3-*", metavar="RUN ...", help_behavior_hint="(required)"),
-    ],
+    runs: Positional[Runs],
     output: Annotated[str, arg(help="The picture: .png, .svg or .pdf.", metavar="FILE")] = "curves.png",
-    metric: Annotated[
-        str, arg(help="A column of evaluations.csv or a number of metrics.jsonl.", metavar="NAME")
-    ] = "mean_return",
+    metric: Metric = "mean_return",
 ) -> None:
     """Draw learning curves: one for all seeds of the same options, with a band; one panel per environment."""
     print(escaped(str(plotting.plot(runs, output, metric))))

@@ -1,7 +1,8 @@
 """Which runs make one learning curve, and its numbers, from what their folders hold; no framework is needed.
 
 Runs that differ in nothing but their seed make one curve. How often they are looked at does not count; all else does,
-their length too, since schedules follow it. A seed that is there twice makes a curve of its own.
+their length too, since schedules follow it. A seed that is there twice makes a curve of its own. In a tidy table (see
+`tidy`) each experiment makes a curve in each environment.
 """
 
 from __future__ import annotations
@@ -9,23 +10,25 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import yaml
 
 from duetto.algorithms import ALGORITHMS
+from duetto.display import tidy
+from duetto.display.series import Logs, Series
+from duetto.display.tidy import Tabled
 from duetto.errors import DuettoError, UsageError
-from duetto.storage import marks
-from duetto.storage.records import Csv, JsonLines, Scan
 from duetto.storage.yaml_files import read_yaml
 
 Option = tuple[str, str]  # of the algorithm, the run or the environment; its name
 
 _LOOKS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every")
 _UNSEEN: set[Option] = {("run", name) for name in ("seed", "threads", *_LOOKS)}
+MOST = 200  # curves; a table that would make more is cut first
 _NAMED = 3  # differences that a label spells out; with more it takes the folder's name
 
 
@@ -41,6 +44,28 @@ class Curve:
     notices: tuple[str, ...]  # a sentence for each file of which lines cannot be read or were changed
 
 
+class Member(Protocol):
+    """One seed of a curve: a run's folder, or rows of a table."""
+
+    @property
+    def name(self) -> str:
+        """What it is called beside the other seeds."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        ...
+
+    def names(self) -> list[str]:
+        """What there are numbers of."""
+        ...
+
+    def series(self, metric: str) -> Series:
+        """One number by step. Raises UsageError where there is none, DuettoError where nothing can be read."""
+        ...
+
+
 @dataclass(frozen=True)
 class Recorded:
     """What a run's `config.yaml` says. A network of the user's own need not be at hand."""
@@ -50,30 +75,114 @@ class Recorded:
     environment: str
     seed: int
     settings: dict[Option, Any]
+    config: dict[str, Any] = field(compare=False, repr=False)
+    logs: Logs = field(compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The folder's."""
+        return self.folder.name
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def names(self) -> list[str]:
+        """See `Logs`."""
+        return self.logs.names()
+
+    def series(self, metric: str) -> Series:
+        """See `Logs`."""
+        return self.logs.series(metric)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The seeds of one curve, and what of their source is left out."""
+
+    label: str
+    environment: str
+    members: Sequence[Member]
+    notices: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> list[Recorded]:
+        """Those of its members that are runs: all or none."""
+        return [member for member in self.members if isinstance(member, Recorded)]
 
 
 def curves(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Curve]:
-    """The curves of `runs`, folders of runs, in their order.
+    """The curves of `runs`, folders of runs and tidy tables, in their order; see `groups`."""
+    return [curve(group, metric) for group in groups(runs, metric)]
+
+
+def curve(group: Group, metric: str) -> Curve:
+    """One curve. Raises UsageError where one of its seeds has not that number."""
+    own = [member.series(metric) for member in group.members]
+    notices = (*group.notices, *(each.notice for each in own if each.notice))
+    return Curve(group.label, group.environment, *_joined(group.members, own), tuple(dict.fromkeys(notices)))
+
+
+def groups(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Group]:
+    """Which of `runs` make one curve, in their order, the tables' behind them.
+
+    Beside folders of runs, a table counts in the runs' environments alone.
 
     Args:
-        runs: Each counts once, however it is named.
+        runs: Folders of runs, and tables (.csv). Each counts once, however it is named.
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
-        UsageError: A folder is no run, or has not that number.
+        UsageError: A folder is no run, a table is none or has nothing that fits, or there are too many curves.
         DuettoError: A file is damaged, and nothing of it can be read.
     """
-    folders: dict[Path, Path] = {}
+    named: dict[Path, Path] = {}
     for run in runs:
-        folders.setdefault(Path(run).resolve(), Path(run))
-    if not folders:
-        raise UsageError("No run is named. Give one folder or more: duetto plot runs/td3-*")
-    groups = _groups([_recorded(folder) for folder in folders.values()])
-    series = [[_series(run.folder, metric) for run in group] for group in groups]
+        named.setdefault(Path(run).resolve(), Path(run))
+    if not named:
+        raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
+    folders = [path for path in named.values() if not tidy.is_table(path)]
+    found = _groups([_recorded(folder) for folder in folders])
+    environments = {group[0].environment for group in found}
+    grouped = [Group(label, group[0].environment, group) for label, group in zip(_labels(found), found, strict=True)]
+    for path in named.values():
+        if tidy.is_table(path):
+            grouped += _of_table(path, metric, environments, {(one.environment, one.label) for one in grouped})
+    if len(grouped) > MOST:
+        raise UsageError(f"These would be {len(grouped):,} curves, more than {MOST}. Name fewer, or cut the table.")
+    return grouped
+
+
+def _of_table(path: Path, metric: str, environments: set[str], taken: set[tuple[str, str]]) -> list[Group]:
+    """Its curves in those environments, or in all if none is named."""
+    seeds = tidy.read(path)
+    there = list(dict.fromkeys(seed.environment for seed in seeds))
+    wanted = [seed for seed in seeds if not environments or seed.environment in environments]
+    if not wanted:
+        raise UsageError(
+            f"{path} has none of the runs' environments ({_some(sorted(environments))}). It has: {_some(there)}. "
+            "Where they are the same by another name, give them one name in the table."
+        )
+    having = [seed for seed in wanted if seed.has(metric)]
+    if not having:
+        names = dict.fromkeys(name for seed in wanted for name in seed.names())
+        raise UsageError(f"{path} has no {tidy.their(metric)!r}. It has: {_some(list(names))}.")
+    left_out = len(set(there) - {seed.environment for seed in wanted})
+    notices = (
+        *[f"{left_out} of the environments of {path} are those of no run and are left out."] * (left_out > 0),
+        *[f"{len(wanted) - len(having)} of the seeds of {path} have no {metric!r} and are left out."]
+        * (len(having) < len(wanted)),
+    )
+    members: dict[tuple[str, str], list[Tabled]] = {}
+    for seed in having:
+        members.setdefault((seed.environment, seed.experiment), []).append(seed)
     return [
-        Curve(label, group[0].environment, *_joined(group, own), tuple(each.notice for each in own if each.notice))
-        for label, group, own in zip(_labels(groups), groups, series, strict=True)
+        Group(label if (where, label) not in taken else f"{label} ({path})", where, group, notices)
+        for (where, label), group in members.items()
     ]
+
+
+def _some(names: Sequence[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 # ---------------------------------------------------------------------------------------------------- which runs
@@ -89,7 +198,9 @@ def _recorded(folder: Path) -> Recorded:
         settings = {(where, key): value for where, found in sections.items() for key, value in found.items()}
         settings |= {("algorithm", "name"): name, ("environment", "id"): environment["id"]}
         settings = {option: value for option, value in settings.items() if option not in _UNSEEN}
-        return Recorded(folder, name, environment["id"], values["run"]["seed"], settings)
+        if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
+            raise TypeError("an id is text, and a seed a whole number")
+        return Recorded(folder, name, environment["id"], values["run"]["seed"], settings, values, Logs(folder))
     except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
         raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
 
@@ -141,68 +252,16 @@ def _folder_name(group: list[Recorded]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- its numbers
-@dataclass(frozen=True)
-class Series:
-    """One number of one run, without what is not finite."""
-
-    steps: np.ndarray  # (T,)
-    values: np.ndarray  # (T,)
-    notice: str  # how many lines cannot be read, and that others were changed, if so
-
-
-def _series(folder: Path, metric: str) -> Series:
-    names: set[str] = set()
-    notices: list[str] = []
-    changed = marks.changed(folder)
-    for file, scan in (("evaluations.csv", Csv.scan), ("metrics.jsonl", JsonLines.scan)):
-        path = folder / file
-        if not path.exists():
-            continue
-        try:
-            found = scan(path)
-        except OSError as error:
-            raise DuettoError(f"{path} cannot be read: {error.strerror}.") from error
-        points, unreadable = _points(found, metric, path)
-        said = [f"{unreadable} of the lines of {path} cannot be read and are left out."] * (unreadable > 0)
-        if file in changed:
-            said.append(f"{path} is not what it was at the checkpoint of step {changed[file]}.")
-        notices += said
-        points = points[np.isfinite(points).all(1)]
-        if len(points):
-            return Series(points[:, 0], points[:, 1], " ".join(said))
-        names |= {name for row in found.rows for name in row} - {"step"}
-    if not names:
-        raise UsageError(" ".join([f"{folder} has no evaluations and no metrics yet. Leave it out.", *notices]))
-    what = f"finite number in {metric!r}" if metric in names else f"{metric!r}"
-    raise UsageError(" ".join([f"{folder} has no {what}. It has: {', '.join(sorted(names))}.", *notices]))
-
-
-def _points(found: Scan, metric: str, path: Path) -> tuple[np.ndarray, int]:
-    """Steps and values (T, 2), and how many lines cannot be read."""
-    points: list[tuple[float, float]] = []
-    errors: list[Exception] = []
-    for row in found.rows:
-        if row.get(metric) in (None, ""):
-            continue
-        try:
-            points.append((float(row["step"]), float(row[metric])))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            errors.append(error)
-    if errors and not points:
-        raise DuettoError(f"{path} has no numbers by step in {metric!r} ({errors[0]!r}).") from errors[0]
-    return np.array(points).reshape(-1, 2), len(found.damaged) + found.half + len(errors)
-
-
-def _joined(group: list[Recorded], found: list[Series]) -> tuple[np.ndarray, np.ndarray, str]:
+def _joined(group: Sequence[Member], found: list[Series]) -> tuple[np.ndarray, np.ndarray, str]:
     """Steps (T,), values (seeds, T), and what ends them early."""
     series = [(one.steps, one.values) for one in found]
     begin, end = max(steps[0] for steps, _ in series), min(steps[-1] for steps, _ in series)
     within = [(steps >= begin) & (steps <= end) for steps, _ in series]
     steps = series[0][0][within[0]]
     if len(steps) == 0:
-        raise UsageError(f"{' and '.join(str(run.folder) for run in group)} share no steps. Plot them one by one.")
+        raise UsageError(f"{' and '.join(map(str, group))} share no steps. Plot them one by one.")
     shortest = min(zip(group, series, strict=True), key=lambda pair: pair[1][0][-1])[0]
-    remark = f", as far as {shortest.folder.name} is" if any(own[-1] > end for own, _ in series) else ""
+    remark = f", as far as {shortest.name} is" if any(own[-1] > end for own, _ in series) else ""
     if all(np.array_equal(own[inside], steps) for (own, _), inside in zip(series, within, strict=True)):
         return steps, np.stack([values[inside] for (_, values), inside in zip(series, within, strict=True)]), remark
     return steps, np.stack([np.interp(steps, *_once(*each)) for each in series]), remark

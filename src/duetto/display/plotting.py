@@ -23,12 +23,13 @@ _LINES = ("-", "--", ":", "-.")
 
 
 def plot(runs: Sequence[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
-    """Draw the learning curves of `runs`, folders of runs, and return the picture's path.
+    """Draw the learning curves of `runs`, folders of runs and tables of results, and return the picture's path.
 
     How many lines of a file cannot be read goes to stderr.
 
     Args:
-        runs: One curve for all seeds of the same algorithm and options, one panel for each environment.
+        runs: One curve for all seeds of the same algorithm and options, one panel for each environment. A table that
+            `duetto.table` or others wrote (.csv) has one for each of its experiments.
         output: A .png, .svg or .pdf.
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
 
@@ -40,7 +41,7 @@ def plot(runs: Sequence[str | Path], output: str | Path = "curves.png", metric: 
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise UsageError(f"{output} is no name for a picture: end it in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     found = curves(runs, metric)
-    for notice in (notice for curve in found for notice in curve.notices):
+    for notice in dict.fromkeys(notice for curve in found for notice in curve.notices):
         print(notice, file=sys.stderr)
     labels = list(dict.fromkeys(curve.label for curve in found))
     panels = list(dict.fromkeys(curve.environment for curve in found))

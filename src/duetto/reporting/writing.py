@@ -1,0 +1,88 @@
+"""From folders of runs and tables of results to one file that says all about them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from duetto.display import files
+from duetto.display.curves import groups
+from duetto.reporting import charts, sections
+from duetto.reporting.page import page, plotly
+
+
+def report(
+    runs: Sequence[str | Path],
+    output: str | Path = "report.html",
+    metric: str = "mean_return",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Write one self-contained page about `runs`: results, curves, what learning looked like, how to repeat it.
+
+    It fetches nothing from anywhere. Seeds of the same options make one curve, as in `duetto.plot`; three or more have
+    an interquartile mean and a 95 % bootstrap interval. What was found damaged is on the page, and goes to stderr.
+
+    Args:
+        runs: Folders of runs, and tables that `duetto.table` or others wrote (.csv).
+        output: An .html.
+        metric: What the curves are of: a column of `evaluations.csv`, or a number of `metrics.jsonl`.
+        tell: Gets a few words now and then on how far it is.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: A folder is no run, a table is of another schema, one of them has not that number, or an extra is
+            not installed.
+        DuettoError: Nothing of a file can be read, or the page cannot be written.
+    """
+    path = files.check_name(output, ".html", "a report")
+    plotly()
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers of any size; those that are none are gaps
+        html, notices = _html(runs, metric, tell)
+    for notice in notices:
+        print(notice, file=sys.stderr)
+    files.publish(path, html)
+    return path
+
+
+def _html(runs: Sequence[str | Path], metric: str, tell: Callable[[str], None]) -> tuple[str, list[str]]:
+    """The page, and what was found damaged."""
+    found = groups(runs, metric)
+    drawn = []
+    for group in found:
+        tell(f"the curve of {group.label} in {group.environment}")
+        drawn.append(charts.draw(group, metric))
+    above = charts.returns(drawn, metric)
+    below, left_out = charts.learning(found, metric, tell)
+    films, filmless = sections.videos(found)
+    notices = list(dict.fromkeys([*(n for one in drawn for n in one.curve.notices), *left_out, *filmless]))
+    legend = sections.legend(found)
+    parts = [
+        ("notices", "", sections.notices(notices)),
+        ("results", "Results", sections.overview(drawn, metric)),
+        ("curves", "Curves", sections.returns(above, drawn, legend, metric)),
+        ("evaluations", "Evaluations", sections.evaluations(found, metric)),
+        ("learning", "Learning", sections.learning(below, len(above), legend)),
+        ("videos", "Videos", films),
+        ("configuration", "Configuration", sections.configuration(found)),
+        ("repeat", "How to repeat it", sections.repeating(found)),
+        ("versions", "Versions", sections.versions(found)),
+    ]
+    labels = list(dict.fromkeys(sections.short(group.label, 40) for group in found))
+    environments = list(dict.fromkeys(sections.short(group.environment, 40) for group in found))
+    title = f"{_few(labels)} on {_few(environments)}"
+    seeds = sum(len(group.members) for group in found)
+    about = f"{len(found)} curve{'s' * (len(found) > 1)} of {seeds} run{'s' * (seeds > 1)}"
+    footer = (
+        f"Made by Duetto {version('duetto')}; curves by plotly {version('plotly')}. Nothing in it comes from a network."
+    )
+    return page(title, about, parts, [chart.data for chart in (*above, *below)], footer), notices
+
+
+def _few(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
