@@ -269,6 +269,27 @@ def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]]
         Run(run).resume(steps=30)
 
 
+@pytest.mark.parametrize("nonsense", [np.zeros(3), "x", [1], {"a": np.ones(2)}], ids=["array", "text", "list", "dict"])
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda state, it: state.update(stepper=it),
+        lambda state, it: state.update(versions=it),
+        lambda state, it: state["run"].update(threads=it),
+        lambda state, it: state["session"].update(exact=it),
+        lambda state, it: state["session"].update(under_way=it),
+    ],
+    ids=["stepper", "versions", "threads", "exact", "under way"],
+)
+def test_a_state_of_what_nobody_wrote(put: Callable[[dict[str, Any], Any], None], nonsense: Any, run: Path):
+    folder = hostile.checkpoint(run)
+    state = hostile.state_of(folder)
+    put(state, nonsense)
+    hostile.put_state(folder, state)
+    with pytest.raises(CheckpointError, match="was changed|is not one of this run"):
+        Run(run).resume(steps=30)
+
+
 # ---------------------------------------------------------------------------------------------------- what is shown
 NASTY = "\x1b]0;title\x07\x9b2J\u202egnp\u2066\u200f\r\x00\ud800"
 

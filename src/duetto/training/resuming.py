@@ -9,7 +9,8 @@ from duetto.algorithms.base import RolloutSpec
 from duetto.algorithms.exploration import ActionNoise
 from duetto.environments import Stepper
 from duetto.errors import CheckpointError, UsageError
-from duetto.functional.forms import ANY, Optional
+from duetto.functional import forms
+from duetto.functional.forms import ANY, Each, Optional
 from duetto.functional.schedules import linear
 from duetto.learners import Learner
 from duetto.learners.threads import cores
@@ -31,11 +32,28 @@ FORM = ACTING | {  # of a whole state
     "log": ANY,
     "memory": ANY,
     "collector": ANY,
-    "stepper": ANY,
+    "stepper": {},
     "evaluations": ANY,
     "session": {"step": int, "best": Optional(float), "seconds": float},
     "run": {"algorithm": str, "environment": str},
 }
+
+
+# What earlier versions did not write.
+LATER: dict[tuple[str, str], Any] = {
+    ("session", "exact"): Optional(bool),
+    ("session", "under_way"): bool,
+    ("run", "threads"): int,
+}
+
+
+def check_form(state: dict[str, Any]) -> None:
+    """Raise CheckpointError where a whole state has not the form that what reads it relies on."""
+    forms.check(state, FORM, "state")
+    for (part, name), form in LATER.items():
+        if name in state[part]:
+            forms.check(state[part][name], form, f"state/{part}/{name}")
+    forms.check(state.get("versions", {}), Each(str), "state/versions")
 
 
 def check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:

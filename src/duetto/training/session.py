@@ -24,7 +24,6 @@ import numpy as np
 from duetto import demonstrations, environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
-from duetto.functional import forms
 from duetto.functional.randomness import generator
 from duetto.learners.base import on_host
 from duetto.learners.parameters import Parameters
@@ -443,7 +442,7 @@ class Session:
             CheckpointError: It changes what cannot change in a run that has begun.
         """
         state = loaded.state
-        forms.check(state, resuming.FORM, "state")
+        resuming.check_form(state)
         if state["session"]["step"] != loaded.step:
             raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['session']['step']}.")
         resuming.check_same_run(state["run"], self.config, self.folder)
