@@ -91,8 +91,8 @@ class Crew:
         """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never. `role`: see `Host`."""
         self._transport, self._recipe, self._timeout, self._notices = transport, recipe, timeout, notices
         self._role = role
-        self.actors = [Actor(index, share) for index, share in enumerate(shares)]
-        self.restarts = 0
+        self.actors: list[Actor] = [Actor(index, share) for index, share in enumerate(shares)]
+        self.restarts: int = 0
         for actor in self.actors:
             self._start(actor)
 

@@ -21,6 +21,7 @@ from duetto.environments.trees import Tree
 from duetto.errors import CheckpointError, DuettoError, NonFiniteError, UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, Each, Optional, Rows
+from duetto.networks.spaces import Space
 
 
 class Transition(NamedTuple):
@@ -65,14 +66,22 @@ class Stepper:
         engine: What steps the environments.
     """
 
+    name: str
+    first: int
+    num_envs: int
+    stacked: int
+    observation_space: Space
+    action_space: Space
+    starts: np.ndarray
+
     def __init__(self, engine: Engine, name: str | None = None) -> None:
         self._engine = engine
         self._actions = ActionMap(engine.single_action_space)
         self.name, self.first = name or engine.label, 0
         self.num_envs, self.stacked = engine.num_envs, engine.stacked
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
-        self.steps = 0
-        self.resumed_exactly = True
+        self.steps: int = 0
+        self.resumed_exactly: bool = True
         self.lost: np.ndarray | None = None
         self.watcher: Callable[[np.ndarray, Transition, list[Episode]], None] | None = None
         self._seed: int | None = None

@@ -37,6 +37,7 @@ from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training import resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
+from duetto.training.collector import Source
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.interruption import interruptible
 from duetto.training.metrics import ADVICE, MetricLog
@@ -71,6 +72,17 @@ class Session:
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
+    config: Config
+    folder: Path
+    stepper: environments.Stepper
+    learner: learners.Learner
+    memory: resuming.AnyMemory
+    normalizer: Normalizer
+    collector: Source
+    store: CheckpointStore
+    log: MetricLog
+    evaluations: Csv
+
     def __init__(
         self,
         config: Config,
@@ -86,11 +98,11 @@ class Session:
         self._place = place or Here()
         self.config, self.folder, self._environment = config, folder, environment
         self._lock = lock or FolderLock(folder)
-        self.notices = Notices()
+        self.notices: Notices = Notices()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
-        self.step = 0
+        self.step: int = 0
         self.last_evaluation: tuple[int, Evaluation] | None = None
         self._crew = Crew()
         self._best: float | None = None
