@@ -12,6 +12,7 @@ import pytest
 from duetto import environments
 from duetto.environments import naming
 from duetto.errors import UsageError
+from duetto.extras import install
 
 
 def test_a_picture_that_needs_pygame_names_what_installs_it(monkeypatch: pytest.MonkeyPatch):
@@ -21,7 +22,7 @@ def test_a_picture_that_needs_pygame_names_what_installs_it(monkeypatch: pytest.
     with pytest.raises(UsageError) as refusal:
         stepper.render()
     assert str(refusal.value).startswith("CartPole-v1 cannot be shown (pygame is not installed")
-    assert str(refusal.value).endswith('Install: pip install "duetto[classic]"')
+    assert str(refusal.value).endswith(f"Install: {install('classic')}")
     assert "MUJOCO_GL" not in str(refusal.value)
 
 
