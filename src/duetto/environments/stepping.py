@@ -6,6 +6,7 @@ always what the action really produced, reset rows do not exist, and no array is
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.environments import naming, trees
+from duetto.environments import naming, quiet, trees
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.faults import Fault
@@ -86,7 +87,7 @@ class Stepper:
         self.watcher: Callable[[np.ndarray, Transition, list[Episode]], None] | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
-        self._has_obs = False
+        self._has_obs = self._rendered = False
 
     @property
     def engine(self) -> Engine:
@@ -184,8 +185,12 @@ class Stepper:
         Raises:
             UsageError: The environment was made without a render mode, or fails to render.
         """
+        # SDL prints that there is no display before the first frame, which needs none, and GLFW warns before it fails.
+        silence = contextlib.nullcontext() if self._rendered or not naming.family_of(self.name) else quiet.output()
         try:
-            frame = self._engine.render()
+            with quiet.repeated_warnings(), silence:
+                frame = self._engine.render()
+            self._rendered = True
         except Exception as error:
             raise naming.not_shown(self.name, error) from error
         if frame is None:
