@@ -107,7 +107,7 @@ def test_a_missing_dependency_names_its_extra(
 
 def test_missing_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(UsageError, match=r"duetto\[envpool\]"):
+    with pytest.raises(UsageError, match=re.escape(install("envpool"))):
         make("Pong-v5", engine="envpool")
     with pytest.raises(UsageError, match="by id"):
         make(Counting, engine="envpool")
