@@ -44,7 +44,7 @@ def repeated_warnings() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         yield
     for warning in caught:
-        told = type(warning.message), str(warning.message)
+        told = warning.category, str(warning.message)
         if told not in _told and multiprocessing.parent_process() is None:
             _told.add(told)
             warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
