@@ -8,6 +8,7 @@ CHECKS = [
     ["ruff", "check", "."],
     ["lint-imports"],
     ["pyright"],
+    ["pyright", "--verifytypes", "duetto", "--ignoreexternal"],  # every public name's type is written down
     [sys.executable, "-m", "pytest", *sys.argv[1:]],
 ]
 

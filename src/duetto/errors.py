@@ -51,6 +51,9 @@ class EnvironmentFailedError(DuettoError):
         trace: The user's part of the traceback, shown below it; "" where nothing was raised.
     """
 
+    sentence: str
+    trace: str
+
     def __init__(self, sentence: str, trace: str = "") -> None:
         super().__init__(sentence, trace)
         self.sentence, self.trace = sentence, trace

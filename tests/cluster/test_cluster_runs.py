@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import duetto
 from duetto.cluster import options
 from duetto.cluster.simulated import DIED, Rates, Simulated
 from duetto.errors import EnvironmentFailedError, UsageError
+from duetto.extras import install
 from duetto.runs.run import Run
 
 STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
@@ -275,7 +277,7 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
         train(tmp_path / "runs", environment=lambda: Line(len(file.name)), cluster=Simulation())
     monkeypatch.setattr(options, "find_spec", lambda name: None)
     with pytest.raises(
-        UsageError, match=r'needs Ray, which is not installed. Install: pip install "duetto\[cluster\]"'
+        UsageError, match=rf"needs Ray, which is not installed\. Install: {re.escape(install('cluster'))}"
     ):
         duetto.Cluster()
     assert not list(tmp_path.glob("*/*/config.yaml")) + list(tmp_path.glob("*/config.yaml"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from duetto.environments import AtariOptions, Stepper, make, separate
 from duetto.errors import UsageError
+from duetto.extras import install
 
 pytest.importorskip("ale_py")
 BREAKOUT, STEADY = "ALE/Breakout-v5", "BreakoutNoFrameskip-v4"  # with sticky actions and without
@@ -337,7 +339,7 @@ def test_a_missing_rom(engine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: A
 
 def test_missing_opencv_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cv2", None)
-    with pytest.raises(UsageError, match=r'ALE/Pong-v5 needs the Atari .* Install: pip install "duetto\[atari\]"'):
+    with pytest.raises(UsageError, match=rf"ALE/Pong-v5 needs the Atari .* Install: {re.escape(install('atari'))}"):
         make("ALE/Pong-v5", engine="gymnasium")
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from typing import Any, ClassVar
 
 import gymnasium
+import numpy as np
 import pytest
 
 from duetto import environments
 from duetto.environments import naming
 from duetto.errors import UsageError
+from duetto.extras import install
 
 
 def test_a_picture_that_needs_pygame_names_what_installs_it(monkeypatch: pytest.MonkeyPatch):
@@ -21,7 +26,7 @@ def test_a_picture_that_needs_pygame_names_what_installs_it(monkeypatch: pytest.
     with pytest.raises(UsageError) as refusal:
         stepper.render()
     assert str(refusal.value).startswith("CartPole-v1 cannot be shown (pygame is not installed")
-    assert str(refusal.value).endswith('Install: pip install "duetto[classic]"')
+    assert str(refusal.value).endswith(f"Install: {install('classic')}")
     assert "MUJOCO_GL" not in str(refusal.value)
 
 
@@ -38,6 +43,69 @@ def test_mujocos_display_is_named_where_it_may_be_that(environment: str, error: 
     sentence = str(naming.not_shown(environment, error))
     assert sentence.startswith(f"{environment} cannot be shown ({error}).")
     assert ("MUJOCO_GL=egl" in sentence) == display
+
+
+WARNING = """
+import sys, warnings
+import gymnasium
+from duetto import environments
+
+if __name__ == "__main__":
+    for _ in range(3):
+        environments.make("CartPole-v0", vectorization=sys.argv[1], num_envs=2).close()
+"""
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+def test_gymnasiums_warnings_are_told_once(vectorization: str, tmp_path: Path):
+    (tmp_path / "script.py").write_text(WARNING)
+    command = [sys.executable, "script.py", vectorization]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert result.stderr.count("CartPole-v0 is out of date") == 1
+
+
+class Screen(gymnasium.Env):
+    """Warns as GLFW does, and fails where there is no display."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}  # type: ignore[misc]
+    observation_space = action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def __init__(self, display: bool, render_mode: str = "rgb_array") -> None:
+        self.display, self.render_mode = display, render_mode
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def render(self) -> Any:
+        warnings.warn("GLFWError: no display", UserWarning, stacklevel=1)
+        if not self.display:
+            raise RuntimeError("no context")
+        return np.zeros((2, 2, 3), np.uint8)
+
+
+def test_what_warns_before_a_picture_fails_is_not_told_before_the_sentence():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        stepper = environments.make(Screen(display=False))
+        stepper.reset(0)
+        with pytest.raises(UsageError, match=r"Screen cannot be shown \(no context\)"):
+            stepper.render()
+        assert not told
+        stepper = environments.make(Screen(display=True))
+        stepper.reset(0)
+        for _ in range(3):
+            stepper.render()
+    assert [str(warning.message) for warning in told] == ["GLFWError: no display"]
+
+
+def test_what_c_libraries_print_before_the_first_picture_is_not_shown(capfd: pytest.CaptureFixture[str]):
+    stepper = environments.make("CartPole-v1", render_mode="rgb_array")
+    stepper.reset(0)
+    stepper.environments[0].unwrapped.render = lambda: os.write(2, b"error: XDG_RUNTIME_DIR") and np.zeros((2, 2, 3))
+    stepper.render()
+    assert capfd.readouterr().err == ""
+    stepper.render()
+    assert capfd.readouterr().err != ""  # of later ones it is
 
 
 SCRIPT = """

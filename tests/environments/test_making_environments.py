@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from scripted_environments import Counting, Ending, Scripted
 
 from duetto.environments import families, make, separate
 from duetto.errors import UsageError
+from duetto.extras import install
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_missing_package_names_its_extra(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError) as caught:
         make(name)
-    assert str(caught.value).endswith(f'Install: pip install "duetto[{extra}]"')
+    assert str(caught.value).endswith(f"Install: {install(extra)}")
 
 
 @pytest.mark.parametrize(
@@ -99,13 +101,13 @@ def test_a_missing_dependency_names_its_extra(
         raise eval(entry)
 
     monkeypatch.setattr(gymnasium, "make", fail)
-    with pytest.raises(UsageError, match=rf'{name} needs the .* Install: pip install "duetto\[{extra}\]"'):
+    with pytest.raises(UsageError, match=rf"{name} needs the .* Install: {re.escape(install(extra))}"):
         make(name)
 
 
 def test_missing_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(UsageError, match=r"duetto\[envpool\]"):
+    with pytest.raises(UsageError, match=re.escape(install("envpool"))):
         make("Pong-v5", engine="envpool")
     with pytest.raises(UsageError, match="by id"):
         make(Counting, engine="envpool")

@@ -10,6 +10,7 @@ from learning_cases import ACTION, VECTOR, box, small
 
 from duetto import learners
 from duetto.errors import UsageError
+from duetto.extras import install
 from duetto.learners import choice
 from duetto.networks.spaces import Dict
 
@@ -44,8 +45,9 @@ def test_of_one_it_is_that_one(machine, only, observation):
 
 def test_of_none_both_are_offered(machine):
     machine("")
-    with pytest.raises(UsageError, match=r"pip install 'duetto\[jax\]', or pip install 'duetto\[torch\]'"):
+    with pytest.raises(UsageError) as refusal:
         learners.choose(VECTOR, "auto", "auto")
+    assert str(refusal.value).endswith(f"Install: {install('jax')}, or: {install('torch')}")
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
@@ -75,7 +77,7 @@ def test_a_missing_framework_names_the_extra(monkeypatch, backend, package):
     without(monkeypatch, package, f"duetto.learners.{backend}", f"duetto.networks.{backend}")
     with pytest.raises(UsageError) as refusal:
         learners.build(backend, small(), VECTOR, ACTION)
-    expected = f"The {backend} backend needs {package}, which is not installed: pip install 'duetto[{backend}]'."
+    expected = f"The {backend} backend needs {package}, which is not installed. Install: {install(backend)}"
     assert str(refusal.value) == expected
 
 

@@ -371,5 +371,5 @@ def test_offline(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch):
 
 def test_without_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("duetto.sharing.hub.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r'pip install "duetto\[hub\]"'):
+    with pytest.raises(UsageError, match=r"needs huggingface_hub\. Install: pip install"):
         duetto.push(run, "me/run")

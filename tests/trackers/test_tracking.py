@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tracked_runs import CrashAt, CrashError, StopAt, evaluations_of, lines_of, 
 import duetto
 from duetto.callbacks import RecordVideo
 from duetto.errors import DuettoError, UsageError
+from duetto.extras import install
 from duetto.runs.run import Run
 from duetto.trackers import Point, Tracker
 
@@ -172,7 +174,7 @@ def test_what_is_no_tracker_is_refused_before_anything_is_made(tmp_path: Path, t
 def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("duetto.trackers.base.find_spec", lambda _: None)
     with pytest.raises(
-        UsageError, match=rf'needs {name}, which is not installed. Install: pip install "duetto\[{name}'
+        UsageError, match=rf"needs {name}, which is not installed\. Install: {re.escape(install(name))}"
     ):
         train(tmp_path, track=[name])
     assert not list(tmp_path.iterdir())

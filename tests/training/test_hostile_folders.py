@@ -286,7 +286,7 @@ def test_a_state_of_what_nobody_wrote(put: Callable[[dict[str, Any], Any], None]
     state = hostile.state_of(folder)
     put(state, nonsense)
     hostile.put_state(folder, state)
-    with pytest.raises(CheckpointError, match="was changed|is not one of this run"):
+    with pytest.raises(CheckpointError, match=r"was changed|is not one of this run"):
         Run(run).resume(steps=30)
 
 

@@ -32,7 +32,7 @@ def noted(folder: Path, algorithm: str = "td3", hyperparameters: dict[str, Any] 
 
 CASES: list[tuple[str, dict[str, Any], int, int, str]] = [
     ("td3", {"random_steps": 0}, 1, 31, "learning_starts is 30"),
-    ("td3", {"random_steps": 0, "learning_starts": 0, "train_every": 7}, 1, 7, "learning_starts is 0"),
+    ("td3", {"random_steps": 0, "learning_starts": 0, "train_every": 7}, 1, 7, "is 0 and train_every is 7."),
     ("td3", {"random_steps": 0}, 4, 29, "learning_starts is 30"),  # the eighth vector step ends at step 32
     ("ppo", {}, 1, 16, "rollout_steps is 16 in 1 environment(s)"),
     ("ppo", {}, 2, 31, "rollout_steps is 16 in 2 environment(s)"),

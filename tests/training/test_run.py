@@ -20,6 +20,7 @@ from small_runs import OPTIONS, StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
+from duetto.extras import install
 from duetto.learners import choice
 from duetto.runs.run import Run
 from duetto.storage import disk
@@ -159,20 +160,20 @@ def test_a_missing_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ba
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr("duetto.learners.choice.installed", lambda _: False)
-    with pytest.raises(UsageError, match=rf"{backend} backend needs {package}.*pip install 'duetto\[{backend}\]'"):
+    with pytest.raises(UsageError, match=rf"{backend} backend needs {package}.*{re.escape(install(backend))}"):
         train(tmp_path, backend=backend)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_framework_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(choice, "installed", lambda _: False)
-    with pytest.raises(UsageError, match=r"Neither PyTorch nor JAX .*pip install 'duetto\[jax\]'"):
+    with pytest.raises(UsageError, match=rf"Neither PyTorch nor JAX .*{re.escape(install('jax'))}"):
         train(tmp_path, backend="auto")
 
 
 def test_a_missing_environment_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pybullet", None)
-    with pytest.raises(UsageError, match=r"AntBulletEnv-v0 needs the PyBullet .* pip install \"duetto\[pybullet\]\""):
+    with pytest.raises(UsageError, match=rf"AntBulletEnv-v0 needs the PyBullet .* {re.escape(install('pybullet'))}"):
         train(tmp_path / "runs", environment="AntBulletEnv-v0")
     assert not (tmp_path / "runs").exists()
 

@@ -17,6 +17,7 @@ from small_runs import train
 from duetto import environments
 from duetto.display.video import record
 from duetto.errors import DuettoError, UsageError
+from duetto.extras import install
 from duetto.runs.run import Run
 
 pytest.importorskip("imageio")
@@ -110,7 +111,7 @@ def test_an_environment_without_pictures(tmp_path: Path):
 
 def test_without_the_extra(made: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(UsageError, match=r"Videos need imageio and ffmpeg: pip install 'duetto\[video\]'"):
+    with pytest.raises(UsageError, match=rf"Videos need imageio and ffmpeg\. Install: {re.escape(install('video'))}"):
         made.video(tmp_path / "no.mp4")
     assert list(tmp_path.iterdir()) == []
 

@@ -135,5 +135,5 @@ def test_a_damaged_journal_gets_a_sentence(tmp_path: Path):
 
 def test_without_optuna_a_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    with pytest.raises(UsageError, match=r"pip install 'duetto\[tune\]'"):
+    with pytest.raises(UsageError, match=r"Tuning needs Optuna\. Install: pip install"):
         optimizer(tmp_path)

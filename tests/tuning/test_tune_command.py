@@ -85,7 +85,8 @@ def test_mistakes_get_a_sentence_and_leave_nothing(command: Any, tmp_path: Path,
 def test_without_optuna_a_sentence_says_what_to_install(command: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     code, _, err = command("tune td3 Pendulum-v1")
-    assert (code, err) == (2, "duetto: Tuning needs Optuna: pip install 'duetto[tune]'.\n")
+    assert code == 2
+    assert err.startswith("duetto: Tuning needs Optuna. Install: pip install ")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -164,6 +164,10 @@ class StoredSpec:
     demonstrations: DemonstrationSpec | None = None
     on_policy: ClassVar[bool] = False
 
+    def _after(self, phase: int) -> tuple[int, str]:
+        every = f" and train_every is {phase:,}" if phase > 1 else ""
+        return self.learning_starts + phase, f"learning_starts is {self.learning_starts:,}{every}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySpec(StoredSpec):
@@ -175,7 +179,7 @@ class ReplaySpec(StoredSpec):
     def first_update(self, num_envs: int) -> tuple[int, str]:
         """The step at which there can be an update at the earliest, and which setting it waits for."""
         phase = 1 if self.train_at_episode_end else self.train_every
-        return self.learning_starts + phase, f"learning_starts is {self.learning_starts:,}"
+        return self._after(phase)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +200,7 @@ class SequenceSpec(StoredSpec):
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
         """As `ReplaySpec.first_update`; a sequence that is not complete by then may delay it further."""
-        return self.learning_starts + self.train_every, f"learning_starts is {self.learning_starts:,}"
+        return self._after(self.train_every)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tyro.conf import Positional, arg
 
 from duetto.algorithms import ALGORITHMS
 from duetto.environments import FAMILIES, Family
+from duetto.extras import install
 from duetto.learners.choice import EXTRA, installed
 from duetto.presets import presets
 
@@ -36,6 +37,7 @@ def overview(
         case "environments":
             console.print(_environments())
             console.print("Any other registered Gymnasium id works too.")
+            _print_install(console)
         case "presets":
             console.print(_presets())
             console.print("A preset named after an environment is taken for it unless --preset says otherwise.")
@@ -53,12 +55,14 @@ def _all(console: Console) -> None:
     console.print("Environments", style="bold")
     families = Table.grid(padding=(0, 2, 0, 0))
     for family in FAMILIES:
-        state = "installed" if _there(family) else escape(family.install)
+        state = "installed" if _there(family) else f"extra {family.extra}"
         families.add_row(family.name, escape(family.examples[0]), state)
     console.print(Padding(families, (0, 0, 1, 2)))
     backends = [f"{name} ({'installed' if installed(name) else 'not installed'})" for name in EXTRA]  # type: ignore[arg-type]
     console.print(f"Backends: {', '.join(backends)}", highlight=False)
     console.print("More: duetto list algorithms, duetto list environments, duetto list presets", highlight=False)
+    if not all(map(_there, FAMILIES)):
+        _print_install(console)
 
 
 def _algorithms() -> Table:
@@ -78,11 +82,16 @@ def _presets() -> Table:
 
 
 def _environments() -> Table:
-    table = Table("environments", "for example", "there", "install", title="Environments", title_justify="left")
+    table = Table("environments", "for example", "there", "extra", title="Environments", title_justify="left")
     for family in FAMILIES:
         there = "yes" if _there(family) else "no"
-        table.add_row(*map(escape, (family.name, ", ".join(family.examples), there, family.install)))
+        table.add_row(*map(escape, (family.name, ", ".join(family.examples), there, family.extra)))
     return table
+
+
+def _print_install(console: Console) -> None:
+    """On a line that the terminal breaks, so that it can be copied."""
+    console.print(f"To install an extra: {install('EXTRA')}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _there(family: Family) -> bool:

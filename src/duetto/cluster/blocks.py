@@ -52,6 +52,8 @@ class Distant(Stepper):
     """What a session sees of environments in which others act: it never steps them."""
 
     source: Blocks
+    steps: int
+    resumed_exactly: bool
 
     def state_dict(self) -> dict[str, Any]:
         """See Stepper."""
@@ -81,6 +83,8 @@ class Blocks(ABC):
     """
 
     pace: str
+    actors: int
+    length: int
 
     def __init__(
         self,

@@ -95,8 +95,8 @@ class Crew:
         self._transport, self._recipe, self._timeout, self._notices = transport, recipe, timeout, notices
         self._role = role
         self._ends = True  # the way to the cluster with it
-        self.actors = [Actor(index, share) for index, share in enumerate(shares)]
-        self.restarts = 0
+        self.actors: list[Actor] = [Actor(index, share) for index, share in enumerate(shares)]
+        self.restarts: int = 0
         for actor in self.actors:
             self._start(actor)
 

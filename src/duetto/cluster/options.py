@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from duetto.algorithms.base import Algorithm, CountOrZero, check_fields
 from duetto.errors import UsageError
+from duetto.extras import install
 
 if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.cluster.transport import Transport
@@ -51,7 +52,7 @@ class Cluster:
         if self.pace not in (None, *get_args(Pace)):
             raise UsageError(f"pace is {self.pace!r}; it must be one of {', '.join(get_args(Pace))}.")
         if find_spec("ray") is None:
-            raise UsageError('A cluster needs Ray, which is not installed. Install: pip install "duetto[cluster]"')
+            raise UsageError(f"A cluster needs Ray, which is not installed. Install: {install('cluster')}")
 
     def beginning(self, algorithm: Algorithm) -> Cluster:
         """For a new run."""

@@ -22,15 +22,23 @@ from duetto.cluster.host import Description, Request
 from duetto.environments import Tree
 from duetto.environments.engines import Engine, Outcome
 from duetto.environments.shares import join_outcomes, join_saved, join_trees, take_saved
+from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 
 
 class Spread(Engine):
     """See Engine; closing it ends the crew."""
 
+    name: str
+    label: str
+    layout: Layout
+    stacked: int
+    single_action_space: Any
+    metadata: dict[str, Any]
+
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
-        self.num_envs = sum(len(actor.share) for actor in crew.actors)
+        self.num_envs: int = sum(len(actor.share) for actor in crew.actors)
         described: list[Description] = [values[0] for values in self._all("describe")]  # type: ignore[index]
         first = described[0]
         for other in described:
@@ -39,7 +47,7 @@ class Spread(Engine):
         self.name, self.label, self.layout, self.stacked = first.name, first.label, first.layout, first.stacked
         self.single_action_space, self.metadata = first.action_space, first.metadata
         self.pending: np.ndarray | None = None
-        self.waited = 0.0  # seconds, for actors
+        self.waited: float = 0.0  # seconds, for actors
         self.more: Callable[[], dict[str, float]] = dict  # numbers
         self._anew: dict[int, Lost] = {}  # of actors whose new episodes are to be handed out with the next step
 

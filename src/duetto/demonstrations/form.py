@@ -11,6 +11,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from duetto.errors import UsageError
+from duetto.extras import install
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 FORMAT = 2
@@ -62,4 +63,4 @@ def minari() -> Any:
             importlib.import_module(f"minari.{part}")
         return importlib.import_module("minari")
     except ImportError as error:
-        raise UsageError(f"Demonstrations need minari ({error}). Install: pip install 'duetto[demos]'") from error
+        raise UsageError(f"Demonstrations need minari ({error}). Install: {install('demos')}") from error

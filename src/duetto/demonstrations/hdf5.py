@@ -31,7 +31,7 @@ class EpisodeFile:
         """`jpeg`: images are JPEGs, which is Minari's default, not ours."""
         self._path, self._jpeg = folder / DATA, jpeg
         check_own_file(self._path)
-        self.size = self._path.stat().st_size  # bytes
+        self.size: int = self._path.stat().st_size  # bytes
 
     def count(self) -> int:
         """The number of episodes."""

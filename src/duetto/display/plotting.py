@@ -15,6 +15,7 @@ import numpy as np
 
 from duetto.display.curves import curves
 from duetto.errors import DuettoError, UsageError, escaped
+from duetto.extras import install
 
 FORMATS = (".png", ".svg", ".pdf")
 _REPETITIONS = 2_000  # of the bootstrap
@@ -64,7 +65,7 @@ def new_figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError("Plots need matplotlib: pip install 'duetto[plot]'.") from error
+        raise UsageError(f"Plots need matplotlib. Install: {install('plot')}") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -89,7 +90,7 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         from rliable import library
         from scipy.stats import trim_mean
     except ImportError as error:
-        raise UsageError("Bands over seeds need rliable: pip install 'duetto[plot]'.") from error
+        raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
 
     def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); of all T at once, which rliable's own is not
         return trim_mean(scores[:, 0], 0.25, axis=0)

@@ -45,6 +45,9 @@ def working(console: Console, text: str) -> Iterator[Callable[[str], None]]:
 class Doing:
     """What is being done, and since when."""
 
+    text: str
+    since: float
+
     def __init__(self, text: str = "") -> None:
         self.text, self.since = text, time.perf_counter()
 
@@ -87,7 +90,9 @@ class ProgressDisplay:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._doing.now("")
         if self._live_lines:
             self._live.transient = self.session is None  # what was said of the preparations is of no use any more

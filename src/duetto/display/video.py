@@ -14,6 +14,7 @@ import numpy as np
 from duetto.algorithms.base import Tree
 from duetto.environments import Episode, Stepper
 from duetto.errors import DuettoError, UsageError
+from duetto.extras import install
 from duetto.networks.encoding import is_image, named_parts
 from duetto.networks.spaces import Box, Space
 from duetto.storage import within
@@ -99,7 +100,7 @@ def imageio() -> Any:
         import imageio.v2
         import imageio_ffmpeg
     except ModuleNotFoundError as error:
-        raise UsageError("Videos need imageio and ffmpeg: pip install 'duetto[video]'.") from error
+        raise UsageError(f"Videos need imageio and ffmpeg. Install: {install('video')}") from error
     del imageio_ffmpeg  # imported to see that it is there: imageio would name another way to install it
     return imageio.v2
 

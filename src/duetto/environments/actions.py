@@ -9,7 +9,7 @@ import numpy as np
 
 from duetto.environments.spaces import from_gymnasium
 from duetto.errors import UsageError
-from duetto.networks.spaces import Box, Dict, Discrete
+from duetto.networks.spaces import Box, Dict, Discrete, Space
 
 
 class ActionMap:
@@ -22,15 +22,15 @@ class ActionMap:
         UsageError: The action space is a Dict or Tuple, of an unsupported kind, or a Box without finite bounds.
     """
 
-    def __init__(self, space: gymnasium.Space) -> None:
-        self.space = from_gymnasium(space)
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self.space: Space = from_gymnasium(space)
         self._own_shape = tuple(space.shape or ())
         self._own_dtype: Any = space.dtype
         if isinstance(self.space, Dict):
             raise UsageError(f"The action space {space} is not supported. Flatten it to one Box or one MultiDiscrete.")
-        self.continuous = isinstance(self.space, Box)
-        self.row_shape = () if isinstance(self.space, Discrete) else (self._size(),)
-        self.dtype = np.dtype(np.float32 if self.continuous else np.int64)
+        self.continuous: bool = isinstance(self.space, Box)
+        self.row_shape: tuple[int, ...] = () if isinstance(self.space, Discrete) else (self._size(),)
+        self.dtype: np.dtype[Any] = np.dtype(np.float32 if self.continuous else np.int64)
         if isinstance(self.space, Box):
             self._set_bounds(self.space)
         else:

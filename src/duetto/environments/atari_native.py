@@ -26,6 +26,10 @@ class NativeAtari(Engine):
     Where a game is over within a step, ale-py and Gymnasium alike show the frame before that step once more.
     """
 
+    num_envs: int
+    label: str
+    single_action_space: gymnasium.Space[Any]
+
     def __init__(self, game: Game, options: AtariOptions, num_envs: int) -> None:
         ale: Any = families.import_family(families.ATARI, "ale_py", game.id)
         self._vector = ale.AtariVectorEnv(
@@ -48,10 +52,10 @@ class NativeAtari(Engine):
         )
         self.num_envs, self.label = num_envs, game.id
         self.single_action_space = self._vector.single_action_space
-        self.metadata = {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
+        self.metadata: dict[str, Any] = {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
         shape = (options.channels, options.size, options.size)
-        self.stacked = options.stack
-        self.layout = Layout(gymnasium.spaces.Box(0, 255, shape, np.uint8))
+        self.stacked: int = options.stack
+        self.layout: Layout = Layout(gymnasium.spaces.Box(0, 255, shape, np.uint8))
         self._max_steps = options.max_steps
         self._steps = np.zeros(num_envs, np.int64)  # since each game's first observation
         self._tapes = [Tape(0)] * num_envs

@@ -18,6 +18,9 @@ class Chance(gymnasium.Env):
     generator, so it is saved and restored exactly.
     """
 
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+
     def __init__(self, observation: Space, action: Space, length: int = 8) -> None:
         self.observation_space, self.action_space = to_gymnasium(observation), to_gymnasium(action)
         self._observation, self._length = observation, length

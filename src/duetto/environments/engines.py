@@ -43,7 +43,7 @@ class Engine(ABC):
 
     num_envs: int
     layout: Layout
-    single_action_space: gymnasium.Space
+    single_action_space: gymnasium.Space[Any]
     metadata: dict[str, Any]  # the environment's own
     label: str
     stacked: int = 1  # frames that an image observation is a stack of, each step's with all but one of the last step's
@@ -84,12 +84,17 @@ class Engine(ABC):
 class Loop(Engine):
     """Environments stepped one after the other in this process, without Gymnasium's vector machinery (10 µs a step)."""
 
+    envs: list[gymnasium.Env]
+    num_envs: int
+    single_action_space: gymnasium.Space[Any]
+    metadata: dict[str, Any]
+
     def __init__(self, envs: list[gymnasium.Env]) -> None:
         self.envs, self.num_envs = envs, len(envs)
         first = envs[0]
-        self.label = label_of(first)
+        self.label: str = label_of(first)
         calls.check_spaces(first, self.label)
-        self.layout = Layout(first.observation_space)
+        self.layout: Layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
         for env in envs:
             states.remember(env)
@@ -155,13 +160,19 @@ class Vector(Engine):
     `remake` makes it anew from a seed, for native vector environments (EnvPool) that take their seed only when made.
     """
 
+    vector: VectorEnv
+    num_envs: int
+    label: str
+    single_action_space: gymnasium.Space[Any]
+    metadata: dict[str, Any]
+
     def __init__(self, vector: VectorEnv, label: str, remake: Callable[[int], VectorEnv] | None = None) -> None:
         self.vector, self.num_envs, self.label = vector, vector.num_envs, label
-        self.mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+        self.mode: AutoresetMode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         calls.check_spaces(vector, label, "single_")
-        self.layout = Layout(vector.single_observation_space)
-        self.pending = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
+        self.layout: Layout = Layout(vector.single_observation_space)
+        self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
         if type(vector) is SyncVectorEnv:
             for env in vector.envs:

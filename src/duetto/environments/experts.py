@@ -62,6 +62,8 @@ def make_bot(environment: str, kwargs: Mapping[str, Any] | None = None) -> tuple
 class Bot:
     """Plays in environments of this process; where it does not know how to go on, it does nothing until the end."""
 
+    about: str
+
     def __init__(self, envs: list[gymnasium.Env], player: type[_Player]) -> None:
         self._envs, self._player, self.about = envs, player, player.about
         self._players: list[_Player] = []

@@ -9,6 +9,7 @@ from types import ModuleType
 
 from duetto.environments import quiet
 from duetto.errors import UsageError
+from duetto.extras import install
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Family:
 
     name: str
     examples: tuple[str, ...]
-    extra: str  # pip install "duetto[<extra>]"
+    extra: str  # of pyproject.toml
     entry_point: str  # where Gymnasium's registry says that its environments are, once they are registered
     pattern: str = r"(?!)"  # ids that exist only after the packages in `imports` were imported; the last registers them
     imports: tuple[str, ...] = ()
@@ -31,7 +32,7 @@ class Family:
     @property
     def install(self) -> str:
         """The exact command that installs what the family needs."""
-        return f'pip install "duetto[{self.extra}]"'
+        return install(self.extra)
 
 
 MUJOCO = Family(

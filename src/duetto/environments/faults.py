@@ -33,6 +33,11 @@ class Fault(Exception):  # noqa: N818 - it never leaves this package
         failed: Whether it failed as it ran, rather than gave what no environment may.
     """
 
+    what: str
+    env: int | None
+    trace: str
+    failed: bool
+
     def __init__(self, what: str, env: int | None = None, trace: str = "", failed: bool = False) -> None:
         super().__init__(what, env, trace, failed)  # so that a worker can send it
         self.what, self.env, self.trace, self.failed = what, env, trace, failed

@@ -21,6 +21,7 @@ from duetto.environments.making import make
 from duetto.environments.stepping import Stepper
 from duetto.environments.trees import Tree
 from duetto.errors import UsageError
+from duetto.extras import install
 from duetto.networks.spaces import Discrete
 
 MINIGRID = {"left": LEFT, "right": RIGHT, "up": FORWARD, "p": PICK_UP, "d": DROP, "space": TOGGLE, "return": DONE}
@@ -148,4 +149,4 @@ def _pygame() -> tuple[Any, Any]:
             warnings.simplefilter("ignore")  # that there is no matplotlib, which would only draw curves
             return importlib.import_module("pygame"), importlib.import_module("gymnasium.utils.play")
     except ImportError as error:
-        raise UsageError(f"To play needs pygame ({error}). Install: pip install 'duetto[classic]'") from error
+        raise UsageError(f"To play needs pygame ({error}). Install: {install('classic')}") from error

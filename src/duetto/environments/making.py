@@ -196,7 +196,7 @@ def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str
         kwargs = kwargs | {"render_mode": render_mode}
     try:
         # The checker only warns about the environment's author's mistakes; what matters here, the Stepper checks.
-        with quiet.mujoco_compiler() if own_model else contextlib.nullcontext():
+        with quiet.repeated_warnings(), quiet.mujoco_compiler() if own_model else contextlib.nullcontext():
             env = gymnasium.make(environment, disable_env_checker=True, **kwargs)
     except Exception as error:
         raise naming.explain(environment, kwargs, error, options) from error
@@ -221,7 +221,8 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
         kwargs = kwargs | {"render_mode": render_mode}
     name = _name(factory)
     try:
-        env = factory(**kwargs)
+        with quiet.repeated_warnings():
+            env = factory(**kwargs)
     except UsageError:
         raise
     except Exception as error:
@@ -296,7 +297,8 @@ def _make_envpool(environment: Environment, num_envs: int, kwargs: dict[str, Any
 
     def remake(seed: int) -> VectorEnv:
         # EnvPool takes seeds only here; its environment i gets seed + i, as Gymnasium's do.
-        return envpool.make(environment, env_type="gymnasium", num_envs=num_envs, seed=seed, **kwargs)
+        with quiet.repeated_warnings():
+            return envpool.make(environment, env_type="gymnasium", num_envs=num_envs, seed=seed, **kwargs)
 
     try:
         return Stepper(Vector(remake(0), environment, remake))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from duetto.environments.engines import Engine, Outcome
+from duetto.environments.spaces import Layout
 from duetto.environments.trees import Tree
 from duetto.errors import UsageError
 
@@ -34,6 +35,12 @@ class Practice(Engine):
                 starts            .    .    .    .    .    x    .
     """
 
+    num_envs: int
+    layout: Layout
+    label: str
+    single_action_space: Any
+    metadata: dict[str, Any]
+
     def __init__(
         self,
         engine: Engine,
@@ -46,8 +53,8 @@ class Practice(Engine):
         self._engine, self._episodic_life = engine, episodic_life
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
-        self.stacked = engine.stacked
-        self.envs = getattr(engine, "envs", [])  # as `Stepper.environments` shows them
+        self.stacked: int = engine.stacked
+        self.envs: list[Any] = getattr(engine, "envs", [])  # as `Stepper.environments` shows them
         self.single_action_space, self.metadata = engine.single_action_space, engine.metadata
         self._lives = np.zeros(
             self.num_envs, np.int64

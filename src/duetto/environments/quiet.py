@@ -1,12 +1,14 @@
-"""Silence for what C libraries print, which Python's own redirection does not reach."""
+"""Silence for what C libraries print, which Python's own redirection does not reach, and for warnings told before."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import importlib
+import multiprocessing
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +29,25 @@ def output() -> Iterator[None]:
             os.dup2(copy, descriptor)
             os.close(copy)
         os.close(null)
+
+
+_told: set[tuple[type[Warning], str]] = set()
+
+
+@contextlib.contextmanager
+def repeated_warnings() -> Iterator[None]:
+    """Let each warning through once: a run makes its environment again, to evaluate, for example, and warns anew.
+
+    None is let through from a worker, whose trainer has made one such environment itself, and none where the body
+    raises: what is raised is what helps.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for warning in caught:
+        told = warning.category, str(warning.message)
+        if told not in _told and multiprocessing.parent_process() is None:
+            _told.add(told)
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 @contextlib.contextmanager

@@ -81,9 +81,9 @@ class Layout:
         UsageError: The space, or a part of it, is of a kind that no network takes (Text, Graph, Sequence ...).
     """
 
-    def __init__(self, space: gymnasium.Space) -> None:
-        self.leaves = sorted(_leaves(space, ()), key=lambda leaf: leaf.name)
-        self.single = not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self.leaves: list[Leaf] = sorted(_leaves(space, ()), key=lambda leaf: leaf.name)
+        self.single: bool = not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
         names = [leaf.name for leaf in self.leaves]
         if not names or len(set(names)) < len(names):
             raise UsageError(f"The space {space} has no parts, or two of the same name. Rename its keys.")
@@ -130,12 +130,12 @@ class Layout:
         return np.array(value.reshape(len(value), *leaf.row_shape), leaf.dtype)
 
 
-def from_gymnasium(space: gymnasium.Space) -> Space:
+def from_gymnasium(space: gymnasium.Space[Any]) -> Space:
     """The space as plain data. Raises UsageError for kinds that no network takes (Text, Graph, Sequence ...)."""
     return Layout(space).space
 
 
-def flatten_observation(space: gymnasium.Space, obs: Any) -> Tree:
+def flatten_observation(space: gymnasium.Space[Any], obs: Any) -> Tree:
     """Batched observations of the single environment's `space`, leading axis N, as an array or a flat dict of arrays.
 
     The result never shares memory with `obs`.
@@ -143,7 +143,7 @@ def flatten_observation(space: gymnasium.Space, obs: Any) -> Tree:
     return Layout(space).batch(obs)
 
 
-def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
+def _leaves(space: gymnasium.Space[Any], path: tuple[Any, ...]) -> Iterator[Leaf]:
     name = "/".join(str(key) for key in path)
     where = f' (part "{name}")' if name else ""
     if _holds_nothing(space):
@@ -178,13 +178,13 @@ def _leaves(space: gymnasium.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
             )
 
 
-def _holds_nothing(space: gymnasium.Space) -> bool:
+def _holds_nothing(space: gymnasium.Space[Any]) -> bool:
     if isinstance(space, gymnasium.spaces.Discrete):
         return int(space.n) < 1
     return 0 in (space.shape or ()) or (isinstance(space, gymnasium.spaces.MultiDiscrete) and int(space.nvec.min()) < 1)
 
 
-def to_gymnasium(space: Space, dtype: np.dtype | None = None) -> gymnasium.Space:
+def to_gymnasium(space: Space, dtype: np.dtype | None = None) -> gymnasium.Space[Any]:
     """A Gymnasium space that takes the same values, and that `from_gymnasium` makes into the same plain one.
 
     `dtype` is that of the space that it once was made from: numbers were float32 or uint8 since then, choices int64.

@@ -100,6 +100,7 @@ class Saving(gymnasium.Wrapper):
     """
 
     restored = True
+    restored: bool
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)

@@ -6,6 +6,7 @@ always what the action really produced, reset rows do not exist, and no array is
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.environments import naming, trees
+from duetto.environments import naming, quiet, trees
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.faults import Fault
@@ -21,6 +22,7 @@ from duetto.environments.trees import Tree
 from duetto.errors import CheckpointError, DuettoError, NonFiniteError, UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, Each, Optional, Rows
+from duetto.networks.spaces import Space
 
 
 class Transition(NamedTuple):
@@ -65,19 +67,27 @@ class Stepper:
         engine: What steps the environments.
     """
 
+    name: str
+    first: int
+    num_envs: int
+    stacked: int
+    observation_space: Space
+    action_space: Space
+    starts: np.ndarray
+
     def __init__(self, engine: Engine, name: str | None = None) -> None:
         self._engine = engine
         self._actions = ActionMap(engine.single_action_space)
         self.name, self.first = name or engine.label, 0
         self.num_envs, self.stacked = engine.num_envs, engine.stacked
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
-        self.steps = 0
-        self.resumed_exactly = True
+        self.steps: int = 0
+        self.resumed_exactly: bool = True
         self.lost: np.ndarray | None = None
         self.watcher: Callable[[np.ndarray, Transition, list[Episode]], None] | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
-        self._has_obs = False
+        self._has_obs = self._rendered = False
 
     @property
     def engine(self) -> Engine:
@@ -175,8 +185,12 @@ class Stepper:
         Raises:
             UsageError: The environment was made without a render mode, or fails to render.
         """
+        # SDL prints that there is no display before the first frame, which needs none, and GLFW warns before it fails.
+        silence = contextlib.nullcontext() if self._rendered or not naming.family_of(self.name) else quiet.output()
         try:
-            frame = self._engine.render()
+            with quiet.repeated_warnings(), silence:
+                frame = self._engine.render()
+            self._rendered = True
         except Exception as error:
             raise naming.not_shown(self.name, error) from error
         if frame is None:

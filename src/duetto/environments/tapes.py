@@ -28,6 +28,9 @@ class Tape:
         told: Actions, and `RESET`.
     """
 
+    seed: int
+    told: bytearray
+
     def __init__(self, seed: int) -> None:
         self._origin, self._number = seed, 0
         self.seed, self.told = seed % SEEDS, bytearray()

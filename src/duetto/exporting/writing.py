@@ -16,6 +16,7 @@ from duetto import learners
 from duetto.errors import UsageError
 from duetto.exporting.checking import Call, Verdict, check
 from duetto.exporting.graph import Graph, Port
+from duetto.extras import install
 from duetto.learners.acting import OnlyActs
 from duetto.runs.agent import Agent
 from duetto.runs.run import Run
@@ -59,7 +60,7 @@ def export(
     lacking = [name for name in needed if find_spec(name) is None]
     if lacking:
         extra = "jax" if format == "jax" else "torch" if lacking == ["torch"] else "torch,onnx"
-        raise UsageError(f'{", ".join(lacking)} is not installed. Install: pip install "duetto[{extra}]"')
+        raise UsageError(f"{', '.join(lacking)} is not installed. Install: {install(*extra.split(','))}")
     run = run if isinstance(run, Run) else Run(run)
     path = Path(output) if output else run.path / f"agent{ending}"
     if path.is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
+from duetto.extras import install
 from duetto.learners.acting import Acting
 from duetto.learners.base import Learner, Metrics, Precision
 from duetto.learners.choice import EXTRA, Backend, choose
@@ -41,5 +42,5 @@ def build(
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA[backend]:
             raise
-        message = f"The {backend} backend needs {error.name}, which is not installed: pip install 'duetto[{backend}]'."
+        message = f"The {backend} backend needs {error.name}, which is not installed. Install: {install(backend)}"
         raise UsageError(message) from error

@@ -45,9 +45,12 @@ class Acting(ABC):
         recurrent: Whether `remember` is the method to call, with a Window, instead of the method itself.
     """
 
+    algorithm: Algorithm
+    specs: Specs
+
     def __init__(self, algorithm: Algorithm, specs: Specs) -> None:
         self.algorithm, self.specs = algorithm, specs
-        self.recurrent = any(spec.custom is None and spec.recurrent for spec in specs.values())
+        self.recurrent: bool = any(spec.custom is None and spec.recurrent for spec in specs.values())
 
     def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions (N, ...) for observations (N, ...)."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from duetto.algorithms.base import DIVERGENCE, PRIORITY, Algorithm, Array, Tree
+from duetto.algorithms.base import DIVERGENCE, PRIORITY, Algorithm, Array, OptimizerSpec, Tree
 from duetto.functional import forms
 from duetto.functional.forms import ANY, ARRAY, Each
 from duetto.functional.randomness import generator, restore, state_of
@@ -57,16 +57,16 @@ class Learner(Acting):
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         super().__init__(algorithm, algorithm.networks(observation, action))
-        self.targets = algorithm.targets()
-        self.optimizer_specs = algorithm.optimizers()
+        self.targets: dict[str, str] = algorithm.targets()
+        self.optimizer_specs: dict[str, OptimizerSpec] = algorithm.optimizers()
         self.precision: Precision = precision
-        self.random = generator(seed, "learner")
-        self.updates = 0
+        self.random: np.random.Generator = generator(seed, "learner")
+        self.updates: int = 0
         self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
         self._seed = seed
         # Parameters that change with every step are better left where they are. And what a rollout is collected with is
         # compared while learning: then both are in the same precision.
-        self.on_policy = algorithm.memory().on_policy
+        self.on_policy: bool = algorithm.memory().on_policy
         collects = self.on_policy and precision == "float32"
         self._acts_on_host = collects and all(host.worth_it(self.specs[name]) for name in algorithm.acting_networks)
         self._host: HostActing | None = None  # with the parameters as they are now

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from duetto.errors import UsageError
+from duetto.extras import install
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
 
@@ -46,9 +47,7 @@ def _fastest(observation: Space, device: Device) -> Backend:
     both: tuple[Backend, ...] = ("torch", "jax")
     available: list[Backend] = [backend for backend in both if installed(backend)]
     if not available:
-        raise UsageError(
-            "Neither PyTorch nor JAX is installed: pip install 'duetto[jax]', or pip install 'duetto[torch]'."
-        )
+        raise UsageError(f"Neither PyTorch nor JAX is installed. Install: {install('jax')}, or: {install('torch')}")
     fastest = FASTEST[device, "image" if is_image(observation) else "vector"]
     return fastest if fastest in available else available[0]
 

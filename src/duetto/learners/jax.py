@@ -8,7 +8,7 @@ rest is read: acting with an actor that a phase leaves alone need not wait for t
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ State = dict[str, Any]  # "net/<name>" to a list of the network's arrays, those 
 class JaxLearner(Learner):
     """Equinox modules, Optax, one program per phase."""
 
-    backend = "jax"
+    backend: Literal["torch", "jax"] = "jax"
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class JaxLearner(Learner):
     ):
         super().__init__(algorithm, observation, action, seed, precision)
         jax_cache.use()
-        self.device = _device(device)
+        self.device: Any = _device(device)
         with jax.default_device(self.device):
             self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
             self._nets |= {name: self._nets[source] for name, source in self.targets.items()}
             state: State = {f"net/{name}": [jnp.copy(part) for part in net.arrays] for name, net in self._nets.items()}
-        self.names = tuple(self._nets)
+        self.names: tuple[str, ...] = tuple(self._nets)
         self._optimizers = {name: _adam(spec) for name, spec in self.optimizer_specs.items()}
         for name, optimizer in self._optimizers.items():
             state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"][: self._nets[name].learned])

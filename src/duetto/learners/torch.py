@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Hashable, Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 # Read when PyTorch loads OpenMP: a thread that waits for the others looks for them this often before it sleeps. Without
 # (waking costs more than an operation) two threads are slower than one; with far more, a busy machine stands still.
@@ -43,7 +43,9 @@ def has_cuda() -> bool:
 class TorchLearner(Learner):
     """Modules, fused Adam, `foreach` averaging."""
 
-    backend = "torch"
+    backend: Literal["torch", "jax"] = "torch"
+    scheduled: dict[str, Tensor]
+    threads: int
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class TorchLearner(Learner):
         super().__init__(algorithm, observation, action, seed, precision)
         if device == "cuda" and not has_cuda():
             raise UsageError("PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch.")
-        self.device = torch.device(device)
+        self.device: torch.device = torch.device(device)
         if device == "cpu" and is_image(observation):
             heap.keep()
         self._set_threads(threads)
@@ -236,6 +238,8 @@ class TorchLearner(Learner):
 
 class Adam:
     """`torch.optim.Adam`, fused, through its functional form: `Optimizer.step` costs 0.25 ms more at each call."""
+
+    weights: list[Tensor]
 
     def __init__(self, spec: OptimizerSpec, weights: Mapping[str, Tensor]):
         learned = {name: weight for name, weight in weights.items() if weight.requires_grad}

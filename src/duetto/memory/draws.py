@@ -66,7 +66,7 @@ class ProportionalDraws(UniformDraws):
         super().__init__(size)
         self._prioritization = prioritization
         self._minima = MinTree(size)  # p^α, infinite where there is no item
-        self.largest = 1.0  # |δ| so far
+        self.largest: float = 1.0  # |δ| so far
         self._sampled = 0  # batches
 
     @property

@@ -48,8 +48,8 @@ class EpisodeRings:
             for name, field in self._fields.items()
             if name.split("/")[0] == "obs"
         }
-        self.running = np.zeros(num_envs, bool)
-        self.steps = np.zeros(num_envs, np.int64)
+        self.running: np.ndarray = np.zeros(num_envs, bool)
+        self.steps: np.ndarray = np.zeros(num_envs, np.int64)
 
     @property
     def rows(self) -> int:

@@ -25,7 +25,8 @@ class Stacks:
 
     def __init__(self, space: Space, frames: int) -> None:
         self.frames = frames
-        self.offsets = np.arange(1 - frames, 1)  # from an observation's row, those of its frames, the oldest first
+        # From an observation's row, those of its frames, the oldest first.
+        self.offsets: np.ndarray = np.arange(1 - frames, 1)
         parts = {f"obs/{key}": part for key, part in space.parts} if isinstance(space, Dict) else {"obs": space}
         images = {name: part for name, part in parts.items() if isinstance(part, Box) and part.is_image}
         self._channels = {name: _channels(part, frames) for name, part in images.items()} if frames > 1 else {}

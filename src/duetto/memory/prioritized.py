@@ -33,7 +33,7 @@ class PrioritizedReplay(Replay):
     ) -> None:
         """Use `memory.build`."""
         super().__init__(spec, fields, num_envs, rows, random)
-        self.draws = ProportionalDraws(num_envs * rows, prioritization)
+        self.draws: ProportionalDraws = ProportionalDraws(num_envs * rows, prioritization)
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         """Give the transitions of `sample` new priorities |δ| (B,); if one comes twice, its last one stays.

@@ -27,8 +27,8 @@ class Rings:
 
     def __init__(self, fields: dict[str, Field], num_envs: int, rows: int) -> None:
         self.rows = rows
-        self.written = np.zeros(num_envs, np.int64)
-        self.arrays = {name: field.allocate(num_envs * rows) for name, field in fields.items()}
+        self.written: np.ndarray = np.zeros(num_envs, np.int64)
+        self.arrays: dict[str, Any] = {name: field.allocate(num_envs * rows) for name, field in fields.items()}
         self.cuts: list[list[int]] = []  # [environment, number] of transitions that `cut` marked
         self._fields = fields
 

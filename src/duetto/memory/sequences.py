@@ -62,7 +62,9 @@ class SequenceReplay(Memory):
         self._carries = Carries()
         priorities = spec.prioritization
         size = num_envs * rows
-        self.draws = UniformDraws(size) if priorities is None else ProportionalDraws(size, priorities)
+        self.draws: UniformDraws | ProportionalDraws = (
+            UniformDraws(size) if priorities is None else ProportionalDraws(size, priorities)
+        )
         self._schedule = Schedule(spec.learning_starts, spec.train_every, spec.gradient_steps)
 
     def __len__(self) -> int:

@@ -38,10 +38,10 @@ class Built:
 
     def __init__(self, spec: NetworkSpec, values: dict[str, np.ndarray]) -> None:
         self._spec = spec
-        self.names = list(values)
-        self.shapes = [value.shape for value in values.values()]
-        self.arrays = [jnp.asarray(value) for value in values.values()]
-        self.learned = len(values) - len(spec.statistics)
+        self.names: list[str] = list(values)
+        self.shapes: list[tuple[int, ...]] = [value.shape for value in values.values()]
+        self.arrays: list[Array] = [jnp.asarray(value) for value in values.values()]
+        self.learned: int = len(values) - len(spec.statistics)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
         """The network that computes with these arrays; a `Parameter` is its array."""
@@ -64,10 +64,10 @@ class Custom:
         whole = _Members(modules) if spec.members else modules[0]
         arrays, self._static = eqx.partition(whole, eqx.is_inexact_array)
         paths, self._structure = jax.tree_util.tree_flatten_with_path(arrays)
-        self.names = [".".join(_step(step) for step in path) for path, _ in paths]  # PyTorch's names
-        self.arrays = [leaf for _, leaf in paths]
-        self.shapes = [tuple(leaf.shape) for leaf in self.arrays]
-        self.learned = len(self.arrays)
+        self.names: list[str] = [".".join(_step(step) for step in path) for path, _ in paths]  # PyTorch's names
+        self.arrays: list[Any] = [leaf for _, leaf in paths]
+        self.shapes: list[tuple[int, ...]] = [tuple(leaf.shape) for leaf in self.arrays]
+        self.learned: int = len(self.arrays)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
         """See `Built`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import jax
@@ -16,7 +16,12 @@ from duetto.networks.specs import Recurrent
 from duetto.networks.windows import Window
 
 Values = Mapping[str, Array]
-activations = {"relu": jax.nn.relu, "tanh": jnp.tanh, "elu": jax.nn.elu, "silu": jax.nn.silu}
+activations: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "elu": jax.nn.elu,
+    "silu": jax.nn.silu,
+}
 
 
 def linear(x: Array, weight: Array, bias: Array) -> Array:

@@ -63,12 +63,18 @@ def _gru_back(kept: State, state: State, gradients: State) -> tuple[Array, Array
 CELLS = {"lstm": Cell(_lstm, _lstm_back), "gru": Cell(_gru, _gru_back)}
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def unroll(cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array) -> tuple[Array, State]:
     """Outputs (S, B, size) and the last state, from x Wᵀ + b of all steps (S, B, gates * size) and the first state.
 
     `starts` (S, B) zeroes the state before a step; weight (gates * size, size) and bias are those of h.
     """
+    return _unroll(cell, entering, starts, state, weight, bias)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _unroll(
+    cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array
+) -> tuple[Array, State]:
     return _forward(cell, entering, starts, state, weight, bias)[0]
 
 
@@ -100,4 +106,4 @@ def _backward(cell: Cell, residuals: Any, gradients: tuple[Array, State]) -> tup
     return to_entering, None, first, to_weight, jnp.sum(to_products, (0, 1))
 
 
-unroll.defvjp(_forward, _backward)
+_unroll.defvjp(_forward, _backward)

@@ -89,6 +89,9 @@ class Network:
         moved: The running statistics after the last call with `train`, by name, for whoever keeps the values.
     """
 
+    spec: specs.Network
+    values: Values
+
     def __init__(self, spec: specs.Network, values: Values, layers: Layers) -> None:
         self.spec, self.values, self._layers = spec, values, layers
         self.moved: dict[str, Array] = {}

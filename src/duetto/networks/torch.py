@@ -39,7 +39,7 @@ class Built(network.Network):
 
     def __init__(self, spec: Network, values: dict[str, Tensor], layers: Any) -> None:
         super().__init__(spec, values, layers)
-        self.learned = {name: value for name, value in values.items() if value.requires_grad}
+        self.learned: dict[str, Tensor] = {name: value for name, value in values.items() if value.requires_grad}
 
     def keep_statistics(self) -> None:
         """Running statistics as the last call with `train` left them."""
@@ -51,6 +51,8 @@ class Built(network.Network):
 class Parameters:
     """See `specs.Parameter`."""
 
+    learned: dict[str, Tensor]
+
     def __init__(self, values: dict[str, Tensor]) -> None:
         self.values = self.learned = values
 
@@ -58,11 +60,15 @@ class Parameters:
 class Custom:
     """A user's own modules as the network that stands in their place."""
 
+    spec: Network
+
     def __init__(self, spec: Network, modules: list[nn.Module], device: str) -> None:
         self.spec, self._modules = spec, [module.to(device) for module in modules]
         whole = nn.ModuleDict({"members": nn.ModuleList(modules)}) if spec.members else modules[0]
         self.values: dict[str, Tensor] = whole.state_dict(keep_vars=True)
-        self.learned = {name: value for name, value in whole.named_parameters() if value.requires_grad}
+        self.learned: dict[str, nn.Parameter] = {
+            name: value for name, value in whole.named_parameters() if value.requires_grad
+        }
 
     def __call__(self, obs: Any, *inputs: Tensor, train: bool = False) -> Any:
         """See `network.Network`; what its modules keep of a batch is their own affair."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,12 @@ from duetto.networks.specs import Recurrent
 from duetto.networks.windows import Window
 
 Values = Mapping[str, Tensor]
-ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": F.elu, "silu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "elu": F.elu,
+    "silu": F.silu,
+}
 
 
 class OneDnnLinear(torch.autograd.Function):
@@ -90,7 +95,7 @@ def _is_large(x: Tensor, weight: Tensor) -> bool:
     return rows >= ENOUGH_ROWS or (rows >= LEAST_ROWS and rows * weight.numel() >= LEAST_PRODUCTS)
 
 
-activations = ACTIVATIONS
+activations: dict[str, Callable[[Tensor], Tensor]] = ACTIVATIONS
 
 
 def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from duetto.errors import UsageError
+from duetto.extras import install
 from duetto.reporting.markup import Html, data, joined, tag
 
 
@@ -21,7 +22,7 @@ def plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise UsageError("Reports need plotly: pip install 'duetto[report]'.") from error
+        raise UsageError(f"Reports need plotly. Install: {install('report')}") from error
     return get_plotlyjs()
 
 

@@ -97,8 +97,8 @@ def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str
         f"{result.checkpoint}), measured before this was sent, with {versions}. Each one's return is in "
         "`results.json`.",
         "## Use it",
-        f'```sh\npip install "duetto[{extras}]"\nduetto pull {repository} --output {folder}\n'
-        f"duetto video {folder}{which}\n```",
+        f"Install Duetto as its README says, with the extras `{extras}`.",
+        f"```sh\nduetto pull {repository} --output {folder}\nduetto video {folder}{which}\n```",
         f'```python\nimport duetto\n\nrun = duetto.pull("{repository}", "{folder}")\n'
         f"agent = duetto.load(run.path{loaded})\naction = agent.act(observation)\n```",
         "## Repeat it",

@@ -57,7 +57,7 @@ class Hub:
     def __init__(self) -> None:
         """UsageError where huggingface_hub is not installed."""
         if find_spec("huggingface_hub") is None:
-            raise UsageError('The Hub needs huggingface_hub. Install: pip install "duetto[hub]"')
+            raise UsageError(f"The Hub needs huggingface_hub. Install: {install('hub')}")
         from huggingface_hub import HfApi
 
         self._api = HfApi(library_name="duetto")

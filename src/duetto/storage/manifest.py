@@ -128,7 +128,7 @@ def _check_format(content: dict[str, Any], path: Path) -> None:
     if content["version"] > VERSION:
         raise CheckpointError(
             f"{path} was written by a newer Duetto (checkpoint format {content['version']}, this one reads {VERSION}). "
-            "Upgrade with: pip install --upgrade duetto"
+            "Install a newer Duetto."
         )
 
 

@@ -40,7 +40,7 @@ def migrated(values: dict[str, Any]) -> dict[str, Any]:
     values = dict(values)
     written = values.pop("format", 1)
     if not isinstance(written, int) or written > FORMAT:
-        raise UsageError(f"it has format {written!r}, and this Duetto reads {FORMAT}: pip install --upgrade duetto.")
+        raise UsageError(f"it has format {written!r}, and this Duetto reads {FORMAT}. Install a newer Duetto.")
     if written < 2:
         values["algorithm"] = _with_own_networks(dict(values["algorithm"]))
     return values

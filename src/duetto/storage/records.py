@@ -59,7 +59,7 @@ class _Log(ABC):
         except OSError as error:
             raise DuettoError(f"{path} cannot be opened for writing: {error.strerror}.") from error
         self._file = os.fdopen(descriptor, "ab+", buffering=0)
-        self.found = self._size()
+        self.found: int = self._size()
         if self.found > LARGEST:  # a file may claim any length, and this one is read whole
             self.close()
             raise DuettoError(
@@ -207,6 +207,8 @@ class JsonLines(_Log):
 
 class Csv(_Log):
     """A table with a header. Floats are written so that `float` gives them back exactly, None as an empty cell."""
+
+    fields: tuple[str, ...]
 
     def __init__(self, path: Path, fields: Sequence[str]) -> None:
         super().__init__(path)

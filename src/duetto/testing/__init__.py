@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
+from duetto.extras import install
 
 __all__ = ["check_algorithm", "checks"]
 
@@ -29,7 +30,7 @@ def check_algorithm(kind: type[Algorithm], *only: str) -> None:
     from duetto.testing.conformance import CHECKS, both_installed
 
     if not both_installed():
-        raise UsageError("Checking an algorithm needs both frameworks: pip install 'duetto[torch,jax]'.")
+        raise UsageError(f"Checking an algorithm needs both frameworks. Install: {install('torch', 'jax')}")
     for name in only or CHECKS:
         if name not in CHECKS:
             raise UsageError(f"There is no check {name!r}. There are: {', '.join(CHECKS)}.")

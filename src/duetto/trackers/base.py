@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from duetto.errors import UsageError
+from duetto.extras import install
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,7 @@ def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 def needed(package: str, what: str) -> None:
     """Raise UsageError, with the way to install it, where a tracker's package is not there."""
     if find_spec(package) is None:
-        raise UsageError(
-            f'Tracking with {what} needs {package}, which is not installed. Install: pip install "duetto[{package}]"'
-        )
+        raise UsageError(f"Tracking with {what} needs {package}, which is not installed. Install: {install(package)}")
 
 
 def imported(package: str) -> Any:

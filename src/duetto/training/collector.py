@@ -60,7 +60,9 @@ class Collector:
         self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
         spec = algorithm.memory()
         prior = algorithm.reward_scaling()
-        self.rewards = None if prior is None else RewardScaler(stepper.num_envs, spec.discount, prior)
+        self.rewards: RewardScaler | None = (
+            None if prior is None else RewardScaler(stepper.num_envs, spec.discount, prior)
+        )
         self._recurrence = Recurrence(learner, stepper.action_space, stepper.num_envs) if learner.recurrent else None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:

@@ -37,14 +37,14 @@ class MetricLog:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         within.check_folders([folder / "tensorboard"])
-        self.lines = JsonLines(folder / "metrics.jsonl")
+        self.lines: JsonLines = JsonLines(folder / "metrics.jsonl")
         self._board: Any = None
         self._pending: list[tuple[int, Metrics]] = []  # not looked at yet, with the step of each
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._returns: deque[float] = deque(maxlen=RECENT)
         self._lengths: deque[int] = deque(maxlen=RECENT)
-        self.episodes = 0
+        self.episodes: int = 0
         self.last_line: dict[str, Any] = {}
 
     @property

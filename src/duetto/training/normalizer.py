@@ -25,6 +25,9 @@ class Normalizer:
     with the mode "steps" it holds them as they were acted on.
     """
 
+    mode: str
+    clip: float
+
     def __init__(self, space: Space, mode: str, clip: float = 5.0, prior: float = 1.0) -> None:
         """`mode` says which observations make the statistics: "off", none; "collected", those acted on, step by step;
         "sampled", those of every batch learned from, "sampled_both", and the next ones too; "rollouts", those of each
@@ -153,7 +156,7 @@ class RewardScaler:
         """`prior` is how many samples the first statistics, mean 0 and variance 1, count for."""
         self._discount = discount
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
-        self.moments = fresh_moments((), prior)
+        self.moments: Moments = fresh_moments((), prior)
         self.news: Moments | None = None  # of what was rewarded since `follow`
 
     def follow(self, moments: Moments) -> None:

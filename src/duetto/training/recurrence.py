@@ -19,7 +19,9 @@ class Recurrence:
 
     def __init__(self, learner: Acting, action: Space, num_envs: int) -> None:
         self._learner = learner
-        self.carry = {name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()}
+        self.carry: dict[str, np.ndarray] = {
+            name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()
+        }
         self._none = no_action(action, num_envs)
         self._previous_action, self._previous_reward = self._none.copy(), np.zeros(num_envs, np.float32)
 

@@ -27,7 +27,7 @@ ACTING: dict[str, Any] = {  # the form of what acting needs
     "normalizer": ANY,
     "spaces": {"observation": ANY, "action": ANY},
 }
-FORM = ACTING | {  # of a whole state
+FORM: dict[str, Any] = ACTING | {  # of a whole state
     "learner": ANY,
     "log": ANY,
     "memory": ANY,

@@ -36,6 +36,7 @@ from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training import resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
+from duetto.training.collector import Source
 from duetto.training.evaluation import Evaluation
 from duetto.training.evaluations import FIELDS as EVALUATION_FIELDS
 from duetto.training.evaluations import Evaluations
@@ -60,6 +61,17 @@ class Session:
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
+    config: Config
+    folder: Path
+    stepper: environments.Stepper
+    learner: learners.Learner
+    memory: resuming.AnyMemory
+    normalizer: Normalizer
+    collector: Source
+    store: CheckpointStore
+    log: MetricLog
+    evaluations: Csv
+
     def __init__(
         self,
         config: Config,
@@ -75,11 +87,11 @@ class Session:
         self._place = place or Here()
         self.config, self.folder, self._environment = config, folder, environment
         self._lock = lock or FolderLock(folder)
-        self.notices = Notices()
+        self.notices: Notices = Notices()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make_parts(opened)
             self._opened = opened.pop_all()
-        self.step = 0
+        self.step: int = 0
         self._crew = Crew()
         self._seconds = 0.0  # of earlier processes
         self._began = time.perf_counter()

@@ -100,7 +100,7 @@ class Optimizer:
         try:
             import optuna
         except ImportError as error:
-            raise UsageError("Tuning needs Optuna: pip install 'duetto[tune]'.") from error
+            raise UsageError(f"Tuning needs Optuna. Install: {install('tune')}") from error
         return optuna
 
     # ------------------------------------------------------------------------------------------------ one trial

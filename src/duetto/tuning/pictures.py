@@ -8,6 +8,7 @@ from typing import Any
 
 from duetto.display.plotting import new_figure, save
 from duetto.errors import UsageError
+from duetto.extras import install
 from duetto.tuning.optuna import Trial
 
 MOST = 15  # bars
@@ -18,7 +19,7 @@ def needed() -> None:
     try:
         new_figure(1.0, 1.0)
     except UsageError as error:
-        raise UsageError("A study is drawn with Matplotlib: pip install 'duetto[tune]'.") from error
+        raise UsageError(f"A study is drawn with Matplotlib. Install: {install('tune')}") from error
 
 
 def draw(folder: Path, trials: list[Trial], importances: dict[str, float], title: str) -> tuple[Path, ...]:

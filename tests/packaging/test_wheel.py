@@ -1,0 +1,122 @@
+"""What is handed out: sdist and wheel are built and looked into, and the wheel is installed outside the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import duetto
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "duetto"
+PYTHONS = ("3.11", "3.12", "3.13")
+NO_NETWORK = ("name resolution", "Connection refused", "Network is unreachable", "No route to host", "timed out")
+
+# Every module, and which of them need a package that is none of Duetto's own dependencies.
+IMPORT_EVERYTHING = """
+import importlib, pkgutil, duetto
+for module in pkgutil.walk_packages(duetto.__path__, "duetto.", onerror=lambda name: None):
+    try:
+        if module.name != "duetto.__main__":
+            importlib.import_module(module.name)
+    except ModuleNotFoundError as error:
+        print(error.name)
+"""
+EXTRAS = {"torch", "jax", "equinox", "optax", "ray", "onnxruntime"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with both; the wheel is made from the sdist, so that this one holds all that it takes."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    [path] = built.glob("*.whl")
+    return path
+
+
+def run(*command: str, cwd: Path | None = None, **environ: str) -> str:
+    """What it prints; where it fails, the test fails with all that it said."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    done = subprocess.run(command, cwd=cwd, env=kept | environ, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_sdist_has_sources_and_no_results(built: Path):
+    [path] = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {name.split("/")[0] for name in names} == {
+        *("CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "constraints.txt", "src", ".gitignore")
+    }
+    assert path.stat().st_size < 1e6
+
+
+def test_the_wheel_has_every_file_of_the_package_and_no_other(wheel: Path):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        info = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(info).decode())
+    package = {name for name in names if ".dist-info/" not in name}
+    here = {path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert package == {path.relative_to(SOURCE.parent).as_posix() for path in here}
+    assert {"duetto/py.typed", "duetto/presets/td3.yaml", "duetto/cli/train.py"} <= package
+    assert info.replace("METADATA", "licenses/LICENSE") in names
+    assert metadata["Version"] == duetto.__version__
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert f"## {metadata['Version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_it_works_outside_the_checkout_with_nothing_but_its_dependencies(wheel: Path, tmp_path: Path, version: str):
+    python = install(wheel, tmp_path / "venv", version)
+    command = python.with_name("duetto")
+    strict = {"PYTHONWARNINGS": "error", "COLUMNS": "100"}
+    where = run(str(python), "-c", "import duetto; print(duetto.__file__)", cwd=tmp_path, **strict)
+    assert Path(where.strip()).is_relative_to(tmp_path)
+    lacking = run(str(python), "-c", IMPORT_EVERYTHING, cwd=tmp_path, **strict)
+    assert set(lacking.split()) <= EXTRAS
+    assert "train" in run(str(command), "--help", cwd=tmp_path, **strict)
+    assert "HalfCheetah-v5" in run(str(command), "list", cwd=tmp_path, **strict)
+    refused = subprocess.run([command, "train", "td3", "Pendulum-v1"], cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert f'Install: pip install "duetto[jax] @ {wheel.as_uri()}"' in refused.stderr
+
+
+def install(wheel: Path, folder: Path, version: str) -> Path:
+    """A virtual environment with the wheel and what it depends on; its Python."""
+    run(interpreter(version), "-m", "venv", "--without-pip", str(folder))
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+    constrained = ["-c", str(ROOT / "constraints.txt"), str(wheel)]
+    done = subprocess.run([*pip, "install", "--no-compile", "-q", *constrained], capture_output=True, text=True)
+    if done.returncode != 0 and any(sign in done.stderr for sign in NO_NETWORK):
+        pytest.skip("the dependencies cannot be downloaded here")
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+def interpreter(version: str) -> str:
+    """A Python of this version: this one, one on the path, or one of pyenv's."""
+    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return sys.executable
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    asked = "import sys; print(*sys.version_info[:2], sep='.')"
+    for found in (shutil.which(f"python{version}"), *pyenv.glob(f"{version}.*/bin/python")):
+        answer = found and subprocess.run([found, "-c", asked], capture_output=True, text=True).stdout.strip()
+        if answer == version:
+            return str(found)
+    pytest.skip(f"there is no Python {version} here")
