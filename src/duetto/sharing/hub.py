@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from duetto.errors import DuettoError, UsageError
+from duetto.extras import install
 
 MOST_FILES = 10_000  # that are listed of a repository
 TRIES, PAUSE = 4, 1.0  # of a download that breaks off; seconds before the second one, then twice as many

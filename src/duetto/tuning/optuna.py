@@ -19,6 +19,7 @@ import numpy as np
 
 from duetto.algorithms.searching import DOUBLING, FROM_ONE, Choices
 from duetto.errors import CheckpointError, UsageError
+from duetto.extras import install
 from duetto.tuning.space import Dimension, Space, as_text
 
 _NAME = "duetto"
