@@ -3,8 +3,8 @@
     python docs/figures/cliffwalk.py        # about a minute; writes data/cliffwalk.csv
 
 The "blind cliffwalk" (Schaul et al., 2016, arXiv:1511.05952, figure 1): n states in a row and two actions, of which the
-wrong one ends the episode without pay. Only n right ones in a row are paid, with 1. The memory holds every episode there
-can be, so that few of its transitions say anything: 2ⁿ⁺¹ - 2 in all, of which one is paid.
+wrong one ends the episode without pay. Only n right ones in a row are paid, with 1. The memory holds every episode that
+there can be, so that few of its transitions say anything: 2ⁿ⁺¹ - 2 in all, of which one is paid.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def updates(length: int, kind: str, seed: int) -> int:
     draws = (
         UniformDraws(len(steps))
         if kind == "uniform"
-        else ProportionalDraws(len(steps), Prioritization(exponent=0.6, importance_exponent=0.0, importance_anneal_samples=0, epsilon=1e-5))
+        else ProportionalDraws(
+            len(steps), Prioritization(exponent=0.6, importance_exponent=0.0, importance_anneal_samples=0, epsilon=1e-5)
+        )
     )
     draws.add(np.arange(len(steps)))
     made = 0

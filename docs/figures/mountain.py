@@ -1,6 +1,4 @@
-"""How far each noise gets by itself in MountainCarContinuous-v0, and TD3 there with two of them, three seeds each.
-
-    python docs/figures/mountain.py        # about fifteen minutes on one core; writes data/mountain.csv
+"""How far each kind of noise gets by itself in MountainCarContinuous-v0.
 
 The car is too weak to drive up the hill: it has to swing. The top pays 100, each step costs 0.1 a². So whoever never
 was at the top learns to stand still, which costs nothing.
@@ -8,18 +6,11 @@ was at the top learns to stand still, which costs nothing.
 
 from __future__ import annotations
 
-import csv
-import tempfile
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from duetto.functional.noise import ornstein_uhlenbeck
 
-DATA = Path(__file__).parent / "data" / "mountain.csv"
-FIELDS = ("noise", "seed", "step", "mean_return")
-SEEDS, STEPS, EVERY, EPISODES, LENGTH = 3, 20_000, 4_000, 5, 999
+LENGTH = 999
 TOP = 0.45
 
 # How an action of 0 is disturbed, in units of the action range: kind and standard deviation.
@@ -30,7 +21,6 @@ NOISES: dict[str, tuple[str, float]] = {
     "ou, 0.3": ("ou", 0.3),
 }
 OU_THETA = 0.15
-TRAINED = ("ou, 0.3", "gaussian, 0.5")  # about as strong: the process has a standard deviation of 0.57
 
 
 def drive(state: np.ndarray, action: np.ndarray) -> np.ndarray:
@@ -53,47 +43,3 @@ def highest(kind: str, std: float, episodes: int = 400) -> np.ndarray:
         state = drive(state, process)
         furthest = np.maximum(furthest, state[:, 0])
     return furthest
-
-
-def train(noise: str, seed: int) -> list[dict[str, Any]]:
-    """One run's evaluations."""
-    import duetto
-
-    kind, std = NOISES[noise]
-    algorithm = duetto.TD3(
-        hidden=(64, 64),
-        batch_size=64,
-        train_every=2,
-        exploration=kind,
-        exploration_noise=std,
-        random_steps=0,
-        learning_starts=500,
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        run = duetto.train(
-            algorithm,
-            "MountainCarContinuous-v0",
-            steps=STEPS,
-            seed=seed,
-            backend="torch",
-            threads=1,
-            evaluate_every=EVERY,
-            evaluation_episodes=EPISODES,
-            checkpoint_every=0,
-            runs_dir=folder,
-            progress=False,
-        )
-        rows = run.evaluations()
-    return [
-        dict(zip(FIELDS, (noise, seed, int(row["step"]), round(row["mean_return"], 2)), strict=True)) for row in rows
-    ]
-
-
-if __name__ == "__main__":
-    with DATA.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        for noise in TRAINED:
-            for seed in range(SEEDS):
-                writer.writerows(train(noise, seed))
-                file.flush()

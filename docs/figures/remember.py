@@ -73,7 +73,9 @@ def last(run: str, seeds: int) -> list[float]:
 
 def carried() -> str:
     """Two episodes in one environment; the state runs along the first, and begins again with the second."""
-    d = Drawing(760, 210, "The state runs from step to step, is forgotten at an episode's end, and begins again with zeros")
+    d = Drawing(
+        760, 210, "The state runs from step to step, is forgotten at an episode's end, and begins again with zeros"
+    )
     for i in range(8):
         x, second = 70 + 88 * i, i >= 5
         d.box(x, 46, 54, 32, f"o_{i - 5 if second else i}", "ink-state")
@@ -102,7 +104,11 @@ def half_life(keep: float) -> float:
 
 def forgetting() -> str:
     """What is left of a number after k steps, by how much each step keeps."""
-    d = Drawing(640, 250, "A state that keeps half at each step has forgotten after ten; one that keeps 98 % has not after fifty")
+    d = Drawing(
+        640,
+        250,
+        "A state that keeps half at each step has forgotten after ten; one that keeps 98 % has not after fifty",
+    )
     plot = Plot(d, 60, 30, 420, 160, (0, 50), (0.0, 1.0))
     plot.axes((0, 10, 20, 30, 40, 50), (0, 0.5, 1), "steps since it was seen", "what is left")
     for (keep, ink), at in zip(KEEPS, (6, 9, 28), strict=True):
@@ -114,13 +120,18 @@ def forgetting() -> str:
 
 def reach() -> str:
     """A cue, a question, and the stretches that are learned from."""
-    d = Drawing(740, 230, "A cue outside the stretch that is learned from gets no gradient, though the stored state may hold it")
+    d = Drawing(
+        740, 230, "A cue outside the stretch that is learned from gets no gradient, though the stored state may hold it"
+    )
     for t in range(16):
         ink = "ink-reward" if t == 2 else "ink-target" if t == 13 else "ink-state"
         d.box(64 + 41 * t, 44, 32, 30, {2: "cue", 13: "?"}.get(t, ""), ink)
     d.text(64 + 41 * 7.5, 18, "an episode: what the cue said is asked for eleven steps later", "faint", size=12)
     for row, (first, length, words, ink) in enumerate(
-        ((6, 8, "8 steps: the gradient ends before the cue", "ink-noise"), (2, 12, "12 steps: it gets there", "ink-critic"))
+        (
+            (6, 8, "8 steps: the gradient ends before the cue", "ink-noise"),
+            (2, 12, "12 steps: it gets there", "ink-critic"),
+        )
     ):
         y = 92 + 64 * row
         left, right = 64 + 41 * first - 16, 64 + 41 * (first + length - 1) + 16

@@ -59,7 +59,7 @@ def forgetting() -> str:
     for memory, ink in ((False, "ink-target"), (True, "ink-critic")):
         believed, errors = swept(memory)
         left.curve([(x, min(max(y, -1.6), 1.6)) for x, y in zip(along.tolist(), believed, strict=True)], ink)
-        right.curve([(t, min(e, 0.9)) for t, e in enumerate(errors)][:: 6], ink)
+        right.curve([(t, min(e, 0.9)) for t, e in enumerate(errors)][::6], ink)
     d.text(*right.at(700, 0.62), "newest step only", "ink-target strong", "start", size=12)
     d.text(*right.at(760, 0.08), "drawn from a memory", "ink-critic strong", "start", size=12)
     return d.svg()
@@ -83,7 +83,9 @@ def weights(alpha: float, beta: float) -> np.ndarray:
 
 def law() -> str:
     """Probabilities and weights of five transitions, for three α."""
-    d = Drawing(720, 250, "The larger α, the more often transitions with a large error are drawn, and the less each counts")
+    d = Drawing(
+        720, 250, "The larger α, the more often transitions with a large error are drawn, and the less each counts"
+    )
     for i, alpha in enumerate((0.0, 0.6, 1.0)):
         plot = Plot(d, 44 + 232 * i, 46, 196, 110, (-0.6, 4.6), (0.0, 0.6))
         plot.axes((), (0, 0.25, 0.5) if i == 0 else (), "", "")
@@ -103,7 +105,9 @@ def law() -> str:
 
 def strata() -> str:
     """A line as long as all masses together, cut into equal parts, one draw from each."""
-    d = Drawing(700, 150, "The masses lie end to end; the line is cut into four equal parts, and one point is drawn in each")
+    d = Drawing(
+        700, 150, "The masses lie end to end; the line is cut into four equal parts, and one point is drawn in each"
+    )
     masses = mass(np.array(PRIORITIES), 0.6)
     left, scale = 30.0, 640.0 / masses.sum()
     x = left

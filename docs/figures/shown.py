@@ -11,7 +11,9 @@ from r2d3 import RUNS, succeeded
 
 def kinds() -> str:
     """Three ways to use an expert's episodes."""
-    d = Drawing(760, 230, "Demonstrations can be imitated, learned from as values, or fill the memory beside the own steps")
+    d = Drawing(
+        760, 230, "Demonstrations can be imitated, learned from as values, or fill the memory beside the own steps"
+    )
     d.box(90, 115, 130, 56, "an expert's", "ink-reward", more="episodes")
     rows = (
         (40, "imitate: what would it do?", "BC: as good as the expert, where it was", "ink-reward"),
@@ -49,7 +51,7 @@ def bars(words: str, rows: list[tuple[str, str, str]]) -> str:
 def who() -> str:
     """Four algorithms on KeyCorridor."""
     return bars(
-        "Successes on KeyCorridor: R2D3 92 %, cloning 58 %, DQfD without a memory 37 %, R2D2 without demonstrations none",
+        "Successes on KeyCorridor: R2D3 92 %, cloning 58 %, DQfD without a memory 37 %, R2D2 with nothing shown none",
         [
             ("R2D2: none shown", "R2D2, no demonstrations", "ink-target"),
             ("BC: imitates, 100 shown", "behaviour cloning", "ink-reward"),
@@ -88,7 +90,7 @@ def share() -> str:
 def parts() -> str:
     """What else was tried."""
     return bars(
-        "R2D3 with the paper's loss alone, without the margin, succeeds in 20 %; the other changes make little difference",
+        "R2D3 with the paper's loss alone, without the margin, succeeds in 20 %; other changes make little difference",
         [
             ("as it is", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
             ("the paper's loss: no margin", "the paper's loss alone", "ink-target"),
@@ -100,7 +102,9 @@ def parts() -> str:
 
 def lander() -> str:
     """DQfD on LunarLander, with much pre-training and with little."""
-    d = Drawing(700, 300, "With long pre-training DQfD begins at a good level and falls back first; with little it has to climb")
+    d = Drawing(
+        700, 300, "With long pre-training DQfD begins at a good level and falls back first; with little it has to climb"
+    )
     plot = Plot(d, 66, 34, 480, 210, (0, 100_000), (-800.0, 320.0))
     plot.axes((0, 25_000, 50_000, 75_000, 100_000), (-800, -400, 0, 200), "steps", "mean return of ten episodes")
     plot.curve([(0, 200), (100_000, 200)], "quiet dashed")

@@ -24,7 +24,12 @@ def cheetah() -> str:
     """PPO's three seeds on HalfCheetah."""
     d = Drawing(700, 300, "Three runs of the same command on HalfCheetah end at 5,934, 6,332 and 7,677")
     plot = Plot(d, 66, 34, 500, 210, (0, 1_000_000), (-200.0, 8_200.0))
-    plot.axes((0, 250_000, 500_000, 750_000, 1_000_000), (0, 2_000, 4_000, 6_000, 8_000), "steps", "mean return of ten episodes")
+    plot.axes(
+        (0, 250_000, 500_000, 750_000, 1_000_000),
+        (0, 2_000, 4_000, 6_000, 8_000),
+        "steps",
+        "mean return of ten episodes",
+    )
     for seed, ink, shift in ((0, "ink-critic", 0), (1, "ink-actor", 4), (2, "ink-noise", 12)):
         curve = evaluations(f"ppo-halfcheetah-s{seed}")
         plot.curve(curve, ink)
@@ -81,7 +86,9 @@ def returns(gae_lambda: float, step: int = AT) -> np.ndarray:
 
 def strips() -> str:
     """Every seed a dot, for both settings."""
-    d = Drawing(700, 210, "Twenty seeds of two settings: both reach everything from 100 to 500, and their means lie 43 apart")
+    d = Drawing(
+        700, 210, "Twenty seeds of two settings: both reach everything from 100 to 500, and their means lie 43 apart"
+    )
     plot = Plot(d, 100, 20, 540, 126, (80.0, 520.0), (-0.6, 1.6))
     d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
     for tick in (100, 200, 300, 400, 500):
@@ -125,7 +132,11 @@ def _choices(random: np.random.Generator, count: int, size: int, tries: int) -> 
 
 def decide() -> str:
     """The share of right answers over the number of seeds."""
-    d = Drawing(620, 250, "How often a comparison of a few seeds names the better setting: with one seed little more than by a coin")
+    d = Drawing(
+        620,
+        250,
+        "How often a comparison of a few seeds names the better setting: with one seed little more than by a coin",
+    )
     plot = Plot(d, 60, 30, 420, 160, (0, 10.5), (0.4, 1.0))
     plot.axes(SIZES, (0.5, 0.75, 1), "seeds of each setting", "comparisons that name the better one")
     plot.curve([(0, 0.5), (10.5, 0.5)], "quiet dashed")
@@ -151,7 +162,9 @@ def interquartile(values: np.ndarray) -> np.ndarray:
 
 def iqm() -> str:
     """Eight values, of which two at either end do not count."""
-    d = Drawing(660, 170, "Of eight values the two least and the two greatest are left out; the mean of the others is the IQM")
+    d = Drawing(
+        660, 170, "Of eight values the two least and the two greatest are left out; the mean of the others is the IQM"
+    )
     plot = Plot(d, 60, 20, 560, 80, (0.0, 520.0), (0.0, 1.0))
     d.line([(plot.left, 60), (plot.right, 60)], "axis")
     values = sorted(EXAMPLE)

@@ -1,6 +1,6 @@
 """Twenty seeds of PPO on CartPole-v1 with two settings of λ: what one seed, three or five would have said.
 
-    python docs/figures/twenty.py        # about ten minutes on one core; writes data/twenty.csv
+python docs/figures/twenty.py        # about ten minutes on one core; writes data/twenty.csv
 """
 
 from __future__ import annotations
