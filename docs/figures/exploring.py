@@ -42,7 +42,8 @@ def schedules() -> str:
     for i, epsilon in enumerate(ladder()):
         x, y = right.at(i, epsilon)
         d.add("rect", "box ink-noise", x=x - 10, y=y, width=20, height=max(right.bottom - y, 0.5))
-        d.text(x, y - 5, f"{epsilon:.2g}" if epsilon >= 0.01 else f"{epsilon:.1g}", "ink-noise", size=10)
+        if i < 5:
+            d.text(x, y - 5, f"{epsilon:.2g}", "ink-noise", size=10)
     return d.svg()
 
 

@@ -101,7 +101,7 @@ def decision() -> str:
     d.box(110, 200, 190, 44, "what are actions?", "ink-state")
     d.box(340, 130, 170, 44, "are steps cheap?", "ink-state", more="choices")
     d.box(340, 330, 170, 44, "are steps cheap?", "ink-state", more="numbers")
-    d.box(540, 190, 170, 44, "is all in sight?", "ink-state")
+    d.box(516, 190, 150, 44, "is all in sight?", "ink-state")
     d.box(340, 40, 170, 44, "is all in sight?", "ink-state")
     d.arrow([(206, 40), (254, 40)])
     d.text(230, 32, "yes", "faint", size=11.5)
@@ -113,25 +113,25 @@ def decision() -> str:
         (22, "yes", "an expert's episodes, all is seen", "ink-reward"),
         (72, "no", "an expert's episodes, not all is seen", "ink-reward"),
     ):
-        d.arrow([(426, 40), (610, y)])
+        d.arrow([(426, 40), (622, y)])
         d.text(520, 24 if words == "yes" else 66, words, "faint", size=11.5)
         _end(d, 700, y, ("choices", end), ink)
-    d.arrow([(426, 124), (610, 122)])
+    d.arrow([(426, 124), (622, 122)])
     d.text(520, 115, "yes", "faint", size=11.5)
     _end(d, 700, 122, ("choices", "steps are cheap"), "ink-critic")
     d.arrow([(426, 138), (470, 168)])
     d.text(436, 162, "no", "faint", "end", size=11.5)
     for y, words, end in ((180, "yes", "steps are dear, all is seen"), (238, "no", "steps are dear, not all is seen")):
-        d.arrow([(626, 190), (648, y)] if words == "yes" else [(540, 213), (540, 238), (648, 238)])
+        d.arrow([(592, 190), (642, y)] if words == "yes" else [(516, 213), (516, 238), (642, 238)])
         d.text(
-            634 if words == "yes" else 552,
-            178 if words == "yes" else 232,
+            618 if words == "yes" else 528,
+            176 if words == "yes" else 232,
             words,
             "faint",
-            "end" if words == "yes" else "start",
+            "middle" if words == "yes" else "start",
             size=11.5,
         )
-        _end(d, 716, y, ("choices", end), "ink-critic", 130)
+        _end(d, 716, y, ("choices", end), "ink-critic", 140)
     for y, words, end in ((310, "yes", "steps are cheap"), (362, "no", "steps are dear")):
         d.arrow([(426, 330), (566, y)])
         d.text(500, 310 if words == "yes" else 362, words, "faint", size=11.5)

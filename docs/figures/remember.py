@@ -10,7 +10,7 @@ from learned import evaluations
 from overestimation import swing
 from r2d2 import band
 
-ANGLE, SPEED, AHEAD = 0.6, 3.0, 25
+ANGLE, SPEED, AHEAD = 0.6, 3.0, 10
 
 
 def futures() -> tuple[list[float], list[float]]:
@@ -41,11 +41,11 @@ def same_picture() -> str:
         d.dot(x, y, "ink-state", 4)
         d.text(left + 60, 188, ("one picture", "and the one before")[i], "faint", size=12)
     plot = Plot(d, 350, 40, 300, 150, (0, AHEAD), (-240.0, 240.0))
-    plot.axes((0, 10, 20), (-180, 0, 180), "steps from the picture on", "angle, degrees; 0 is up")
+    plot.axes((0, 5, 10), (-180, 0, 180), "steps from the picture on", "angle, degrees; 0 is up")
     falls, rises = futures()
     for angles, words, ink in ((falls, "it was falling", "ink-target"), (rises, "it was rising", "ink-critic")):
         plot.curve([(t, max(min(angle, 240), -240)) for t, angle in enumerate(angles)], ink)
-        x, y = plot.at(AHEAD * 0.42, max(min(angles[int(AHEAD * 0.42)], 240), -240))
+        x, y = plot.at(AHEAD * 0.6, max(min(angles[int(AHEAD * 0.6)], 240), -240))
         d.text(x + 8, y + (22 if words.endswith("falling") else -10), words, f"{ink} strong", "start", size=12)
     return d.svg()
 

@@ -122,7 +122,7 @@ def checkpoint() -> str:
     for i, (words, more, ink) in enumerate(parts):
         d.box(82 + 144 * i, 50, 134, 50, words, ink, more=more)
         d.arrow([(82 + 144 * i, 77), (82 + 144 * i, 116)], ink)
-    d.box(370, 140, 710, 42, "checkpoint: written beside the last one, checked, then renamed", "ink-target")
+    d.box(370, 140, 710, 42, "checkpoint: written beside the last one, synced, then renamed", "ink-target")
     d.arrow([(370, 163), (370, 196)], "ink-target")
     d.text(370, 218, "resume: the same next step, on this machine to the last bit", "strong", size=13)
     return d.svg()

@@ -44,7 +44,7 @@ def bars(words: str, rows: list[tuple[str, str, str]]) -> str:
             d.add("rect", f"box {ink}", x=plot.left, y=y - 10, width=x - plot.left, height=20, rx=2)
         for one in found if len(found) > 1 else ():
             d.dot(plot.at(one, 0)[0], y, ink, 3)
-        d.text(plot.at(max(found), 0)[0] + 10, y + 4, f"{100 * fmean(found):.0f} %", f"{ink} strong", "start", size=12)
+        d.text(plot.at(max(found), 0)[0] + 10, y + 4, f"{100 * fmean(found):.1f} %", f"{ink} strong", "start", size=12)
     return d.svg()
 
 

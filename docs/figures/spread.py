@@ -173,7 +173,7 @@ def iqm() -> str:
         d.dot(plot.at(value, 0)[0], 60 - 13 * (i % 2), "ink-critic" if inside else "quiet", 5)
     for value, words, ink, shift in (
         (fmean(values), f"mean {fmean(values):.0f}", "ink-target", -4),
-        (float(interquartile(np.array(values))), f"IQM {interquartile(np.array(values)):.0f}", "ink-critic", 0),
+        (float(interquartile(np.array(values))), f"IQM {interquartile(np.array(values)):.1f}", "ink-critic", 0),
     ):
         x = plot.at(value, 0)[0]
         d.line([(x, 66), (x, 104)], f"{ink} thick")
@@ -203,8 +203,9 @@ def bands() -> str:
         d.text(x, plot.bottom + 17, str(seeds), "faint", size=12)
         d.line([(x, plot.at(0, low)[1]), (x, plot.at(0, high)[1])], "ink-critic thick")
         d.dot(x, plot.at(0, float(interquartile(returns(LESS)[:seeds])))[1], "ink-critic", 5)
-        d.text(x + 10, plot.at(0, low)[1] + 4, f"{low:.0f}", "ink-critic", "start", size=11)
-        d.text(x + 10, plot.at(0, high)[1] + 4, f"{high:.0f}", "ink-critic", "start", size=11)
+        ends = ((high, f"{high:.0f}"), (low, f"{low:.0f}")) if high - low > 50 else ((low, f"{low:.0f} to {high:.0f}"),)
+        for end, words in ends:
+            d.text(x + 10, plot.at(0, end)[1] + 4, words, "ink-critic", "start", size=11)
     return d.svg()
 
 
