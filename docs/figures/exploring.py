@@ -163,7 +163,7 @@ def temperatures() -> str:
     """The best policy for three prices of entropy."""
     d = Drawing(700, 220, "The higher entropy is paid, the more evenly the three machines are chosen")
     for i, alpha in enumerate(ALPHAS):
-        plot = Plot(d, 44 + 225 * i, 46, 180, 110, (-0.6, 2.6), (0.0, 1.05))
+        plot = Plot(d, 44 + 225 * i, 46, 180, 110, (-0.6, 2.6), (0.0, 1.2))
         plot.axes((), (0, 0.5, 1) if i == 0 else (), "", "")
         reward, entropy = worth(alpha)
         d.text(plot.left + 90, 20, f"α = {alpha:g}", "strong", size=13)
@@ -215,15 +215,16 @@ def collapse() -> str:
         700, 230, "Without a bonus some policies settle on a bad machine for ever; too much of it and none settles"
     )
     for i, (bonus, words, ink) in enumerate(BONUSES):
-        plot = Plot(d, 44 + 225 * i, 40, 180, 120, (0.0, 1.0), (0.0, 0.8))
-        plot.axes((0, 0.5, 1), (0, 0.4, 0.8) if i == 0 else (), "probability of the best machine", "")
+        plot = Plot(d, 44 + 225 * i, 40, 180, 120, (0.0, 1.0), (0.0, 1.0))
+        plot.axes((0, 0.5, 1), (0, 0.5, 1) if i == 0 else (), "probability of the best machine", "")
         d.text(plot.left + 90, 22, words, f"{ink} strong", size=12.5)
         counts, edges = np.histogram(climbed(bonus)[-1], bins=10, range=(0.0, 1.0))
         for count, edge in zip(counts / counts.sum(), edges[:-1], strict=True):
-            x, y = plot.at(float(edge), min(float(count), 0.8))
+            x, y = plot.at(float(edge), float(count))
             if count:
                 d.add("rect", f"box {ink}", x=x + 1, y=y, width=16, height=plot.bottom - y)
-                d.text(x + 9, y - 4, f"{100 * count:.0f} %" if count >= 0.01 else "", ink, size=9.5)
+                if edge in edges[[0, -2]] and count >= 0.01:
+                    d.text(x + 9, y - 4, f"{100 * count:.0f} %", ink, size=10)
     return d.svg()
 
 

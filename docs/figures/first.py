@@ -122,16 +122,16 @@ def decision() -> str:
     d.arrow([(426, 138), (470, 168)])
     d.text(436, 162, "no", "faint", "end", size=11.5)
     for y, words, end in ((180, "yes", "steps are dear, all is seen"), (238, "no", "steps are dear, not all is seen")):
-        d.arrow([(592, 190), (642, y)] if words == "yes" else [(516, 213), (516, 238), (642, 238)])
+        d.arrow([(592, 190), (627, y)] if words == "yes" else [(516, 213), (516, 238), (627, 238)])
         d.text(
-            618 if words == "yes" else 528,
+            610 if words == "yes" else 528,
             176 if words == "yes" else 232,
             words,
             "faint",
             "middle" if words == "yes" else "start",
             size=11.5,
         )
-        _end(d, 716, y, ("choices", end), "ink-critic", 140)
+        _end(d, 708, y, ("choices", end), "ink-critic", 156)
     for y, words, end in ((310, "yes", "steps are cheap"), (362, "no", "steps are dear")):
         d.arrow([(426, 330), (566, y)])
         d.text(500, 310 if words == "yes" else 362, words, "faint", size=11.5)

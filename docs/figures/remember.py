@@ -43,10 +43,12 @@ def same_picture() -> str:
     plot = Plot(d, 350, 40, 300, 150, (0, AHEAD), (-240.0, 240.0))
     plot.axes((0, 5, 10), (-180, 0, 180), "steps from the picture on", "angle, degrees; 0 is up")
     falls, rises = futures()
-    for angles, words, ink in ((falls, "it was falling", "ink-target"), (rises, "it was rising", "ink-critic")):
-        plot.curve([(t, max(min(angle, 240), -240)) for t, angle in enumerate(angles)], ink)
-        x, y = plot.at(AHEAD * 0.6, max(min(angles[int(AHEAD * 0.6)], 240), -240))
-        d.text(x + 8, y + (22 if words.endswith("falling") else -10), words, f"{ink} strong", "start", size=12)
+    for angles, words, ink, at in (
+        (falls, "it was falling", "ink-target", (4.0, 190.0)),
+        (rises, "it was rising", "ink-critic", (4.0, -85.0)),
+    ):
+        plot.curve(list(enumerate(angles)), ink)
+        d.text(*plot.at(*at), words, f"{ink} strong", "start", size=12)
     return d.svg()
 
 
