@@ -90,10 +90,10 @@ def share() -> str:
 def parts() -> str:
     """What else was tried."""
     return bars(
-        "R2D3 with the paper's loss alone, without the margin, succeeds in 20 %; other changes make little difference",
+        "R2D3 with the paper's loss alone, R2D2's, succeeds in 20 %; other changes make little difference",
         [
             ("as it is", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
-            ("the paper's loss: no margin", "the paper's loss alone", "ink-target"),
+            ("the paper's loss alone", "the paper's loss alone", "ink-target"),
             ("2,000 updates before step 1", "2,000 updates of pre-training", "ink-noise"),
             ("no decay of weights", "no decay of weights", "ink-noise"),
         ],
@@ -105,7 +105,7 @@ def lander() -> str:
     d = Drawing(
         700, 300, "With long pre-training DQfD begins at a good level and falls back first; with little it has to climb"
     )
-    plot = Plot(d, 66, 34, 480, 210, (0, 100_000), (-800.0, 320.0))
+    plot = Plot(d, 66, 34, 440, 210, (0, 100_000), (-800.0, 320.0))
     plot.axes((0, 25_000, 50_000, 75_000, 100_000), (-800, -400, 0, 200), "steps", "mean return of ten episodes")
     plot.curve([(0, 200), (100_000, 200)], "quiet dashed")
     for run, words, ink, shift in (
