@@ -47,7 +47,7 @@ def imports() -> dict[str, frozenset[str]]:
     for room in rooms:
         text = "\n".join(path.read_text("utf-8") for path in files(room))
         named = re.findall(r"^\s*(?:from|import) duetto\.(\w+)", text, re.MULTILINE)
-        for listed in re.findall(r"^\s*from duetto import (.*)", text, re.MULTILINE):
+        for listed in re.findall(r"^\s*from duetto import ([\w, ]+)", text, re.MULTILINE):
             named += [name.split(" as ")[0].strip() for name in listed.split(",")]
         found[room] = frozenset(named) & frozenset(rooms) - {room}
     return found
