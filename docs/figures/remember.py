@@ -82,7 +82,7 @@ def carried() -> str:
         x, second = 70 + 88 * i, i >= 5
         d.box(x, 46, 54, 32, f"o_{i - 5 if second else i}", "ink-state")
         d.arrow([(x, 63), (x, 85)], "ink-state")
-        d.box(x, 106, 54, 38, "network", "ink-critic")
+        d.box(x, 106, 54, 38, "net", "ink-critic")
         d.arrow([(x, 126), (x, 148)], "ink-actor")
         d.text(x, 166, f"a_{i - 5 if second else i}", "ink-actor strong", size=13)
         if i in (0, 5):

@@ -113,7 +113,7 @@ def checkpoint() -> str:
         740, 240, "Everything that decides how a run goes on is in a checkpoint: what was not, would begin anew"
     )
     parts = (
-        ("learner", "weights, optimisers, targets", "ink-critic"),
+        ("learner", "weights, optimisers", "ink-critic"),
         ("memory", "steps, priorities", "ink-reward"),
         ("environments", "in mid-episode", "ink-state"),
         ("random numbers", "each purpose its own", "ink-noise"),
