@@ -29,5 +29,11 @@ pytest_collect_file = Sybil(
     setup=enter,
     teardown=leave,
     # extending.md is run by tests/cli/test_own_algorithm.py
-    patterns=["index.md", "callbacks.md", "learn/*.md", "algorithms/*.md", "howto/*.md", "reference/files.md"],
+    patterns=[
+        "index.md",
+        "callbacks.md",
+        "which.md",
+        *(f"{folder}/*.md" for folder in ("start", "learn", "algorithms", "howto", "scale", "built")),
+        "reference/files.md",
+    ],
 ).pytest()

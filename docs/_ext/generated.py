@@ -1,6 +1,6 @@
 """Tables that are made of the code and of committed results while the site is built.
 
-{options} NAME        every option of an algorithm, or of a `run`: its default, and its help
+{options} NAME        every option of an algorithm, of a `run` or of an `atari` game: its default, and its help
 {presets} NAME        what each preset of the algorithm sets
 {metrics} NAME        what the algorithm's metrics mean, and what they look like in health
 {results} RUN ...     committed learning runs, by the beginning of their folders' names, over all seeds; *: all
@@ -31,6 +31,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import duetto
 from duetto.algorithms import ALGORITHMS
+from duetto.environments.atari import AtariOptions
 from duetto.presets import presets
 from duetto.reporting.meanings import meanings
 from duetto.storage.config import RunOptions
@@ -70,9 +71,10 @@ class Options(Table):
         """The table, an algorithm's own options first, then those of its bases."""
         rows: list[list[str]] = []
         name = self.arguments[0]
-        for owner, options in grouped(RunOptions if name == "run" else ALGORITHMS[name]):
-            rows.append([f"**{owner}**"])
-            rows += [[flag(name), f"`{shown(default)}`", text] for name, default, text in options]
+        for owner, options in grouped({"run": RunOptions, "atari": AtariOptions}.get(name) or ALGORITHMS[name]):
+            rows += [] if name == "atari" else [[f"**{owner}**"]]
+            written = (lambda one: f"`{one}`") if name == "atari" else flag
+            rows += [[written(one), f"`{shown(default)}`", text] for one, default, text in options]
         return [self.table(["option", "default", "what it does"], rows, "options")]
 
 

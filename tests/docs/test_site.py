@@ -37,16 +37,18 @@ LOADED = {
 
 
 class Addresses(HTMLParser):
-    """What a page loads, what it links to, and the rest of its text."""
+    """What a page loads, what it links to, and the places on it that can be linked to."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.loaded: list[str] = []
         self.links: list[str] = []
+        self.names: set[str] = set()
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
+        self.names |= {value for name in ("id", "name") if (value := given.get(name))}
         self.loaded += [value for name in LOADED.get(tag, []) if (value := given.get(name))]
         if tag == "a" and (link := given.get("href")):
             self.links.append(link)
@@ -95,6 +97,30 @@ def test_what_is_loaded_or_linked_inside_is_there(site: Path):
             if parts.scheme or not parts.path:
                 continue
             assert (path.parent / unquote(parts.path)).exists(), f"{path.relative_to(site)} names {address}"
+
+
+def test_a_place_on_a_page_that_is_linked_to_is_there(site: Path):
+    """Of our own pages and Sphinx's; a link to the top has no name."""
+    found = dict(pages(site))
+    places = {path.resolve(): page.names for path, page in found.items()}
+    for path, page in found.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path.resolve()
+            if parts.scheme or not parts.fragment or target not in places:
+                continue
+            assert unquote(parts.fragment) in places[target], f"{path.relative_to(site)} names {link}"
+
+
+def test_every_page_is_reached_by_the_contents(site: Path):
+    """From the first page on by "next", in the order of the contents; so each has a place in the tree."""
+    path, seen = site / "index.html", []
+    while path not in seen:
+        seen.append(path)
+        following = re.search(r'<a class="next-page" href="([^"#]+)"', path.read_text("utf-8"))
+        if following:
+            path = (path.parent / following[1]).resolve()
+    assert {page.relative_to(DOCS).with_suffix(".html") for page in PAGES} == {one.relative_to(site) for one in seen}
 
 
 def test_every_committed_run_is_on_the_page_of_results(site: Path):

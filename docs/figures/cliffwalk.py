@@ -1,0 +1,82 @@
+"""How many updates until a value has come back along a chain: drawn uniformly from the memory, and by priority.
+
+    python docs/figures/cliffwalk.py        # about a minute; writes data/cliffwalk.csv
+
+The "blind cliffwalk" (Schaul et al., 2016, arXiv:1511.05952, figure 1): n states in a row and two actions, of which the
+wrong one ends the episode without pay. Only n right ones in a row are paid, with 1. The memory holds every episode that
+there can be, so that few of its transitions say anything: 2ⁿ⁺¹ - 2 in all, of which one is paid.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from duetto.algorithms.base import Prioritization
+from duetto.memory.draws import ProportionalDraws, UniformDraws
+
+DATA = Path(__file__).parent / "data" / "cliffwalk.csv"
+FIELDS = ("length", "transitions", "draws", "seed", "updates")
+LENGTHS, SEEDS, RATE, CLOSE = range(2, 11), 10, 0.25, 1e-3
+KINDS = ("uniform", "priorities")
+
+
+def transitions(length: int) -> np.ndarray:
+    """State and action (0: right, 1: wrong) of all steps of all episodes, (2ⁿ⁺¹ - 2, 2)."""
+    found = []
+    for state in range(length):
+        copies = 2 ** (length - state - 1)  # episodes that begin alike up to here
+        found += [(state, 0)] * copies + [(state, 1)] * copies
+    return np.array(found)
+
+
+def truth(length: int) -> np.ndarray:
+    """Values (n, 2): γ to the number of right steps still to come before the paid one; of wrong ones 0."""
+    return np.stack([discount(length) ** np.arange(length - 1, -1, -1), np.zeros(length)], axis=1)
+
+
+def discount(length: int) -> float:
+    """γ = 1 - 1/n, as in the paper."""
+    return 1.0 - 1.0 / length
+
+
+def updates(length: int, kind: str, seed: int) -> int:
+    """Until the mean squared error of a table of values, which begins at 0, is below a thousandth."""
+    random, steps, wanted = np.random.default_rng(seed), transitions(length), truth(length)
+    q, gamma = np.zeros((length + 1, 2)), discount(length)
+    draws = (
+        UniformDraws(len(steps))
+        if kind == "uniform"
+        else ProportionalDraws(
+            len(steps), Prioritization(exponent=0.6, importance_exponent=0.0, importance_anneal_samples=0, epsilon=1e-5)
+        )
+    )
+    draws.add(np.arange(len(steps)))
+    made = 0
+    while ((q[:length] - wanted) ** 2).mean() > CLOSE:
+        index, _ = draws.draw(1, random)
+        state, action = steps[index[0]]
+        target = 0.0
+        if action == 0:
+            target = 1.0 if state == length - 1 else gamma * q[state + 1].max()
+        error = target - q[state, action]
+        q[state, action] += RATE * error
+        draws.feedback(index, np.array([abs(error)]))
+        made += 1
+    return made
+
+
+if __name__ == "__main__":
+    with DATA.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        for length in LENGTHS:
+            for kind in KINDS:
+                for seed in range(SEEDS):
+                    made = updates(length, kind, seed)
+                    writer.writerow(
+                        dict(zip(FIELDS, (length, len(transitions(length)), kind, seed, made), strict=True))
+                    )
+            file.flush()

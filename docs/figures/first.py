@@ -1,0 +1,160 @@
+"""The pictures of the first pages: what the run of "five minutes" gave, and which algorithm to begin with."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from pathlib import Path
+
+from drawing import Drawing, Plot
+
+from duetto.algorithms import ALGORITHMS
+
+DATA = Path(__file__).parent / "data" / "five-minutes.csv"
+KILLED, RESUMED = 44_744, 40_000
+
+
+def evaluations() -> list[tuple[float, float]]:
+    """Step and mean return, from the run's own evaluations.csv."""
+    with DATA.open(encoding="utf-8") as file:
+        return [(float(row["step"]), float(row["mean_return"])) for row in csv.DictReader(file)]
+
+
+def five_minutes() -> str:
+    """The run, its end by force, and how it goes on."""
+    d = Drawing(
+        680,
+        270,
+        "PPO on CartPole: 500 after 10,000 steps, once back to 219, then 500; killed at 44,744, resumed at 40,000",
+    )
+    plot = Plot(d, 60, 30, 560, 170, (0, 100_000), (0.0, 560.0))
+    plot.axes((0, 20_000, 40_000, 60_000, 80_000, 100_000), (0, 250, 500), "steps", "mean return of ten episodes")
+    points = evaluations()
+    plot.curve(points, "ink-critic")
+    for point in points:
+        d.dot(*plot.at(*point), "ink-critic", 4)
+    x, top = plot.at(KILLED, 560)
+    d.line([(x, top), (x, plot.bottom)], "ink-target dashed")
+    d.text(x + 6, top + 110, "kill -9", "ink-target strong", "start", size=12.5)
+    back = plot.at(RESUMED, 0)[0]
+    d.arrow([(x, plot.bottom - 22), (back, plot.bottom - 22)], "ink-reward")
+    d.text(
+        x + 6, plot.bottom - 17, "resume: from the last checkpoint, at 40,000", "ink-reward strong", "start", size=12.5
+    )
+    return d.svg()
+
+
+# ---------------------------------------------------------------------------------------------------- extras
+ABOUT = {
+    "torch": "learn with PyTorch",
+    "jax": "learn with JAX; either framework will do, and runs move between them",
+    "classic": "CartPole, Pendulum, MountainCar, Acrobot",
+    "mujoco": "HalfCheetah, Hopper, Walker2d, Ant, Humanoid",
+    "box2d": "LunarLander, BipedalWalker, CarRacing",
+    "pybullet": "AntBulletEnv and its kin",
+    "atari": "Atari games",
+    "minigrid": "MiniGrid and BabyAI",
+    "envpool": "environments in C++, many at once",
+    "video": "`duetto video`",
+    "plot": "`duetto plot`",
+    "tensorboard": "to look at a run's TensorBoard events",
+    "demos": "record and import demonstrations",
+    "onnx": "export to ONNX",
+    "cluster": "actors on a Ray cluster",
+}
+
+
+def extras() -> tuple[list[str], list[list[str]]]:
+    """A table of what can be installed with the package, from pyproject.toml."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    known = project["optional-dependencies"]
+    rows = [[f"`{name}`", words, ", ".join(f"`{one}`" for one in known[name])] for name, words in ABOUT.items()]
+    return ["extra", "for", "installs"], rows
+
+
+# ---------------------------------------------------------------------------------------------------- which one
+CHOICES: dict[tuple[str, str], tuple[str, ...]] = {  # the answers, and who remains
+    ("choices", "an expert's episodes, no rewards"): ("bc",),
+    ("choices", "an expert's episodes, all is seen"): ("dqfd",),
+    ("choices", "an expert's episodes, not all is seen"): ("r2d3",),
+    ("choices", "steps are cheap"): ("ppo",),
+    ("choices", "steps are dear, all is seen"): ("dqn", "discretesac"),
+    ("choices", "steps are dear, not all is seen"): ("r2d2",),
+    ("numbers", "steps are cheap"): ("ppo",),
+    ("numbers", "steps are dear"): ("crossq", "sac", "td3"),
+}
+
+
+def names(keys: tuple[str, ...]) -> str:
+    """As they are written."""
+    return ", ".join(ALGORITHMS[key].__name__ for key in keys)
+
+
+def decision() -> str:
+    """Four questions."""
+    d = Drawing(
+        790,
+        420,
+        "Four questions lead to an algorithm: demonstrations, the kind of actions, the price of steps, what is seen",
+    )
+    d.box(110, 40, 190, 44, "an expert's episodes?", "ink-state")
+    d.box(110, 200, 190, 44, "what are actions?", "ink-state")
+    d.box(340, 130, 170, 44, "are steps cheap?", "ink-state", more="choices")
+    d.box(340, 330, 170, 44, "are steps cheap?", "ink-state", more="numbers")
+    d.box(516, 190, 150, 44, "is all in sight?", "ink-state")
+    d.box(340, 40, 170, 44, "is all in sight?", "ink-state")
+    d.arrow([(206, 40), (254, 40)])
+    d.text(230, 32, "yes", "faint", size=11.5)
+    d.arrow([(110, 63), (110, 177)])
+    d.text(118, 124, "no", "faint", "start", size=11.5)
+    d.arrow([(206, 190), (254, 142)])
+    d.arrow([(206, 212), (254, 318)])
+    for y, words, end, ink in (
+        (22, "yes", "an expert's episodes, all is seen", "ink-reward"),
+        (72, "no", "an expert's episodes, not all is seen", "ink-reward"),
+    ):
+        d.arrow([(426, 40), (622, y)])
+        d.text(520, 24 if words == "yes" else 66, words, "faint", size=11.5)
+        _end(d, 700, y, ("choices", end), ink)
+    d.arrow([(426, 124), (622, 122)])
+    d.text(520, 115, "yes", "faint", size=11.5)
+    _end(d, 700, 122, ("choices", "steps are cheap"), "ink-critic")
+    d.arrow([(426, 138), (470, 168)])
+    d.text(436, 162, "no", "faint", "end", size=11.5)
+    for y, words, end in ((180, "yes", "steps are dear, all is seen"), (238, "no", "steps are dear, not all is seen")):
+        d.arrow([(592, 190), (627, y)] if words == "yes" else [(516, 213), (516, 238), (627, 238)])
+        d.text(
+            610 if words == "yes" else 528,
+            176 if words == "yes" else 232,
+            words,
+            "faint",
+            "middle" if words == "yes" else "start",
+            size=11.5,
+        )
+        _end(d, 708, y, ("choices", end), "ink-critic", 156)
+    for y, words, end in ((310, "yes", "steps are cheap"), (362, "no", "steps are dear")):
+        d.arrow([(426, 330), (566, y)])
+        d.text(500, 310 if words == "yes" else 362, words, "faint", size=11.5)
+        _end(d, 670, y, ("numbers", end), "ink-actor", 200)
+    d.text(
+        20,
+        408,
+        "episodes without rewards: BC · something has to be remembered: --recurrent lstm works with all of them",
+        "faint",
+        "start",
+        size=12,
+    )
+    return d.svg()
+
+
+def _end(d: Drawing, x: float, y: float, answers: tuple[str, str], ink: str, width: float = 150) -> None:
+    d.box(x, y, width, 36, names(CHOICES[answers]), f"{ink} strong")
+
+
+def spaces() -> tuple[list[str], list[list[str]]]:
+    """A table of the algorithms: the actions that each takes, and whether it learns from demonstrations."""
+    rows = []
+    for name, kind in ALGORITHMS.items():
+        actions = ", ".join(f"`{one}`" for one in kind.actions.split(", "))
+        rows.append([f"[{kind.__name__}](algorithms/{name}.md)", actions])
+    return ["algorithm", "actions"], rows

@@ -1,0 +1,192 @@
+"""The pictures of the pages on how the house is built, on one machine, and on Atari: made of the sources and tables."""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+from drawing import Drawing, Plot
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "duetto"
+
+
+# ---------------------------------------------------------------------------------------------------- the house
+@cache
+def floors() -> tuple[tuple[str, ...], ...]:
+    """The rooms from top to bottom, as import-linter has them: who stands higher may import who stands lower."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if "layers" in contract)
+    return tuple(tuple(room.strip().removeprefix("duetto.") for room in layer.split("|")) for layer in layers)
+
+
+def files(room: str) -> list[Path]:
+    """Its Python files."""
+    folder = SOURCE / room
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [SOURCE / f"{room}.py"]
+
+
+def lines(paths: list[Path]) -> int:
+    """Of code: neither empty nor a comment alone."""
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#")
+        for path in paths
+        for line in path.read_text("utf-8").splitlines()
+    )
+
+
+@cache
+def imports() -> dict[str, frozenset[str]]:
+    """For each room, the others that it imports from, whether at the top of a file or inside a function."""
+    rooms = [room for floor in floors() for room in floor]
+    found = {}
+    for room in rooms:
+        text = "\n".join(path.read_text("utf-8") for path in files(room))
+        named = re.findall(r"^\s*(?:from|import) duetto\.(\w+)", text, re.MULTILINE)
+        for listed in re.findall(r"^\s*from duetto import ([\w, ]+)", text, re.MULTILINE):
+            named += [name.split(" as ")[0].strip() for name in listed.split(",")]
+        found[room] = frozenset(named) & frozenset(rooms) - {room}
+    return found
+
+
+KNOWN = {
+    "networks": "PyTorch, JAX",
+    "learners": "PyTorch, JAX",
+    "environments": "Gymnasium",
+    "demonstrations": "Minari",
+    "cluster": "Ray",
+}
+
+
+def house() -> str:
+    """A floor for each layer; the higher may import the lower, never the other way round."""
+    d = Drawing(
+        720,
+        40 + 46 * len(floors()),
+        "The rooms in floors; imports go down only, and frameworks stay in rooms of their own",
+    )
+    for row, floor in enumerate(floors()):
+        y, width = 36 + 46 * row, 600 / len(floor)
+        for column, room in enumerate(floor):
+            x = 30 + width * (column + 0.5)
+            ink = (
+                "ink-target" if room in ("algorithms", "functional") else "ink-critic" if room in KNOWN else "ink-state"
+            )
+            d.box(x, y, width - 10, 36, "", ink)
+            d.text(x, y + (0 if room in KNOWN else 4), room, f"{ink} strong", size=12.5)
+            if room in KNOWN:
+                d.text(x, y + 13, KNOWN[room], f"{ink}", size=10)
+    d.arrow([(664, 24), (664, 36 + 46 * (len(floors()) - 1) + 12)])
+    d.text(676, 60, "may", "faint", "start", size=11.5)
+    d.text(676, 75, "import", "faint", "start", size=11.5)
+    return d.svg()
+
+
+def rooms() -> tuple[list[str], list[list[str]]]:
+    """A table: what each room promises, its size, and its tests'."""
+    rows = []
+    for floor in floors():
+        for room in floor:
+            paths = files(room)
+            first = paths[0] if (SOURCE / room).is_dir() is False else SOURCE / room / "__init__.py"
+            about = re.match(r'"""(.*?)(?:\n|""")', first.read_text("utf-8"))
+            tests = ROOT / "tests" / room
+            size = f"{lines(sorted(tests.rglob('*.py'))):,}" if tests.is_dir() else ""
+            rows.append([f"`{room}`", about[1] if about else "", str(len(paths)), f"{lines(paths):,}", size])
+    return ["room", "what it is", "files", "lines", "lines of its own tests"], rows
+
+
+def tests() -> tuple[int, int]:
+    """Test functions, and lines of them."""
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    return sum(len(re.findall(r"^\s*def test_", path.read_text("utf-8"), re.MULTILINE)) for path in paths), lines(paths)
+
+
+# ---------------------------------------------------------------------------------------------------- resuming
+def checkpoint() -> str:
+    """What of a run is in a checkpoint, and what follows from it."""
+    d = Drawing(
+        740, 240, "Everything that decides how a run goes on is in a checkpoint: what was not, would begin anew"
+    )
+    parts = (
+        ("learner", "weights, optimisers", "ink-critic"),
+        ("memory", "steps, priorities", "ink-reward"),
+        ("environments", "in mid-episode", "ink-state"),
+        ("random numbers", "each purpose its own", "ink-noise"),
+        ("statistics, logs", "and callbacks", "ink-actor"),
+    )
+    for i, (words, more, ink) in enumerate(parts):
+        d.box(82 + 144 * i, 50, 134, 50, words, ink, more=more)
+        d.arrow([(82 + 144 * i, 77), (82 + 144 * i, 116)], ink)
+    d.box(370, 140, 710, 42, "checkpoint: written beside the last one, synced, then renamed", "ink-target")
+    d.arrow([(370, 163), (370, 196)], "ink-target")
+    d.text(370, 218, "resume: the same next step, on this machine to the last bit", "strong", size=13)
+    return d.svg()
+
+
+# ---------------------------------------------------------------------------------------------------- one machine
+@cache
+def speeds(table: str) -> dict[tuple[str, str, int], float]:
+    """Median steps per second of each task, contender and number of threads, in float32."""
+    found: dict[tuple[str, str, int], list[float]] = {}
+    with (ROOT / "benchmarks" / "results" / f"{table}.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["precision"] == "float32" and row["steps_per_second"]:
+                key = row["task"], row["contender"], int(row["threads"])
+                found.setdefault(key, []).append(float(row["steps_per_second"]))
+    return {key: median(values) for key, values in found.items()}
+
+
+def side_by_side() -> str:
+    """PPO on HalfCheetah with one environment and with eight."""
+    d = Drawing(
+        640, 210, "Eight environments side by side make PPO's acting cheaper: on JAX twice the steps per second"
+    )
+    plot = Plot(d, 190, 16, 380, 150, (0.0, 20_000.0), (-0.6, 3.6))
+    d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
+    for tick in (0, 5_000, 10_000, 15_000, 20_000):
+        x, y = plot.at(tick, -0.6)
+        d.line([(x, y), (x, y + 4)], "axis")
+        d.text(x, y + 18, f"{tick:,}", "faint", size=11.5)
+    rows = [(name, count) for name in ("jax", "torch") for count in (1, 8)]
+    for row, (name, count) in enumerate(rows):
+        value = speeds("speed-ppo-halfcheetah")[f"ppo-halfcheetah-{count}", f"duetto-{name}", 1]
+        x, y = plot.at(value, 3 - row)
+        ink = "ink-critic" if name == "jax" else "ink-actor"
+        words = f"{'JAX' if name == 'jax' else 'PyTorch'}, {count} environment{'s' * (count > 1)}"
+        d.text(plot.left - 12, y + 4, words, "", "end", size=12.5)
+        d.add("rect", f"box {ink}", x=plot.left, y=y - 11, width=x - plot.left, height=22, rx=2)
+        d.text(x + 8, y + 4, f"{value:,.0f}", f"{ink} strong", "start", size=12)
+    d.text(380, 204, "steps per second, one thread", "faint", size=11.5)
+    return d.svg()
+
+
+# ---------------------------------------------------------------------------------------------------- Atari
+def atari() -> str:
+    """From the console's frames to what a network sees."""
+    d = Drawing(
+        760,
+        210,
+        "Four frames of 210 x 160 in colour become one of 84 x 84 in grey; the last four of those are an observation",
+    )
+    for i in range(4):
+        d.add("rect", "box ink-state" if i > 1 else "box quiet", x=20 + 15 * i, y=40 + 11 * i, width=80, height=105)
+    d.text(84, 196, "4 frames, one action", "faint", size=11.5)
+    d.text(84, 26, "210 · 160 · 3", "", size=12)
+    for x, words in ((196, "max of the last 2"), (410, "grey, smaller")):
+        d.arrow([(x - 30, 100), (x + 34, 100)])
+        d.text(x, 88, words, "faint", size=11)
+    d.add("rect", "box ink-state", x=256, y=52, width=80, height=105)
+    d.text(296, 196, "rewards are added up", "faint", size=11.5)
+    d.add("rect", "box ink-critic", x=472, y=76, width=56, height=56)
+    d.text(500, 66, "84 · 84", "ink-critic", size=12)
+    d.arrow([(540, 100), (592, 100)])
+    d.text(566, 88, "stack", "faint", size=11)
+    for i in range(4):
+        d.add("rect", "box ink-critic", x=610 + 16 * i, y=56 + 16 * i, width=56, height=56)
+    d.text(668, 196, "4 · 84 · 84, oldest first", "faint", size=11.5)
+    return d.svg()
