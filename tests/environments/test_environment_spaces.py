@@ -124,8 +124,8 @@ def test_a_bound_that_many_elements_share_is_kept_once() -> None:
 def test_actions_with_one_bound_for_many() -> None:
     actions = ActionMap(gym.Box(-2.0, 6.0, (70,), np.float64))
     assert actions.to_environment(np.full((1, 70), 0.5, np.float32)).tolist() == [[4.0] * 70]
-    with pytest.raises(UsageError, match=r"in dimensions \[0, 1, 2,.*, 69\]"):
-        ActionMap(gym.Box(-np.inf, np.inf, (70,)))
+    free = ActionMap(gym.Box(-np.inf, np.inf, (70,), np.float64))
+    assert free.to_environment(np.full((1, 70), -7.5, np.float32)).tolist() == [[-7.5] * 70]
 
 
 @pytest.mark.parametrize(
@@ -221,10 +221,17 @@ def test_actions_that_do_not_fit(space: gym.Space, action: np.ndarray, message: 
         ActionMap(space).check(action, 1)
 
 
-def test_unbounded_actions_name_their_dimensions() -> None:
-    high = np.array([1.0, np.inf, 1.0], np.float32)
-    with pytest.raises(UsageError, match=r"dimensions \[1\].*RescaleAction"):
-        ActionMap(gym.Box(-high, high))
+def test_actions_without_bounds_are_left_as_they_are() -> None:
+    """Bounded in [2, 6]; free; from 5 on, -1 being 5; up to -3, 1 being -3."""
+    low, high = np.array([2, -np.inf, 5, -np.inf]), np.array([6, np.inf, np.inf, -3])
+    actions = ActionMap(gym.Box(low, high, dtype=np.float64))
+    own = actions.to_environment(np.array([[0, 40, -1, 1], [9, -40, -9, 9], [-1, 0, 2, -2]], np.float32))
+    assert own.tolist() == [[4, 40, 5, -3], [6, -40, 5, -3], [2, 0, 8, -6]]
+    assert actions.from_environment(own)[2].tolist() == [-1, 0, 2, -2]
+    assert actions.sample(np.random.default_rng(0), 5).shape == (5, 4)
+
+
+def test_actions_of_several_spaces() -> None:
     with pytest.raises(UsageError, match="action space Tuple"):
         ActionMap(gym.Tuple((gym.Discrete(2),)))
 

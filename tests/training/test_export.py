@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from policy_environments import Cell, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
+from policy_environments import Cell, Free, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
 from small_runs import small, train
 
 import duetto
@@ -25,6 +25,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     "squashed": (lambda: small("sac", network="simba"), Numbers),
     "running statistics": (lambda: small("crossq"), Numbers),
     "gaussian": (lambda: small("ppo", normalize_observations=True), Numbers),
+    "without bounds": (lambda: small("ppo", initial_log_std=2.0), Free),
     "choices from -1": (lambda: small("ppo"), Shifted),
     "several choices": (lambda: small("ppo"), Several),
     "switches": (lambda: small("ppo"), Switches),

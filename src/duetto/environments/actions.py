@@ -15,11 +15,12 @@ from duetto.networks.spaces import Box, Dict, Discrete
 class ActionMap:
     """The one map between an algorithm's actions and an environment's.
 
-    Box: float32 (N, A) in [-1, 1], A the number of elements; a_env = low + (a + 1) / 2 * (high - low).
+    Box: float32 (N, A) in [-1, 1], A the number of elements; a_env = low + (a + 1) / 2 * (high - low). An element with
+    an infinite bound is any number, and left as it is; see `Box.units`.
     Discrete: int64 (N,) from 0. MultiDiscrete and MultiBinary: int64 (N, A) from 0.
 
     Raises:
-        UsageError: The action space is a Dict or Tuple, of an unsupported kind, or a Box without finite bounds.
+        UsageError: The action space is a Dict or Tuple, or of an unsupported kind.
     """
 
     def __init__(self, space: gymnasium.Space) -> None:
@@ -32,7 +33,8 @@ class ActionMap:
         self.row_shape = () if isinstance(self.space, Discrete) else (self._size(),)
         self.dtype = np.dtype(np.float32 if self.continuous else np.int64)
         if isinstance(self.space, Box):
-            self._set_bounds(self.space)
+            # Centre and half-width instead of low and width: [-1, 1] stays exactly itself, also close to zero.
+            (self._low, self._high), (self._centre, self._half) = self.space.bounds, self.space.units()
         else:
             self._count = np.array(self.space.n if isinstance(self.space, Discrete) else self.space.nvec)
             self._start = np.reshape(getattr(space, "start", np.zeros(self.row_shape, np.int64)), self.row_shape)
@@ -40,22 +42,10 @@ class ActionMap:
     def _size(self) -> int:
         return self.space.size if isinstance(self.space, Box) else len(self.space.nvec)  # type: ignore[union-attr]
 
-    def _set_bounds(self, space: Box) -> None:
-        self._low, self._high = (np.broadcast_to(bound, space.size) for bound in (space.low, space.high))
-        unbounded = np.flatnonzero(~np.isfinite(self._low) | ~np.isfinite(self._high))
-        if unbounded.size:
-            raise UsageError(
-                f"The action space {space} has no finite bounds in dimensions {unbounded.tolist()}. "
-                "Give the environment's action_space finite low and high, or wrap the environment in "
-                "gymnasium.wrappers.RescaleAction after bounding it."
-            )
-        # Centre and half-width instead of low and width: [-1, 1] stays exactly itself, also close to zero.
-        self._centre, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
-
     def to_environment(self, action: np.ndarray) -> np.ndarray:
         """Actions (N, ...) in the environment's shape and dtype, in a new array.
 
-        Values outside [-1, 1] (a Gaussian policy's, for example) end at the bounds.
+        Values outside [-1, 1] (a Gaussian policy's, for example) end at the bounds, where there are any.
         """
         if not self.continuous:
             own = action + self._start
@@ -77,7 +67,7 @@ class ActionMap:
         return ((rows - self._centre) / half).astype(self.dtype)
 
     def sample(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """n independent uniform actions, every dimension on its own."""
+        """n independent uniform actions, every dimension on its own; without bounds, uniform in [-1, 1]."""
         if self.continuous:
             return random.uniform(-1, 1, (n, *self.row_shape)).astype(self.dtype)
         return random.integers(0, self._count, (n, *self.row_shape))

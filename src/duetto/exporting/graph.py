@@ -137,10 +137,8 @@ class Graph:
         xp, space = array_namespace(action), self.action
         dtype = getattr(xp, self.action_dtype)
         if isinstance(space, Box):
-            low, high = (
-                np.broadcast_to(np.asarray(bound, np.float32), space.size) for bound in (space.low, space.high)
-            )
-            own = action * _like(action, (high - low) / 2) + _like(action, (low + high) / 2)
+            low, high, centre, half = (part.astype(np.float32) for part in (*space.bounds, *space.units()))
+            own = action * _like(action, half) + _like(action, centre)
             own = xp.minimum(xp.maximum(own, _like(action, low)), _like(action, high))
             own = xp.round(own) if np.issubdtype(np.dtype(self.action_dtype), np.integer) else own
             return xp.reshape(xp.astype(own, dtype), (-1, *space.shape))
