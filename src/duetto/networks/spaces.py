@@ -86,10 +86,10 @@ class Box:
         return np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high)).tolist()
 
     def units(self) -> tuple[np.ndarray, np.ndarray]:
-        """Centre and half-width (size,) of the environment's actions, which an algorithm gives as (own - centre) / half.
+        """Centre and half-width (size,) of the environment's own numbers, (own - centre) / half being an algorithm's.
 
-        Where a bound is infinite nothing is scaled: own numbers are the algorithm's; with one bound, counted from it, so
-        that -1 or 1 is the bound as it is elsewhere.
+        Where a bound is infinite nothing is scaled; with one bound numbers are counted from it, so that -1 or 1 is the
+        bound as it is elsewhere.
         """
         low, high = self.bounds
         below, above = np.isfinite(low), np.isfinite(high)
