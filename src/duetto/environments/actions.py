@@ -9,6 +9,8 @@ import numpy as np
 
 from duetto.environments.spaces import from_gymnasium
 from duetto.errors import UsageError
+from duetto.functional.distributions import cuts
+from duetto.networks import masks
 from duetto.networks.spaces import Box, Dict, Discrete
 
 
@@ -66,11 +68,22 @@ class ActionMap:
         half = np.where(self._half == 0, 1.0, self._half)
         return ((rows - self._centre) / half).astype(self.dtype)
 
-    def sample(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """n independent uniform actions, every dimension on its own; without bounds, uniform in [-1, 1]."""
+    def sample(self, random: np.random.Generator, n: int, mask: np.ndarray | None = None) -> np.ndarray:
+        """n independent uniform actions, every dimension on its own; without bounds, uniform in [-1, 1].
+
+        Of those that `mask` (n, ...) allows.
+        """
+        if mask is not None:
+            each = [masks.drawn(random, mask[:, low:high]) for low, high in cuts(masks.choices(self.space))]
+            return np.stack(each, axis=1).reshape(n, *self.row_shape)
         if self.continuous:
             return random.uniform(-1, 1, (n, *self.row_shape)).astype(self.dtype)
         return random.integers(0, self._count, (n, *self.row_shape))
+
+    def forbidden(self, action: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """(N,) bool, which of the actions (N, ...) their `mask` (N, n) does not allow."""
+        starts = np.array([low for low, _ in cuts(masks.choices(self.space))])
+        return ~np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1).all(axis=1)
 
     def check(self, action: Any, n: int) -> np.ndarray:
         """The actions for n environments, copied to our dtype.

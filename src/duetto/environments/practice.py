@@ -46,7 +46,7 @@ class Practice(Engine):
         self._engine, self._episodic_life = engine, episodic_life
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
-        self.stacked = engine.stacked
+        self.stacked, self.allowing = engine.stacked, engine.allowing
         self.envs = getattr(engine, "envs", [])  # as `Stepper.environments` shows them
         self.single_action_space, self.metadata = engine.single_action_space, engine.metadata
         self._lives = np.zeros(

@@ -96,6 +96,7 @@ def _graph(agent: Agent) -> Graph:
         dict(agent.carry_shapes),
         agent.normalizer.moments,
         agent.normalizer.clip,
+        agent.masked,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from array_api_compat import array_namespace, device
 
 from duetto.functional.checks import same_shape
+from duetto.functional.values import FORBIDDEN, allowed
 
 Array = Any
 
@@ -28,6 +29,16 @@ class Categorical(NamedTuple):
         xp = array_namespace(self.logits)
         shifted = self.logits - xp.max(self.logits, axis=-1, keepdims=True)
         return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+
+    def among(self, mask: Array) -> Categorical:
+        """The same among allowed choices alone, True in `mask` (..., n): the others' probability is 0."""
+        return Categorical(allowed(self.logits, mask))
+
+    @property
+    def greatest_entropy(self) -> Array:
+        """Logarithm of the number of allowed choices, (...): the entropy if all were alike likely."""
+        xp = array_namespace(self.logits)
+        return xp.log(xp.sum(xp.astype(self.logits > 0.5 * FORBIDDEN, self.logits.dtype), axis=-1))
 
     def mode(self) -> Array:
         """The likeliest choice, (...)."""
@@ -66,6 +77,13 @@ class MultiCategorical(NamedTuple):
     """Several independent choices, a MultiDiscrete action."""
 
     parts: tuple[Categorical, ...]
+
+    def among(self, mask: Array) -> MultiCategorical:
+        """See `Categorical.among`; `mask` (..., Σ n) has those of the parts side by side."""
+        ends = cuts([part.logits.shape[-1] for part in self.parts])
+        return MultiCategorical(
+            tuple(part.among(mask[..., low:high]) for part, (low, high) in zip(self.parts, ends, strict=True))
+        )
 
     def mode(self) -> Array:
         """The likeliest choices, (..., parts)."""

@@ -69,10 +69,11 @@ class Trial:
     algorithm: Algorithm
     observation: Space
     action: Space
+    masked: bool = False
 
     def environment(self) -> Chance:
         """A new environment of these spaces."""
-        return Chance(self.observation, self.action)
+        return Chance(self.observation, self.action, masked=self.masked)
 
     def session(self, backend: Backend, folder: Path, **options: Any) -> Session:
         """A run on it, not started."""
