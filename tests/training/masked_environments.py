@@ -64,8 +64,8 @@ class Turnstiles(Turnstile):
 
 
 class Trap(gymnasium.Env):
-    """Two steps. What is done in the second pays 0; but action 0 there, which is forbidden, would be worth 10 to whoever
-    asks a network: an action that is never taken keeps what it began with.
+    """Two steps. What is done in the second pays 0. Action 0 there is forbidden, and so a network that values it at 10
+    in the beginning is never corrected.
 
     Values (γ 1): Q(0, a) = 1 for all a in the first step, of which the reward is 1, and 0 in the second.
     """

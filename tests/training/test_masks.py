@@ -177,9 +177,13 @@ def test_masks_that_are_none(what: Any, since: int, sentence: str, vector: bool)
     wrong = partial(Wrong, what, since)
     stepper = make(SyncVectorEnv([wrong]) if vector else wrong)
     with pytest.raises(DuettoError, match=sentence):
-        stepper.reset(0)
-        for _ in range(5):
-            stepper.step(stepper.sample_actions(np.random.default_rng(0)))
+        _some_steps(stepper)
+
+
+def _some_steps(stepper: environments.Stepper) -> None:
+    stepper.reset(0)
+    for _ in range(5):
+        stepper.step(stepper.sample_actions(np.random.default_rng(0)))
 
 
 class Later(Turnstile):

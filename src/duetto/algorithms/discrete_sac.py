@@ -71,7 +71,7 @@ class DiscreteSAC(SoftActorCritic, ContinuousActorCritic):
         losses = xp.sum(xp.exp(nets.log_alpha) * terms - xp.exp(log_probs) * q, axis=-1)
         return batch.mean(losses), {"negative_entropy": terms, "greatest_entropy": policy.greatest_entropy}
 
-    def temperature_loss(
+    def temperature_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, nets: Any, batch: Batch, log_prob: Array, greatest: Array
     ) -> tuple[Array, dict[str, Array]]:
         """-log α (Σ π log π + H̄) of those terms, and log n(s) (B,) (equation 11, by the logarithm)."""

@@ -83,7 +83,7 @@ class ActionMap:
     def forbidden(self, action: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """(N,) bool, which of the actions (N, ...) their `mask` (N, n) does not allow."""
         starts = np.array([low for low, _ in cuts(masks.choices(self.space))])
-        return ~np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1).all(axis=1)
+        return np.logical_not(np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)).any(axis=1)
 
     def check(self, action: Any, n: int) -> np.ndarray:
         """The actions for n environments, copied to our dtype.

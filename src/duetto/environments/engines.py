@@ -93,7 +93,7 @@ class Loop(Engine):
         calls.check_spaces(first, self.label)
         self.layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
-        self.allowing = Allowing(first.action_space)
+        self.allowing: Allowing = Allowing(first.action_space)
         for env in envs:
             states.remember(env)
         for env in envs[1:]:
@@ -171,7 +171,8 @@ class Vector(Engine):
         self.mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         calls.check_spaces(vector, label, "single_")
-        self.layout, self.allowing = Layout(vector.single_observation_space), Allowing(vector.single_action_space)
+        self.layout = Layout(vector.single_observation_space)
+        self.allowing: Allowing = Allowing(vector.single_action_space)
         self.pending = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
         if type(vector) is SyncVectorEnv:

@@ -160,7 +160,7 @@ class Graph:
         """Observations as a `Stepper` has them (choices from 0), as its environment gave them: the inputs."""
         obs, mask = masks.parted(obs)
         parts = obs if isinstance(obs, dict) else {SINGLE: obs}
-        return ({self.mask: mask} if self.masked else {}) | {
+        return ({} if mask is None else {self.mask: mask}) | {
             name: np.reshape(parts[name], (-1, *_shape(part))).astype(_dtype(part)) + _start(part).astype(_dtype(part))
             for name, part in _parts(self.observation)
         }

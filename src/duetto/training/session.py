@@ -142,7 +142,7 @@ class Session:
         opened.callback(self.log.close)
         self.evaluations = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
 
-    def _build_memory(self, observation: spaces.Space) -> Any:
+    def _build_memory(self, observation: spaces.Space) -> resuming.AnyMemory:
         algorithm = self.config.algorithm
         return memory.build(
             algorithm.memory(),
@@ -164,7 +164,8 @@ class Session:
                 f"{self.config.environment} says in info['action_mask'] which actions are allowed; demonstrations do "
                 f"not, so {self.config.algorithm.name()} would value forbidden ones in them. Take dqn or r2d2."
             )
-        self._masked, self.memory = True, None
+        self._masked = True
+        del self.memory  # first: two have no room, perhaps
         self.memory = self._build_memory(masks.space(self.stepper.observation_space, self.stepper.action_space))
 
     def _heed_masks(self) -> None:
