@@ -38,12 +38,11 @@ from duetto.algorithms.base import (
     Within,
 )
 from duetto.algorithms.exploration import Sampled
-from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
-from duetto.networks.spaces import Box, Dict, Space
+from duetto.networks.spaces import Discrete, MultiDiscrete, Space
 from duetto.networks.specs import (
     Activation,
     Blocks,
@@ -148,7 +147,7 @@ class PPO(Algorithm):
 
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
-    actions: ClassVar[str] = "Discrete, MultiDiscrete, Box"
+    actions: ClassVar[str] = "Discrete, MultiDiscrete, Box, Dict and Tuple of these"
 
     # ------------------------------------------------------------------------------------------------ the equations
     def loss(self, nets: Any, batch: RolloutBatch, clip: Array) -> tuple[Array, dict[str, Array]]:
@@ -198,7 +197,7 @@ class PPO(Algorithm):
                 f"The policy is {divergence:.3g} nats from the one that collected the rollout (usual: 0.001 to 0.1): "
                 f"its updates are far too large, and it will hardly learn. {remedy}"
             )
-        if not isinstance(action, Box) and means.get("entropy", 1.0) < LEAST_ENTROPY:
+        if isinstance(action, Discrete | MultiDiscrete) and means.get("entropy", 1.0) < LEAST_ENTROPY:
             return f"The policy's entropy is 0: it always does the same, and so it can learn nothing more. {remedy}"
         return ""
 
@@ -233,9 +232,7 @@ class PPO(Algorithm):
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """Any action space but Dict."""
-        if isinstance(action, Dict):
-            raise UsageError(f"ppo takes actions that are {self.actions}; {environment} has {action}.")
+        """Any."""
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """One network with two heads."""

@@ -37,7 +37,7 @@ class Chance(gymnasium.Env):
         for i, (low, _) in enumerate(cuts(self._choices)):
             if not self._mask[low + np.ravel(action)[i]]:
                 raise ValueError(f"the action {action} is forbidden by {self._mask}")
-        reward = float(self.np_random.normal() + np.sum(action))
+        reward = float(self.np_random.normal() + _total(action))
         ends = self.np_random.random() < 1 / self._length
         terminated = bool(ends and self.np_random.random() < 0.5)
         return self._draw(self._observation), reward, terminated, bool(ends and not terminated), self._allow()
@@ -70,3 +70,7 @@ class Chance(gymnasium.Env):
                 return self.np_random.integers(256, size=space.shape, dtype=np.uint8)
             case Box():
                 return self.np_random.normal(size=space.shape).astype(space.dtype)
+
+
+def _total(action: Any) -> float:
+    return float(sum(map(_total, action.values())) if isinstance(action, dict) else np.sum(action))

@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from duetto.environments import calls, trees
 from duetto.environments import state as states
+from duetto.environments.actions import Structure, structure
 from duetto.environments.allowing import KEY, Allowing, finally_in_vector, in_vector
 from duetto.environments.faults import Fault, raised
 from duetto.environments.spaces import Layout
@@ -94,6 +95,7 @@ class Loop(Engine):
         self.layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
         self.allowing: Allowing = Allowing(first.action_space)
+        self._structure = Structure(structure(first.action_space))
         for env in envs:
             states.remember(env)
         for env in envs[1:]:
@@ -118,7 +120,7 @@ class Loop(Engine):
         next_obs = self.layout.empty(n)
         reward, terminated, truncated, infos = np.empty(n), np.empty(n, bool), np.empty(n, bool), []
         for i, env in enumerate(self.envs):
-            one_obs, reward[i], terminated[i], truncated[i], info = calls.step(env, i, actions[i])
+            one_obs, reward[i], terminated[i], truncated[i], info = calls.step(env, i, self._structure.one(actions[i]))
             write(next_obs, i, one_obs)
             infos.append(info)
         done = terminated | truncated
@@ -173,6 +175,7 @@ class Vector(Engine):
         calls.check_spaces(vector, label, "single_")
         self.layout = Layout(vector.single_observation_space)
         self.allowing: Allowing = Allowing(vector.single_action_space)
+        self._structure = Structure(structure(vector.single_action_space))
         self.pending = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
         if type(vector) is SyncVectorEnv:
@@ -210,7 +213,7 @@ class Vector(Engine):
     def step(self, actions: np.ndarray) -> Outcome:
         """See Engine."""
         try:
-            given = self.vector.step(actions)
+            given = self.vector.step(self._structure.many(actions))
         except (DuettoError, Fault):
             raise
         except (Exception, SystemExit) as error:

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from array_api_compat import array_namespace
 
-from duetto.functional.distributions import DiagonalGaussian, Distribution, SquashedGaussian
+from duetto.functional.distributions import DiagonalGaussian, Distribution, SquashedGaussian, cuts
 from duetto.functional.values import dueling
 from duetto.networks import batch_norm, masks, specs
 from duetto.networks.encoding import convolutions, split
-from duetto.networks.policies import distribution
-from duetto.networks.spaces import Space
+from duetto.networks.policies import distribution, joint
+from duetto.networks.spaces import Box, Dict, Space
 from duetto.networks.windows import Window
 
 Array = Any
@@ -204,7 +204,15 @@ class Network:
         if "log_std" not in values:
             return distribution(space, outputs)
         log_std = self._layers.leaving(values["log_std"])[(None,) * (outputs.ndim - 1)]
-        return DiagonalGaussian(outputs, log_std + array_namespace(outputs).zeros_like(outputs))
+        if not isinstance(space, Dict):
+            return DiagonalGaussian(outputs, log_std + array_namespace(outputs).zeros_like(outputs))
+        own, first = [], 0
+        for (_, part), (low, high) in zip(space.parts, cuts([part.size for _, part in space.parts]), strict=True):
+            own.append(outputs[..., low:high])
+            if isinstance(part, Box):
+                std = log_std[..., first : first + part.size] + array_namespace(outputs).zeros_like(own[-1])
+                own[-1], first = array_namespace(outputs).concat([own[-1], std], axis=-1), first + part.size
+        return joint(space, own)
 
     # ------------------------------------------------------------------------------------------------ layers
     def _stack(

@@ -157,6 +157,18 @@ class Dict:
 Space = Box | Discrete | MultiDiscrete | Dict
 
 
+def columns(space: Space) -> int:
+    """How many numbers an action has, the parts of a Dict side by side; a choice is one."""
+    match space:
+        case Dict():
+            return sum(columns(part) for _, part in space.parts)
+        case Discrete():
+            return 1
+        case MultiDiscrete():
+            return len(space.nvec)
+    return space.size
+
+
 def to_json(space: Space) -> dict[str, Any]:
     """A JSON value from which `from_json` makes the same space."""
     kind = type(space).__name__

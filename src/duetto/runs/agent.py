@@ -57,6 +57,7 @@ class Agent:
         self.observation_space: Space = spaces.from_json(state["spaces"]["observation"])
         self.action_space: Space = spaces.from_json(state["spaces"]["action"])
         self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
+        self._structure = environments.Structure(state["spaces"].get("action_structure") or [])
         taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]))
         self._actions = environments.ActionMap(taken)
         self.action_dtype: np.dtype = np.dtype(taken.dtype)
@@ -122,7 +123,7 @@ class Agent:
         """
         mask = None if action_mask is None else np.asarray(action_mask)[None]
         obs = self._beside(rows(self._layout, observation, several=False), mask)
-        return self._act(obs, [reward], None, deterministic)[0]
+        return self._structure.one(self._act(obs, [reward], None, deterministic)[0])
 
     def act_batch(
         self,
@@ -131,20 +132,20 @@ class Agent:
         starts: Any = None,
         deterministic: bool = True,
         action_mask: Any = None,
-    ) -> np.ndarray:
+    ) -> Any:
         """Actions (N, ...) for the observations (N, ...) of N environments, as a vector environment has them.
 
         `rewards` (N,) and `starts` (N,), where an episode begins, are for recurrent agents, which remember each
-        environment on its own; without `starts`, all begin at the first call after `reset`. `action_mask` is (N, n).
+        environment on its own; without `starts`, all begin at the first call after `reset`. `action_mask` is (N, n). Of
+        Dict and Tuple action spaces each part is (N, ...).
         As `act` otherwise.
 
         Raises:
             UsageError: As `act`; or a recurrent agent is given another number of observations than the last time.
         """
         mask = None if action_mask is None else np.asarray(action_mask)
-        return self._act(
-            self._beside(rows(self._layout, observations, several=True), mask), rewards, starts, deterministic
-        )
+        obs = self._beside(rows(self._layout, observations, several=True), mask)
+        return self._structure.many(self._act(obs, rewards, starts, deterministic))
 
     def _beside(self, obs: Any, mask: np.ndarray | None) -> Any:
         """The observations (N, ...) with their masks (N, n)."""

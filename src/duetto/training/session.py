@@ -459,6 +459,7 @@ class Session:
                 "action": spaces.to_json(self.stepper.action_space),
                 "action_dtype": self.stepper.action_dtype,
                 "action_mask": self._masked,
+                "action_structure": environments.structure(self.stepper.engine.single_action_space),
             },
         }
 
