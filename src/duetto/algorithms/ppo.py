@@ -8,7 +8,8 @@
 
 The facts that make it PPO: what a rollout was collected with (log-probabilities, values, advantages) stays fixed while
 it is learned from; a truncated episode counts on the value of its final observation, a terminated one on nothing; every
-step is seen once in each epoch; policy and value are updated together, by one optimiser.
+step is seen once in each epoch; policy and value are updated together, by one optimiser. Where an environment forbids
+actions, π is over the others, when collecting and when learning; of several actions at once, π is the parts' product.
 """
 
 from __future__ import annotations
