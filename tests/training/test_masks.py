@@ -41,6 +41,8 @@ def test_no_forbidden_action_is_ever_taken(case: str, tmp_path: Path) -> None:
     algorithm, environment = CASES[case]
     run = train(tmp_path, algorithm(), environment, steps=150, num_envs=2)
     run.evaluate(episodes=2)
+    logged = [value for line in run.metrics() for name, value in line.items() if name.startswith("learn/")]
+    assert max(map(abs, logged)) < 1e6  # what a forbidden action is worth is in no number
     agent = run.agent()
     assert agent.masked
     for deterministic in (True, False):
