@@ -75,9 +75,16 @@ def test_the_actors_loss_is_minus_the_soft_value_and_unweighted(array):
 def test_the_temperatures_loss(array, scale, target):
     terms = array([[-0.3465736, -0.2157616], [-0.3465736] * 2])
     nets, batch = SimpleNamespace(log_alpha=array(LOG_ALPHA)), make_batch(array, [0, 0], [0, 0])
-    loss, info = DiscreteSAC(target_entropy_scale=scale).temperature_loss(nets, batch, terms)
+    loss, info = DiscreteSAC(target_entropy_scale=scale).temperature_loss(nets, batch, terms, array([0.6931472] * 2))
     assert float(loss) == pytest.approx(0.6931472 * (target - 0.6277412), rel=1e-4)
     assert float(info["temperature"]) == pytest.approx(0.5, rel=1e-6)
+
+
+def test_where_actions_are_forbidden_the_greatest_entropy_is_of_the_others(array):
+    policy = Categorical(array([[1, 2, 3, 4], [1, 2, 3, 4]])).among(array([[1, 1, 1, 0], [0, 1, 0, 0]]) > 0)
+    np.testing.assert_allclose(policy.greatest_entropy, [np.log(3), 0], rtol=1e-6)
+    np.testing.assert_allclose(policy.entropy(), [0.8323955, 0], atol=1e-6)  # of softmax(1, 2, 3), and of one choice
+    assert np.asarray(policy.mode()).tolist() == [2, 1]
 
 
 # ∂/∂logits Σ π (α log π - q) = π (α log π - q - loss). First row: α log π - q = [-10.6931472, -8.143841], loss

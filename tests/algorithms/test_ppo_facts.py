@@ -11,7 +11,6 @@ from policy_cases import ACTIONS, PARTS, VECTOR, build, gradient, noise, rollout
 from probes import run
 
 from duetto.algorithms import PPO
-from duetto.errors import UsageError
 from duetto.networks.spaces import MultiDiscrete
 
 
@@ -201,12 +200,6 @@ def test_evaluations_sample_where_asked_to(stochastic):
 
 
 # ---------------------------------------------------------------------------------------------------- spaces
-@pytest.mark.parametrize("action", [*ACTIONS.values(), MultiDiscrete((2, 2, 2))])
-def test_it_takes_every_action_but_dicts(action):
+@pytest.mark.parametrize("action", [*ACTIONS.values(), MultiDiscrete((2, 2, 2)), PARTS])
+def test_it_takes_every_action(action):
     PPO().check_spaces(VECTOR, action, "Any-v0")
-
-
-def test_dict_actions_are_refused_by_name():
-    with pytest.raises(UsageError) as refusal:
-        PPO().check_spaces(VECTOR, PARTS, "Parts-v0")
-    assert str(refusal.value) == f"ppo takes actions that are Discrete, MultiDiscrete, Box; Parts-v0 has {PARTS}."

@@ -65,6 +65,23 @@ def test_a_reward_of_the_number(learn):
     np.testing.assert_allclose(learner.act(column(0)), [[0.5]], atol=NEAR)
 
 
+class Far(Aim):
+    """Actions without bounds, of which 2 is the best: 1 - (a - 2)² / 4."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+    def pay(self, action):
+        return 1.0 - (action - 2.0) ** 2 / 4
+
+
+def test_a_number_without_bounds(learn):
+    """No bound at 1 holds the best action back."""
+    learner = learn(Far)
+    np.testing.assert_allclose(learner.act(column(0)), [[2.0]], atol=2 * NEAR)
+
+
 def test_a_reward_of_the_choice_and_the_observation(learn):
     learner = learn(Pick)
     assert learner.act(column(-1, 1)).tolist() == [0, 2]

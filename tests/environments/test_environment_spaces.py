@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import gymnasium.spaces as gym
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from gymnasium.vector.utils import batch_space, create_empty_array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetto.environments import ActionMap, flatten_observation, from_gymnasium, make, to_gymnasium
+from duetto.environments import ActionMap, Structure, flatten_observation, from_gymnasium, make, structure, to_gymnasium
 from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, from_json, to_json
@@ -124,8 +126,8 @@ def test_a_bound_that_many_elements_share_is_kept_once() -> None:
 def test_actions_with_one_bound_for_many() -> None:
     actions = ActionMap(gym.Box(-2.0, 6.0, (70,), np.float64))
     assert actions.to_environment(np.full((1, 70), 0.5, np.float32)).tolist() == [[4.0] * 70]
-    with pytest.raises(UsageError, match=r"in dimensions \[0, 1, 2,.*, 69\]"):
-        ActionMap(gym.Box(-np.inf, np.inf, (70,)))
+    free = ActionMap(gym.Box(-np.inf, np.inf, (70,), np.float64))
+    assert free.to_environment(np.full((1, 70), -7.5, np.float32)).tolist() == [[-7.5] * 70]
 
 
 @pytest.mark.parametrize(
@@ -221,12 +223,28 @@ def test_actions_that_do_not_fit(space: gym.Space, action: np.ndarray, message: 
         ActionMap(space).check(action, 1)
 
 
-def test_unbounded_actions_name_their_dimensions() -> None:
-    high = np.array([1.0, np.inf, 1.0], np.float32)
-    with pytest.raises(UsageError, match=r"dimensions \[1\].*RescaleAction"):
-        ActionMap(gym.Box(-high, high))
-    with pytest.raises(UsageError, match="action space Tuple"):
-        ActionMap(gym.Tuple((gym.Discrete(2),)))
+def test_actions_without_bounds_are_left_as_they_are() -> None:
+    """Bounded in [2, 6]; free; from 5 on, -1 being 5; up to -3, 1 being -3."""
+    low, high = np.array([2, -np.inf, 5, -np.inf]), np.array([6, np.inf, np.inf, -3])
+    actions = ActionMap(gym.Box(low, high, dtype=np.float64))
+    own = actions.to_environment(np.array([[0, 40, -1, 1], [9, -40, -9, 9], [-1, 0, 2, -2]], np.float32))
+    assert own.tolist() == [[4, 40, 5, -3], [6, -40, 5, -3], [2, 0, 8, -6]]
+    assert actions.from_environment(own)[2].tolist() == [-1, 0, 2, -2]
+    assert actions.sample(np.random.default_rng(0), 5).shape == (5, 4)
+
+
+def test_actions_of_several_spaces() -> None:
+    """Rows with the parts side by side, until a `Structure` makes what the space says; also after a checkpoint."""
+    space = gym.Tuple((gym.Discrete(2, start=1), gym.Dict({"x": gym.Box(-2.0, 6.0, (1,), np.float64)})))
+    rows = ActionMap(space).to_environment(np.array([[0, 0.5], [1, -1]], np.float32))
+    assert rows.tolist() == [[1, 4], [2, -2]]
+    made = Structure(json.loads(json.dumps(structure(space))))
+    assert made.one(rows[0]) == (1, {"x": np.array([4.0])})
+    assert space.contains(made.one(rows[1]))
+    first, second = made.many(rows)
+    assert (first.tolist(), second["x"].tolist()) == ([1, 2], [[4], [-2]])
+    choice = Structure(structure(gym.Discrete(3)))
+    assert choice.one(2) == 2
 
 
 def test_spaces_of_a_known_environment() -> None:

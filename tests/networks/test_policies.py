@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from learning_cases import PARTS, box
+from learning_cases import box
 
 from duetto.functional.distributions import Categorical, DiagonalGaussian, MultiCategorical
 from duetto.networks.policies import distribution, noise, outputs
-from duetto.networks.spaces import Discrete, MultiDiscrete
+from duetto.networks.spaces import Dict, Discrete, MultiDiscrete
 
 CHOICE, CHOICES, NUMBERS = Discrete(4), MultiDiscrete((2, 3)), box(2, 2)
 
@@ -31,9 +31,16 @@ def test_what_they_stand_for():
     np.testing.assert_array_equal(numbers.log_std, parameters[:, 4:])
 
 
-def test_dicts_have_none():
-    with pytest.raises(TypeError, match="no distribution over Dict"):
-        distribution(PARTS, np.zeros((1, 8)))
+def test_of_several_spaces_each_has_its_own():
+    space = Dict((("a", NUMBERS), ("b", CHOICES)))
+    parameters = np.arange(26.0).reshape(2, 13)
+    assert outputs(space) == 13
+    numbers, choices = distribution(space, parameters).parts
+    np.testing.assert_array_equal(numbers.log_std, parameters[:, 4:8])
+    np.testing.assert_array_equal(choices.parts[1].logits, parameters[:, 10:])
+    drawn = noise(space, np.random.default_rng(0), (3,))
+    assert drawn.shape == (3, 9)
+    np.testing.assert_array_equal(drawn[:, :4], noise(NUMBERS, np.random.default_rng(0), (3,)))
 
 
 # 400,000 numbers: the standard error of the mean is .002, of the variance .003 (normal) or .007 (Gumbel).

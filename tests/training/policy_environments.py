@@ -56,6 +56,12 @@ class Numbers(Wander):
     action_space = Box(np.array([-1, 2], np.float32), np.array([3, 2.5], np.float32))
 
 
+class Free(Wander):
+    """Bounded, without bounds, and with one."""
+
+    action_space = Box(np.array([-1, -np.inf, 5], np.float32), np.array([3, np.inf, np.inf], np.float32))
+
+
 class Cell(Wander):
     """Observes a single integer."""
 
@@ -93,4 +99,4 @@ class Pieces(Numbers):
         return {"camera": _picture(self.at, (3, 7, 7)), "inner": (np.int64(self.time), self.at.copy())}
 
 
-KINDS = [Wander, Shifted, Several, Switches, Numbers, Cell, Seen, Pieces]
+KINDS = [Wander, Shifted, Several, Switches, Numbers, Free, Cell, Seen, Pieces]

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from policy_environments import Cell, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
+from masked_environments import Turnstile, Turnstiles
+from policy_environments import Cell, Free, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
 from small_runs import small, train
 
 import duetto
@@ -27,6 +28,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     "squashed": (lambda: small("sac", network="simba"), Numbers),
     "running statistics": (lambda: small("crossq"), Numbers),
     "gaussian": (lambda: small("ppo", normalize_observations=True), Numbers),
+    "without bounds": (lambda: small("ppo", initial_log_std=2.0), Free),
     "choices from -1": (lambda: small("ppo"), Shifted),
     "several choices": (lambda: small("ppo"), Several),
     "switches": (lambda: small("ppo"), Switches),
@@ -34,11 +36,13 @@ CASES: dict[str, tuple[Any, Any]] = {
     "a picture": (lambda: small("dqn", image_features=16), Seen),
     "parts": (lambda: small("ppo", image_features=16, normalize_observations=True), Pieces),
     "remembered choices": (lambda: small("dqn", **LSTM), Wander),
+    "allowed choices": (lambda: small("dqn"), Turnstile),
+    "allowed choices, remembered": (lambda: small("ppo", recurrent="gru", minibatches=1), Turnstiles),
     "remembered numbers": (lambda: small("td3", **LSTM | {"recurrent": "gru"}), Numbers),
     "remembered twice": (lambda: small("ppo", recurrent="lstm", recurrent_size=8, minibatches=1), Several),
 }
 FORMATS = ["torch", "jax"]
-ALSO = ["numbers scaled", "gaussian", "parts", "remembered choices", "remembered numbers"]
+ALSO = ["numbers scaled", "gaussian", "parts", "remembered choices", "remembered numbers", "allowed choices"]
 
 
 @pytest.fixture(scope="module")
@@ -109,22 +113,23 @@ def test_it_acts_as_the_agent_does(made: Any, tmp_path: Path, case: str, form: s
 
     agent, env = run.agent(), CASES[case][1]()
     memory = {port["name"]: np.zeros([1, *port["shape"][1:]], port["dtype"]) for port in about["inputs"]}
-    obs, reward, begins = env.reset(seed=3)[0], 0.0, True
+    (obs, info), reward, begins = env.reset(seed=3), 0.0, True
     for _ in range(12):
         if begins:
             agent.reset()
-        expected = agent.act(obs, reward)
-        given = memory | named(obs)
+        mask = info.get("action_mask")
+        expected = agent.act(obs, reward, action_mask=mask)
+        given = memory | named(obs) | ({} if mask is None else {"action_mask": np.array([mask], bool)})
         if "starts" in memory:
             given |= {"starts": np.array([begins]), "previous_reward": np.array([reward], np.float32)}
         found = written(given)
         np.testing.assert_allclose(found["action"][0], expected, atol=1e-5)
         assert found["action"].shape == (1, *env.action_space.shape)
         memory |= {name.removeprefix(NEXT): part for name, part in found.items() if name.startswith(NEXT)}
-        obs, reward, over, cut, _ = env.step(expected)
+        obs, reward, over, cut, info = env.step(expected)
         begins = over or cut
         if begins:
-            obs, reward = env.reset()[0], 0.0
+            (obs, info), reward = env.reset(), 0.0
 
 
 def test_of_any_number_of_environments(made: Any, tmp_path: Path):

@@ -58,18 +58,9 @@ def test_both_backends_make_the_same_run(tmp_path: Path, environment: Any):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-4), name
 
 
-class Dictator(Wander):
-    action_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})
-
-
 @pytest.mark.parametrize(
     ("environment", "hyperparameters", "words"),
     [
-        (
-            Dictator,
-            {},
-            r"The action space Dict\('a': Discrete\(2\)\) is not supported. Flatten it to one Box or one Mul",
-        ),
         (Wander, {"minibatches": 5}, r"A rollout of 16 steps in 2 environment\(s\) has 32 steps, which cannot be cut"),
         (Wander, {"minibatches": 32}, "32 minibatches of 32 steps have one step each. Choose fewer minibatches."),
     ],

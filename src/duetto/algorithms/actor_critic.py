@@ -118,6 +118,12 @@ class ActorCritic(OffPolicy):
         """A continuous action space, and observations that make a vector."""
         if not isinstance(action, Box):
             raise UsageError(f"{self.name()} needs a continuous action space (Box); {environment} has {action}.")
+        if action.unbounded:
+            raise UsageError(
+                f"{self.name()} gives actions in [-1, 1], which bounds make the environment's; the action space of "
+                f"{environment}, {action}, has no finite bounds in dimensions {action.unbounded}. Give the "
+                "environment's action_space finite low and high, or take ppo, which needs none."
+            )
         self.check_vectors(observation, environment)
 
     def check_vectors(self, observation: Space, environment: str) -> None:

@@ -4,11 +4,12 @@
     each update  y = r + γ Σ_a π(a|s') (min_i Q'_i(s', a) - α log π(a|s'))      γ = 0 where the episode terminated
                  critics:      one step down   Σ_i mean (Q_i(s, a) - y)²
                  actor:        one step down   mean Σ_a π(a|s) (α log π(a|s) - min_i Q_i(s, a))
-                 temperature:  one step down   -log α · mean (Σ_a π(a|s) log π(a|s) + H̄)       H̄ = scale · log n
+                 temperature:  one step down   -log α · mean (Σ_a π(a|s) log π(a|s) + H̄)       H̄ = scale · log n(s)
                  critics' targets: Q' ← τ Q + (1 - τ) Q'
 
 The facts that make it discrete SAC, beside those of SAC: every action of a state counts by its probability, the one
-that was taken in the critics' own prediction alone; the actor's gradient goes through probabilities, not values.
+that was taken in the critics' own prediction alone; the actor's gradient goes through probabilities, not values. Where
+an environment forbids some, n(s) counts the others, and all sums are over these.
 """
 
 from __future__ import annotations
@@ -65,17 +66,20 @@ class DiscreteSAC(SoftActorCritic, ContinuousActorCritic):
     def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
         """Σ_a π(a|s) (α log π(a|s) - min Q(s, a)) (equation 12); with it the terms π(a|s) log π(a|s), (B, n)."""
         xp = array_namespace(batch.reward)
-        log_probs, q = nets.actor(batch.obs).log_probs, xp.min(nets.critic(batch.obs), axis=0)  # (B, n)
+        policy = nets.actor(batch.obs)
+        log_probs, q = policy.log_probs, xp.min(nets.critic(batch.obs), axis=0)  # (B, n)
         same_shape(log_probs=log_probs, q=q)
         terms = xp.exp(log_probs) * log_probs
         losses = xp.sum(xp.exp(nets.log_alpha) * terms - xp.exp(log_probs) * q, axis=-1)
-        return batch.mean(losses), {"negative_entropy": terms}
+        return batch.mean(losses), {"negative_entropy": terms, "greatest_entropy": policy.greatest_entropy}
 
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
-        """-log α (Σ π log π + H̄) of those terms (equation 11, by the logarithm)."""
+    def temperature_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, nets: Any, batch: Batch, log_prob: Array, greatest: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """-log α (Σ π log π + H̄) of those terms, and log n(s) (B,) (equation 11, by the logarithm)."""
         xp = array_namespace(batch.reward)
-        target = self.target_entropy_scale * float(np.log(log_prob.shape[-1]))
-        loss = -nets.log_alpha * stop_gradient(batch.mean(xp.sum(log_prob, axis=-1)) + target)
+        target = self.target_entropy_scale * greatest
+        loss = -nets.log_alpha * stop_gradient(batch.mean(xp.sum(log_prob, axis=-1) + target))
         return loss, {"temperature": xp.exp(nets.log_alpha)}
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
@@ -83,7 +87,9 @@ class DiscreteSAC(SoftActorCritic, ContinuousActorCritic):
         learner.minimize("critic", self.critic_loss, batch)
         actor = learner.minimize("actor", self.actor_loss, batch)
         if self.learn_temperature:
-            learner.minimize("log_alpha", self.temperature_loss, batch, actor["negative_entropy"])
+            learner.minimize(
+                "log_alpha", self.temperature_loss, batch, actor["negative_entropy"], actor["greatest_entropy"]
+            )
         self.track_targets(learner)
 
     def draw(self, random: np.random.Generator, batch: Batch) -> Any:

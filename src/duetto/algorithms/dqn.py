@@ -9,6 +9,7 @@
 
 The facts that make it (double) DQN: the greedy action of the *online* network is valued by the *target* network; the
 target network stands still between copies; ε is drawn for every environment and step; truncated episodes bootstrap.
+Where an environment forbids actions, random ones, the argmax and so a* are among the others.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 
 from duetto.functional.noise import ornstein_uhlenbeck
 from duetto.functional.schedules import exploration_ladder, falling, linear
-from duetto.networks import policies
+from duetto.networks import masks, policies
 from duetto.networks.spaces import Space
 
 
@@ -21,11 +21,17 @@ class Exploration:
     """Base of all: without a state, and evaluations take the policy's best guess."""
 
     def draw(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
+        self,
+        random: np.random.Generator,
+        state: np.ndarray,
+        step: int,
+        total_steps: int,
+        action: Space,
+        mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Numbers for one action of each environment, (N, ...), and the process's next state, (N, action.size).
 
-        `step` of `total_steps` have been made, over all environments.
+        `step` of `total_steps` have been made, over all environments. `mask` (N, n) says which actions are allowed.
         """
         raise NotImplementedError
 
@@ -33,7 +39,9 @@ class Exploration:
         """That of some of `num_envs` environments, from the `first` on; as many as `draw` gets states of."""
         return self
 
-    def for_evaluation(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
+    def for_evaluation(
+        self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
+    ) -> np.ndarray | None:
         """Numbers for the actions of an evaluation; None for the policy's best guess."""
         return None
 
@@ -49,12 +57,20 @@ class Sampled(Exploration):
     stochastic_evaluation: bool = False
 
     def draw(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
+        self,
+        random: np.random.Generator,
+        state: np.ndarray,
+        step: int,
+        total_steps: int,
+        action: Space,
+        mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Standard normal or Gumbel numbers, (N, action.size)."""
         return policies.noise(action, random, (len(state),)), state
 
-    def for_evaluation(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
+    def for_evaluation(
+        self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
+    ) -> np.ndarray | None:
         """See the class."""
         return policies.noise(action, random, (num_envs,)) if self.stochastic_evaluation else None
 
@@ -74,7 +90,13 @@ class ActionNoise(Exploration):
     reset: bool  # it starts from 0 with each episode
 
     def draw(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
+        self,
+        random: np.random.Generator,
+        state: np.ndarray,
+        step: int,
+        total_steps: int,
+        action: Space,
+        mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scaled noise for each environment and each action dimension, (N, A)."""
         steps = self.scale_steps or total_steps
@@ -110,10 +132,16 @@ class EpsilonGreedy(Exploration):
         return replace(self, first=first, of=num_envs)
 
     def draw(
-        self, random: np.random.Generator, state: np.ndarray, step: int, total_steps: int, action: Space
+        self,
+        random: np.random.Generator,
+        state: np.ndarray,
+        step: int,
+        total_steps: int,
+        action: Space,
+        mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """See the class."""
-        return _random_actions(random, self.epsilons(step, len(state)), action), state
+        return _random_actions(random, self.epsilons(step, len(state)), action, mask), state
 
     def epsilons(self, step: int, num_envs: int) -> np.ndarray:
         """ε of each environment, (N,)."""
@@ -122,12 +150,17 @@ class EpsilonGreedy(Exploration):
             return ladder[self.first : self.first + num_envs]
         return np.full(num_envs, falling(self.kind, step, self.steps, self.start, self.end))
 
-    def for_evaluation(self, random: np.random.Generator, num_envs: int, action: Space) -> np.ndarray | None:
+    def for_evaluation(
+        self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
+    ) -> np.ndarray | None:
         """See `evaluation`."""
-        return _random_actions(random, np.full(num_envs, self.evaluation), action) if self.evaluation else None
+        return _random_actions(random, np.full(num_envs, self.evaluation), action, mask) if self.evaluation else None
 
 
-def _random_actions(random: np.random.Generator, epsilon: np.ndarray, action: Space) -> np.ndarray:
-    """(N, 1) int64: with probability ε a uniformly random action, else -1."""
+def _random_actions(
+    random: np.random.Generator, epsilon: np.ndarray, action: Space, mask: np.ndarray | None
+) -> np.ndarray:
+    """(N, 1) int64: with probability ε a uniformly random one of the allowed actions, else -1."""
     explores = random.random(len(epsilon)) < epsilon
-    return np.where(explores, random.integers(action.size, size=len(epsilon)), -1)[:, None]
+    some = random.integers(action.size, size=len(epsilon)) if mask is None else masks.drawn(random, mask)
+    return np.where(explores, some, -1)[:, None]

@@ -8,7 +8,8 @@
 
 The facts that make it PPO: what a rollout was collected with (log-probabilities, values, advantages) stays fixed while
 it is learned from; a truncated episode counts on the value of its final observation, a terminated one on nothing; every
-step is seen once in each epoch; policy and value are updated together, by one optimiser.
+step is seen once in each epoch; policy and value are updated together, by one optimiser. Where an environment forbids
+actions, π is over the others, when collecting and when learning; of several actions at once, π is the parts' product.
 """
 
 from __future__ import annotations
@@ -39,12 +40,11 @@ from duetto.algorithms.base import (
 )
 from duetto.algorithms.exploration import Sampled
 from duetto.algorithms.searching import DOUBLING, Around, Choices, Range, Search
-from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
-from duetto.networks.spaces import Box, Dict, Space
+from duetto.networks.spaces import Discrete, MultiDiscrete, Space
 from duetto.networks.specs import (
     Activation,
     Blocks,
@@ -149,7 +149,7 @@ class PPO(Algorithm):
 
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
-    actions: ClassVar[str] = "Discrete, MultiDiscrete, Box"
+    actions: ClassVar[str] = "Discrete, MultiDiscrete, Box, Dict and Tuple of these"
     tuned: ClassVar[dict[str, Search | None]] = {
         "rollout_steps": Around(4, step=DOUBLING),
         "minibatches": Around(4, step=DOUBLING),
@@ -212,7 +212,7 @@ class PPO(Algorithm):
                 f"The policy is {divergence:.3g} nats from the one that collected the rollout (usual: 0.001 to 0.1): "
                 f"its updates are far too large, and it will hardly learn. {remedy}"
             )
-        if not isinstance(action, Box) and means.get("entropy", 1.0) < LEAST_ENTROPY:
+        if isinstance(action, Discrete | MultiDiscrete) and means.get("entropy", 1.0) < LEAST_ENTROPY:
             return f"The policy's entropy is 0: it always does the same, and so it can learn nothing more. {remedy}"
         return ""
 
@@ -247,9 +247,7 @@ class PPO(Algorithm):
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """Any action space but Dict."""
-        if isinstance(action, Dict):
-            raise UsageError(f"ppo takes actions that are {self.actions}; {environment} has {action}.")
+        """Any."""
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """One network with two heads."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from duetto.cluster.crew import Crew, Lost
 from duetto.cluster.host import Description, Request
-from duetto.environments import Tree
+from duetto.environments import Tree, trees
 from duetto.environments.engines import Engine, Outcome
 from duetto.environments.shares import join_outcomes, join_saved, join_trees, take_saved
 from duetto.environments.spaces import Layout
@@ -103,11 +103,10 @@ class Spread(Engine):
         request = {actor.index: [Request("reset_env", (env - actor.share.start, seed))]}
         result = self.crew.ask(request)[actor.index]
         own: Any = result.obs if isinstance(result, Lost) else result[0]
-        obs = self.layout.empty(self.num_envs)
-        for name, part in own.items() if isinstance(own, dict) else (("", own),):
-            target = obs[name] if isinstance(obs, dict) else obs
-            target[env] = part[env - actor.share.start]
-        return obs
+        rows = {name: np.empty((self.num_envs, *part.shape[1:]), part.dtype) for name, part in trees.parts(own)}
+        for name, part in trees.parts(own):
+            rows[name][env] = part[env - actor.share.start]
+        return rows if isinstance(own, dict) else rows[""]
 
     def render(self) -> None:
         """See Engine; what is shown is made in the process that shows it."""

@@ -10,6 +10,8 @@ import numpy as np
 from duetto.demonstrations.episodes import Demonstration
 from duetto.environments import Stepper, Transition, Tree
 from duetto.errors import UsageError
+from duetto.networks import masks
+from duetto.networks.spaces import Dict
 
 MOST_TRIES = 20  # episodes for each one that is kept: whoever needs more is no expert
 
@@ -44,6 +46,8 @@ def record(
     Raises:
         UsageError: Nearly all of them are left out.
     """
+    if isinstance(stepper.action_space, Dict):
+        raise UsageError(f"Demonstrations of actions that are {stepper.action_space} cannot be recorded.")
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
     played: dict[int, Game | None] = {}  # by seed, those that wait for one with a lower seed; None: left out
@@ -112,7 +116,8 @@ class _Tape:
 
 def _cut(rows: list[tuple[Transition, int]]) -> Demonstration:
     last, row = rows[-1]
-    seen: list[Any] = [_row(step.obs, i) for step, i in rows] + [_row(last.next_obs, row)]
+    trees = [(step.obs, i) for step, i in rows] + [(last.next_obs, row)]
+    seen: list[Any] = [_row(masks.parted(tree)[0], i) for tree, i in trees]
     first = seen[0]
     if isinstance(first, dict):
         obs: Tree = {name: np.stack([one[name] for one in seen]) for name in first}

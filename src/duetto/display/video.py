@@ -15,6 +15,7 @@ from duetto.algorithms.base import Tree
 from duetto.environments import Episode, Stepper
 from duetto.errors import DuettoError, UsageError
 from duetto.extras import install
+from duetto.networks import masks
 from duetto.networks.encoding import is_image, named_parts
 from duetto.networks.spaces import Box, Space
 from duetto.storage import within
@@ -76,6 +77,7 @@ def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
     if image is None:
         return frame
     name, part = image
+    obs, _ = masks.parted(obs)
     view = (obs[name] if isinstance(obs, dict) else obs)[0]
     view = view if isinstance(part, Box) and not part.channels_first else np.moveaxis(view, 0, -1)
     view = view[..., -3:] if view.shape[-1] % 3 == 0 else np.repeat(view[..., -1:], 3, axis=-1)  # colour, or greys

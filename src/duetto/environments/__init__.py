@@ -4,7 +4,7 @@
 here and nowhere else.
 """
 
-from duetto.environments.actions import ActionMap
+from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
 from duetto.environments.experts import make_bot
 from duetto.environments.families import FAMILIES, Family
@@ -30,6 +30,7 @@ __all__ = [
     "PlayEndedError",
     "Rehearsal",
     "Stepper",
+    "Structure",
     "Transition",
     "Tree",
     "complete_options",
@@ -42,5 +43,6 @@ __all__ = [
     "registration",
     "running_statistics",
     "separate",
+    "structure",
     "to_gymnasium",
 ]

@@ -7,56 +7,71 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from duetto.environments.spaces import from_gymnasium
+from duetto.environments.spaces import Layout, from_gymnasium
 from duetto.errors import UsageError
-from duetto.networks.spaces import Box, Dict, Discrete, Space
+from duetto.functional.distributions import cuts
+from duetto.networks import masks
+from duetto.networks.spaces import Box, Dict, Discrete, Space, columns
 
 
 class ActionMap:
     """The one map between an algorithm's actions and an environment's.
 
-    Box: float32 (N, A) in [-1, 1], A the number of elements; a_env = low + (a + 1) / 2 * (high - low).
+    Box: float32 (N, A) in [-1, 1], A the number of elements; a_env = low + (a + 1) / 2 * (high - low). An element with
+    an infinite bound is any number, and left as it is; see `Box.units`.
     Discrete: int64 (N,) from 0. MultiDiscrete and MultiBinary: int64 (N, A) from 0.
+    Dict and Tuple: float32 (N, A), those of the parts side by side; the environment's own are rows, too, which a
+    `Structure` makes into what it takes.
 
     Raises:
-        UsageError: The action space is a Dict or Tuple, of an unsupported kind, or a Box without finite bounds.
+        UsageError: The action space is of an unsupported kind.
     """
+
+    continuous: bool
+    row_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         self.space: Space = from_gymnasium(space)
         self._own_shape = tuple(space.shape or ())
         self._own_dtype: Any = space.dtype
+        self._parts: list[ActionMap] = []
         if isinstance(self.space, Dict):
-            raise UsageError(f"The action space {space} is not supported. Flatten it to one Box or one MultiDiscrete.")
-        self.continuous: bool = isinstance(self.space, Box)
-        self.row_shape: tuple[int, ...] = () if isinstance(self.space, Discrete) else (self._size(),)
-        self.dtype: np.dtype[Any] = np.dtype(np.float32 if self.continuous else np.int64)
+            self._parts = [ActionMap(leaf.find(space)) for leaf in Layout(space).leaves]
+            self._ends = cuts([columns(part.space) for part in self._parts])
+            self.continuous, self.row_shape, self.dtype = False, (columns(self.space),), np.dtype(np.float32)
+            return
+        self.continuous = isinstance(self.space, Box)
+        self.row_shape = () if isinstance(self.space, Discrete) else (self._size(),)
+        self.dtype = np.dtype(np.float32 if self.continuous else np.int64)
         if isinstance(self.space, Box):
-            self._set_bounds(self.space)
+            # Centre and half-width instead of low and width: [-1, 1] stays exactly itself, also close to zero.
+            (self._low, self._high), (self._centre, self._half) = self.space.bounds, self.space.units()
         else:
             self._count = np.array(self.space.n if isinstance(self.space, Discrete) else self.space.nvec)
             self._start = np.reshape(getattr(space, "start", np.zeros(self.row_shape, np.int64)), self.row_shape)
 
+    def _split(self, action: np.ndarray) -> list[tuple[ActionMap, np.ndarray]]:
+        """Each part with its own of the actions (N, A); a fraction of a choice stays one, to be refused."""
+        found = []
+        for part, (low, high) in zip(self._parts, self._ends, strict=True):
+            own = action[:, low:high].reshape(len(action), *part.row_shape)
+            whole = not part.continuous and bool((own == np.floor(own)).all())
+            found.append((part, own.astype(np.int64) if whole else own))
+        return found
+
     def _size(self) -> int:
         return self.space.size if isinstance(self.space, Box) else len(self.space.nvec)  # type: ignore[union-attr]
-
-    def _set_bounds(self, space: Box) -> None:
-        self._low, self._high = (np.broadcast_to(bound, space.size) for bound in (space.low, space.high))
-        unbounded = np.flatnonzero(~np.isfinite(self._low) | ~np.isfinite(self._high))
-        if unbounded.size:
-            raise UsageError(
-                f"The action space {space} has no finite bounds in dimensions {unbounded.tolist()}. "
-                "Give the environment's action_space finite low and high, or wrap the environment in "
-                "gymnasium.wrappers.RescaleAction after bounding it."
-            )
-        # Centre and half-width instead of low and width: [-1, 1] stays exactly itself, also close to zero.
-        self._centre, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
 
     def to_environment(self, action: np.ndarray) -> np.ndarray:
         """Actions (N, ...) in the environment's shape and dtype, in a new array.
 
-        Values outside [-1, 1] (a Gaussian policy's, for example) end at the bounds.
+        Those of several spaces are rows float64. Values outside [-1, 1] (a Gaussian policy's, for example) end at the
+        bounds, where there are any.
         """
+        if self._parts:
+            each = [part.to_environment(own) for part, own in self._split(action)]
+            return np.concatenate([own.reshape(len(action), -1) for own in each], axis=1, dtype=np.float64)
         if not self.continuous:
             own = action + self._start
         else:
@@ -76,11 +91,34 @@ class ActionMap:
         half = np.where(self._half == 0, 1.0, self._half)
         return ((rows - self._centre) / half).astype(self.dtype)
 
-    def sample(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """n independent uniform actions, every dimension on its own."""
+    def sample(self, random: np.random.Generator, n: int, mask: np.ndarray | None = None) -> np.ndarray:
+        """n independent uniform actions, every dimension on its own; without bounds, uniform in [-1, 1].
+
+        Of those that `mask` (n, ...) allows.
+        """
+        if mask is not None and self._parts:
+            ends = cuts([sum(masks.choices(part.space)) for part in self._parts])
+            own = [mask[:, low:high] if high > low else None for low, high in ends]
+            each = [part.sample(random, n, one).reshape(n, -1) for part, one in zip(self._parts, own, strict=True)]
+            return np.concatenate(each, axis=1, dtype=np.float32)
+        if mask is not None:
+            each = [masks.drawn(random, mask[:, low:high]) for low, high in cuts(masks.choices(self.space))]
+            return np.stack(each, axis=1).reshape(n, *self.row_shape)
+        if self._parts:
+            each = [part.sample(random, n).reshape(n, -1) for part in self._parts]
+            return np.concatenate(each, axis=1, dtype=np.float32)
         if self.continuous:
             return random.uniform(-1, 1, (n, *self.row_shape)).astype(self.dtype)
         return random.integers(0, self._count, (n, *self.row_shape))
+
+    def forbidden(self, action: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """(N,) bool, which of the actions (N, ...) their `mask` (N, n) does not allow."""
+        if self._parts:
+            chosen = [own.reshape(len(own), -1) for part, own in self._split(action) if not part.continuous]
+            action = np.concatenate(chosen, axis=1)
+        starts = np.array([low for low, _ in cuts(masks.choices(self.space))])
+        allowed = np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)
+        return ~np.all(allowed, axis=1, keepdims=True)[:, 0]
 
     def check(self, action: Any, n: int) -> np.ndarray:
         """The actions for n environments, copied to our dtype.
@@ -94,6 +132,10 @@ class ActionMap:
                 f"The action has shape {given.shape}; {n} environment(s) with the action space {self.space} need "
                 f"{(n, *self.row_shape)}. Give one row for each environment."
             )
+        if self._parts:
+            for part, own in self._split(given):
+                part.check(own, n)
+            return np.array(given, self.dtype)
         if self.continuous:
             return np.array(given, self.dtype)
         if given.dtype.kind not in "iu" or np.any((given < 0) | (given >= self._count)):
@@ -101,3 +143,60 @@ class ActionMap:
                 f"The action {given.tolist()} is not in {self.space}. Give integers from 0 below the count."
             )
         return np.array(given, self.dtype)
+
+
+def structure(space: gymnasium.Space) -> list[Any]:
+    """How a Dict or Tuple space is made, of lists that a checkpoint can hold; [] for any other.
+
+    ["dict", key, part, key, part ...], ["tuple", part, part ...], ["array", name, shape, dtype].
+    """
+    nested = isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
+    return _structure(space, ()) if nested else []
+
+
+def _structure(space: gymnasium.Space, path: tuple[str, ...]) -> list[Any]:
+    match space:
+        case gymnasium.spaces.Dict():
+            pairs = [[key, _structure(part, (*path, str(key)))] for key, part in space.spaces.items()]
+            return ["dict", *(one for pair in pairs for one in pair)]
+        case gymnasium.spaces.Tuple():
+            return ["tuple", *(_structure(part, (*path, str(i))) for i, part in enumerate(space.spaces))]
+    return ["array", "/".join(path), list(space.shape or ()), np.dtype(space.dtype).name]
+
+
+class Structure:
+    """An environment's actions as it takes them, of rows (N, A) with the parts side by side; see `structure`."""
+
+    def __init__(self, made: list[Any]) -> None:
+        self._made = made
+        arrays = sorted(_arrays(made), key=lambda array: array[1])
+        ends = cuts([int(np.prod(array[2], dtype=int)) for array in arrays])
+        self._ends = {array[1]: end for array, end in zip(arrays, ends, strict=True)}
+
+    def many(self, rows: np.ndarray) -> Any:
+        """Those of N environments together, as a vector environment takes them: (N, ...) in every part."""
+        return self._filled(self._made, rows) if self._made else rows
+
+    def one(self, row: Any) -> Any:
+        """That of one environment, of its row (A,)."""
+        return self._filled(self._made, row) if self._made else row
+
+    def _filled(self, made: list[Any], rows: np.ndarray) -> Any:
+        match made:
+            case ["dict", *pairs]:
+                return {key: self._filled(part, rows) for key, part in zip(pairs[::2], pairs[1::2], strict=True)}
+            case ["tuple", *parts]:
+                return tuple(self._filled(part, rows) for part in parts)
+        _, name, shape, dtype = made
+        low, high = self._ends[name]
+        own = rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)
+        return own if own.ndim else own[()]
+
+
+def _arrays(made: list[Any]) -> list[list[Any]]:
+    match made:
+        case []:
+            return []
+        case ["array", *_]:
+            return [made]
+    return [array for part in made[1:] if isinstance(part, list) for array in _arrays(part)]

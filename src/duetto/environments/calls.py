@@ -42,8 +42,8 @@ def step(env: gymnasium.Env, number: int | None, action: Any) -> tuple[Any, Any,
     return obs, reward, terminated, truncated, info
 
 
-def reset(env: gymnasium.Env, number: int | None, **arguments: Any) -> Any:
-    """The first observation of a new episode, which `Layout` checks."""
+def reset(env: gymnasium.Env, number: int | None, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+    """The first observation of a new episode, which `Layout` checks, and its info."""
     try:
         given = env.reset(**arguments)
     except DuettoError:
@@ -51,7 +51,7 @@ def reset(env: gymnasium.Env, number: int | None, **arguments: Any) -> Any:
     except (Exception, SystemExit) as error:
         raise raised("reset", error, number) from error
     if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], dict):
-        return given[0]
+        return given[0], given[1]
     old = "" if isinstance(given, tuple) else ", perhaps an observation alone, as in the old Gym"
     raise Fault(f"reset gave {shown(given)}{old}. Return observation, info, where info is a dict.", number)
 
@@ -64,10 +64,10 @@ def close(env: gymnasium.Env) -> None:
         warnings.warn(f"close of {env.unwrapped} raised {summary(error)}. It may have left things open.", stacklevel=2)
 
 
-def reset_vector(given: Any) -> Any:
-    """The observations in what a vector environment's reset gave."""
+def reset_vector(given: Any) -> tuple[Any, dict[str, Any]]:
+    """The observations in what a vector environment's reset gave, and the infos."""
     if isinstance(given, tuple | list) and len(given) == 2:
-        return given[0]
+        return given[0], given[1] if isinstance(given[1], dict) else {}
     raise Fault(f"reset gave {shown(given)}. Return observations, infos.")
 
 

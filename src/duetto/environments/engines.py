@@ -15,6 +15,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from duetto.environments import calls, trees
 from duetto.environments import state as states
+from duetto.environments.actions import Structure, structure
+from duetto.environments.allowing import KEY, Allowing, finally_in_vector, in_vector
 from duetto.environments.faults import Fault, raised
 from duetto.environments.spaces import Layout
 from duetto.environments.trees import Tree
@@ -46,6 +48,7 @@ class Engine(ABC):
     single_action_space: gymnasium.Space[Any]
     metadata: dict[str, Any]  # the environment's own
     label: str
+    allowing: Allowing | None = None  # whose masks are beside observations, where there are any
     stacked: int = 1  # frames that an image observation is a stack of, each step's with all but one of the last step's
 
     @abstractmethod
@@ -96,6 +99,8 @@ class Loop(Engine):
         calls.check_spaces(first, self.label)
         self.layout: Layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
+        self.allowing: Allowing = Allowing(first.action_space)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._structure = Structure(structure(first.action_space))
         for env in envs:
             states.remember(env)
         for env in envs[1:]:
@@ -107,9 +112,12 @@ class Loop(Engine):
         obs = self.layout.empty(self.num_envs)
         for env in self.envs:
             states.begin(env)
+        found = []
         for i, env in enumerate(self.envs):
-            self.layout.write(obs, i, calls.reset(env, i, seed=None if seed is None else seed + i))
-        return obs
+            first, info = calls.reset(env, i, seed=None if seed is None else seed + i)
+            self.layout.write(obs, i, first)
+            found.append(info.get(KEY))
+        return self.allowing.beside(obs, found)
 
     def step(self, actions: np.ndarray) -> Outcome:
         """See Engine."""
@@ -117,14 +125,17 @@ class Loop(Engine):
         next_obs = self.layout.empty(n)
         reward, terminated, truncated, infos = np.empty(n), np.empty(n, bool), np.empty(n, bool), []
         for i, env in enumerate(self.envs):
-            one_obs, reward[i], terminated[i], truncated[i], info = calls.step(env, i, actions[i])
+            one_obs, reward[i], terminated[i], truncated[i], info = calls.step(env, i, self._structure.one(actions[i]))
             write(next_obs, i, one_obs)
             infos.append(info)
         done = terminated | truncated
+        next_obs = self.allowing.beside(next_obs, [info.get(KEY) for info in infos], terminated)
         obs = trees.copy(next_obs)
         if np.count_nonzero(done):
             for i in np.flatnonzero(done).tolist():
-                write(obs, i, calls.reset(self.envs[i], i))
+                first, info = calls.reset(self.envs[i], i)
+                write(obs, i, first)
+                self.allowing.write(obs, i, info.get(KEY))
         lives = None
         if "lives" in infos[0] and all("lives" in info for info in infos):
             lives = np.array([info["lives"] for info in infos])
@@ -133,8 +144,10 @@ class Loop(Engine):
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
         obs = self.layout.empty(self.num_envs)
-        self.layout.write(obs, env, calls.reset(self.envs[env], env, seed=seed))
-        return obs
+        first, info = calls.reset(self.envs[env], env, seed=seed)
+        self.layout.write(obs, env, first)
+        others = np.arange(self.num_envs) != env
+        return self.allowing.beside(obs, [None if other else info.get(KEY) for other in others], others)
 
     def render(self) -> np.ndarray | None:
         """See Engine."""
@@ -172,6 +185,8 @@ class Vector(Engine):
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         calls.check_spaces(vector, label, "single_")
         self.layout: Layout = Layout(vector.single_observation_space)
+        self.allowing: Allowing = Allowing(vector.single_action_space)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._structure = Structure(structure(vector.single_action_space))
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
         if type(vector) is SyncVectorEnv:
@@ -188,15 +203,19 @@ class Vector(Engine):
             self.vector, seed = self._remake(seed), None
         return self._first(seed=seed)
 
-    def _first(self, **arguments: Any) -> Tree:
-        """Observations of a reset; where it is one of some environments only, the others' are those of before."""
+    def _first(self, begun: np.ndarray | None = None, **arguments: Any) -> Tree:
+        """Observations of a reset; where it is one of those in `begun` (N,) only, the others' are those of before."""
+        others = None
+        if begun is not None:
+            others, arguments = ~begun, arguments | {"options": {"reset_mask": begun.copy()}}
         try:
             given = self.vector.reset(**arguments)
         except (DuettoError, Fault):
             raise
         except (Exception, SystemExit) as error:  # of which environment, nobody knows
             raise raised("reset", error, None) from error
-        return self._batch(calls.reset_vector(given))
+        obs, infos = calls.reset_vector(given)
+        return self.allowing.beside(self._batch(obs), in_vector(infos, self.num_envs), others)
 
     def _batch(self, obs: Any) -> Tree:
         self.layout.check(obs, (self.num_envs,))
@@ -205,7 +224,7 @@ class Vector(Engine):
     def step(self, actions: np.ndarray) -> Outcome:
         """See Engine."""
         try:
-            given = self.vector.step(actions)
+            given = self.vector.step(self._structure.many(actions))
         except (DuettoError, Fault):
             raise
         except (Exception, SystemExit) as error:
@@ -213,16 +232,22 @@ class Vector(Engine):
         raw_obs, reward, terminated, truncated, infos = calls.step_vector(given, self.num_envs)
         next_obs = self._batch(raw_obs)
         done, lives = terminated | truncated, infos.get("lives")
+        found = in_vector(infos, self.num_envs)
+        if self.mode is AutoresetMode.SAME_STEP and done.any():
+            obs = self.allowing.beside(trees.copy(next_obs), found)
+            self._write_final(next_obs, infos, done)
+            final = finally_in_vector(infos, self.num_envs)
+            found = [last if ended else now for last, now, ended in zip(final, found, done, strict=True)]
+            next_obs = self.allowing.beside(next_obs, found, terminated)
+            return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
+        next_obs = self.allowing.beside(next_obs, found, terminated)
         obs = trees.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
             bogus, self.pending = self.pending, done
             only_reset = bogus if bogus.any() else None
             return Outcome(next_obs, reward, terminated, truncated, obs, bogus, only_reset, lives=lives)
-        if done.any():
-            if self.mode is AutoresetMode.SAME_STEP:
-                self._write_final(next_obs, infos, done)
-            else:
-                trees.assign(obs, self._first(options={"reset_mask": done.copy()}), done)
+        if done.any() and self.mode is AutoresetMode.DISABLED:
+            trees.assign(obs, self._first(done), done)
         return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
 
     def _write_final(self, next_obs: Tree, infos: dict[str, Any], done: np.ndarray) -> None:
@@ -246,8 +271,7 @@ class Vector(Engine):
             raise UsageError(f"{self.label}: one environment alone can be reset only in autoreset mode DISABLED.")
         # Gymnasium's vector environments take a list; the base class is annotated for one number only.
         seeds: Any = [seed if i == env else None for i in range(self.num_envs)]
-        mask = np.arange(self.num_envs) == env
-        return self._first(seed=seeds, options={"reset_mask": mask})
+        return self._first(np.arange(self.num_envs) == env, seed=seeds)
 
     def render(self) -> np.ndarray | None:
         """See Engine."""

@@ -22,6 +22,7 @@ from duetto.environments.trees import Tree
 from duetto.errors import CheckpointError, DuettoError, NonFiniteError, UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, Each, Optional, Rows
+from duetto.networks import masks
 from duetto.networks.spaces import Space
 
 
@@ -53,8 +54,10 @@ class Stepper:
 
     Attributes:
         observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
-        obs: What to act on next, (N, ...). In a vector environment with autoreset mode NEXT_STEP, a row whose episode
-            has ended is still its final observation; the action for it is ignored and gives no transition.
+        obs: What to act on next, (N, ...); where the environments say which actions are allowed, with a mask beside it
+            (`networks.masks`), of which the observation space says nothing. In a vector environment with autoreset mode
+            NEXT_STEP, a row whose episode has ended is still its final observation; the action for it is ignored and
+            gives no transition.
         first: The number that messages give to the first environment, where it is not a run's first.
         stacked: Frames that an image observation is a stack of, each step's sharing all but one with the last step's.
         starts: (N,) bool, True where `obs` is an episode's first observation, with Atari's `episodic_life` also a
@@ -133,6 +136,7 @@ class Stepper:
         if not self._has_obs:
             raise UsageError(f"{self.name}: step before the first reset. Call reset(seed) once.")
         action = self._actions.check(action, self.num_envs)
+        self._check_allowed(action)
         self.steps += 1
         self._check("action", action, self._rows)
         try:
@@ -160,6 +164,11 @@ class Stepper:
         return np.dtype(self._engine.single_action_space.dtype).name
 
     @property
+    def masked(self) -> bool:
+        """Whether the environments say which actions are allowed; known from the first reset on."""
+        return self._has_obs and masks.of(self._obs) is not None
+
+    @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
         pending = getattr(self._engine, "pending", None)
@@ -172,7 +181,7 @@ class Stepper:
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Uniform random actions for every environment, as `step` takes them."""
-        return self._actions.sample(random, self.num_envs)
+        return self._actions.sample(random, self.num_envs, masks.of(self._obs))
 
     @property
     def render_fps(self) -> float:
@@ -312,6 +321,18 @@ class Stepper:
         episodes = [Episode(i, float(self._returns[i]), int(self._lengths[i])) for i in ended]
         self._returns[ended], self._lengths[ended] = 0.0, 0
         return episodes
+
+    def _check_allowed(self, action: np.ndarray) -> None:
+        mask = masks.of(self._obs)
+        if mask is None:
+            return
+        forbidden = np.flatnonzero(self._actions.forbidden(action, mask))
+        if forbidden.size:
+            env = int(forbidden[0])
+            raise UsageError(
+                f"{self.name}, environment {env + self.first}: the action {action[env].tolist()} is forbidden by "
+                "info['action_mask']. Whoever acts here must choose among the allowed ones."
+            )
 
     def _check_obs(self, obs: Tree, rows: np.ndarray) -> None:
         for name, part in trees.parts(obs):

@@ -22,6 +22,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
 from duetto.environments import calls
+from duetto.environments.allowing import KEY
 from duetto.environments.faults import Fault, raised
 from duetto.environments.spaces import Layout
 from duetto.environments.state import Saving
@@ -111,20 +112,25 @@ class Checked(Saving):
         self._layout = Layout(env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The first observation, and nothing else."""
-        obs = calls.reset(self.env, None, seed=seed, options=options)
+        """The first observation, and of its info what is read of it."""
+        obs, info = calls.reset(self.env, None, seed=seed, options=options)
         self._layout.check(obs)
-        return obs, {}
+        return obs, _read(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """What the environment gave; of its info the lives alone, which are all that anybody reads."""
+        """What the environment gave; of its info what is read of it."""
         obs, reward, terminated, truncated, info = calls.step(self.env, None, action)
         self._layout.check(obs)
-        return obs, reward, terminated, truncated, {"lives": info["lives"]} if "lives" in info else {}
+        return obs, reward, terminated, truncated, _read(info)
 
     def close(self) -> None:
         """See `calls.close`."""
         calls.close(self.env)
+
+
+def _read(info: dict[str, Any]) -> dict[str, Any]:
+    """The lives and the mask of allowed actions, which are all that anybody reads."""
+    return {name: info[name] for name in ("lives", KEY) if name in info}
 
 
 class _Line:

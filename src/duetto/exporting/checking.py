@@ -70,8 +70,6 @@ def check(graph: Graph, written: Call, policy: Policy, stepper: Stepper, seed: i
 
 
 def _distance(space: Box, one: np.ndarray, other: np.ndarray) -> float:
-    low, high = (
-        np.broadcast_to(np.asarray(bound), space.size).reshape(space.shape) for bound in (space.low, space.high)
-    )
-    spread: Any = np.where(high > low, high - low, 1.0)
+    _, half = space.units()
+    spread: Any = np.reshape(np.where(half > 0, 2 * half, 1.0), space.shape)
     return float(np.max(np.abs(one.astype(float) - other.astype(float)) / spread))

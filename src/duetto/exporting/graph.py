@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.base import Algorithm, Array, Tree
 from duetto.functional.scaling import Moments
+from duetto.networks import masks
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 from duetto.networks.specs import NetworkSpec
 from duetto.networks.windows import Window
@@ -51,11 +52,20 @@ class Graph:
     carries: dict[str, tuple[int, ...]]
     moments: dict[str, Moments]
     clip: float
+    masked: bool = False  # whether it takes a mask of allowed actions
+
+    @property
+    def mask(self) -> str:
+        """The name of the mask among the inputs: short, unless a part of the observation has that name."""
+        return masks.MASK if "action_mask" in dict(_parts(self.observation)) else "action_mask"
 
     @property
     def inputs(self) -> list[Port]:
-        """In order: the parts of an observation, then what a recurrent agent remembers."""
+        """In order: the parts of an observation, a mask of allowed actions, then what a recurrent agent remembers."""
         found = [Port(name, _shape(part), _dtype(part), _observed(part)) for name, part in _parts(self.observation)]
+        if self.masked:
+            about = "true where an action is allowed, as the environment's info['action_mask'] has it"
+            found.append(Port(self.mask, (sum(masks.choices(self.action)),), "bool", about))
         if not self.carries:
             return found
         before = no_action(self.action, 1)
@@ -91,6 +101,7 @@ class Graph:
         several = isinstance(self.observation, Dict)
         parts = {name: _counted(part, given[name]) for name, part in _parts(self.observation)}
         obs = self._scaled(parts if several else parts[SINGLE])
+        obs = masks.beside(obs, given[self.mask] if self.masked else None)
         if not self.carries:
             return (self.in_units(self.algorithm.act(nets, obs, None)),)
         action = self.algorithm.act(nets, self._window(obs, given), None)
@@ -137,10 +148,8 @@ class Graph:
         xp, space = array_namespace(action), self.action
         dtype = getattr(xp, self.action_dtype)
         if isinstance(space, Box):
-            low, high = (
-                np.broadcast_to(np.asarray(bound, np.float32), space.size) for bound in (space.low, space.high)
-            )
-            own = action * _like(action, (high - low) / 2) + _like(action, (low + high) / 2)
+            low, high, centre, half = (part.astype(np.float32) for part in (*space.bounds, *space.units()))
+            own = action * _like(action, half) + _like(action, centre)
             own = xp.minimum(xp.maximum(own, _like(action, low)), _like(action, high))
             own = xp.round(own) if np.issubdtype(np.dtype(self.action_dtype), np.integer) else own
             return xp.reshape(xp.astype(own, dtype), (-1, *space.shape))
@@ -149,8 +158,9 @@ class Graph:
 
     def as_given(self, obs: Tree) -> dict[str, np.ndarray]:
         """Observations as a `Stepper` has them (choices from 0), as its environment gave them: the inputs."""
+        obs, mask = masks.parted(obs)
         parts = obs if isinstance(obs, dict) else {SINGLE: obs}
-        return {
+        return ({} if mask is None else {self.mask: mask}) | {
             name: np.reshape(parts[name], (-1, *_shape(part))).astype(_dtype(part)) + _start(part).astype(_dtype(part))
             for name, part in _parts(self.observation)
         }

@@ -18,6 +18,7 @@ from duetto.exporting.checking import Call, Verdict, check
 from duetto.exporting.graph import Graph, Port
 from duetto.extras import install
 from duetto.learners.acting import OnlyActs
+from duetto.networks.spaces import Dict
 from duetto.runs.agent import Agent
 from duetto.runs.run import Run
 from duetto.storage import disk
@@ -66,6 +67,8 @@ def export(
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
     agent = run.agent(checkpoint, precision="float32")
+    if isinstance(agent.action_space, Dict):
+        raise UsageError(f"An agent whose actions are {agent.action_space} cannot be exported yet: only single spaces.")
     graph = _graph(agent)
     with _new_folder(path) as folder, closing(run.stepper(ENVIRONMENTS)) as stepper:
         temporary = Path(folder) / f"agent{ending}"
@@ -97,6 +100,7 @@ def _graph(agent: Agent) -> Graph:
         dict(agent.carry_shapes),
         agent.normalizer.moments,
         agent.normalizer.clip,
+        agent.masked,
     )
 
 

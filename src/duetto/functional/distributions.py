@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from array_api_compat import array_namespace, device
 
 from duetto.functional.checks import same_shape
+from duetto.functional.values import FORBIDDEN, allowed
 
 Array = Any
 
@@ -28,6 +29,16 @@ class Categorical(NamedTuple):
         xp = array_namespace(self.logits)
         shifted = self.logits - xp.max(self.logits, axis=-1, keepdims=True)
         return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+
+    def among(self, mask: Array) -> Categorical:
+        """The same among allowed choices alone, True in `mask` (..., n): the others' probability is 0."""
+        return Categorical(allowed(self.logits, mask))
+
+    @property
+    def greatest_entropy(self) -> Array:
+        """Logarithm of the number of allowed choices, (...): the entropy if all were alike likely."""
+        xp = array_namespace(self.logits)
+        return xp.log(xp.sum(xp.astype(self.logits > 0.5 * FORBIDDEN, self.logits.dtype), axis=-1))
 
     def mode(self) -> Array:
         """The likeliest choice, (...)."""
@@ -66,6 +77,13 @@ class MultiCategorical(NamedTuple):
     """Several independent choices, a MultiDiscrete action."""
 
     parts: tuple[Categorical, ...]
+
+    def among(self, mask: Array) -> MultiCategorical:
+        """See `Categorical.among`; `mask` (..., Σ n) has those of the parts side by side."""
+        ends = cuts([part.logits.shape[-1] for part in self.parts])
+        return MultiCategorical(
+            tuple(part.among(mask[..., low:high]) for part, (low, high) in zip(self.parts, ends, strict=True))
+        )
 
     def mode(self) -> Array:
         """The likeliest choices, (..., parts)."""
@@ -136,6 +154,92 @@ class DiagonalGaussian(NamedTuple):
         return array_namespace(self.log_std).sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e), axis=-1)
 
 
+class Joint(NamedTuple):
+    """Independent parts, a Dict or Tuple action: what they say of it is the sum of what each says of its own.
+
+    An action is (..., columns) float32, the parts' numbers and choices side by side; a choice has one column.
+    """
+
+    parts: tuple[Categorical | MultiCategorical | DiagonalGaussian, ...]
+
+    def among(self, mask: Array) -> Joint:
+        """See `Categorical.among`; `mask` has those of the parts with choices side by side."""
+        ends = cuts([0 if isinstance(part, DiagonalGaussian) else _inputs(part) for part in self.parts])
+        return Joint(
+            tuple(
+                part if isinstance(part, DiagonalGaussian) else part.among(mask[..., low:high])
+                for part, (low, high) in zip(self.parts, ends, strict=True)
+            )
+        )
+
+    def mode(self) -> Array:
+        """Each part's mode, (..., columns)."""
+        return _beside([part.mode() for part in self.parts], self.parts)
+
+    def sample(self, noise: Array) -> Array:
+        """A sample of each part, (..., columns), from their random numbers side by side."""
+        ends = cuts(map(_inputs, self.parts))
+        drawn = [part.sample(noise[..., low:high]) for part, (low, high) in zip(self.parts, ends, strict=True)]
+        return _beside(drawn, self.parts)
+
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
+        """An action (..., columns) and its log π(a), (...)."""
+        action = self.sample(noise)
+        return action, self.log_prob(action)
+
+    def kl(self, other: Joint) -> Array:
+        """Sum of the parts' KL divergences, (...)."""
+        return sum(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))  # type: ignore[arg-type]
+
+    def log_prob(self, action: Array) -> Array:
+        """log π(a) of actions (..., columns), (...): the sum over the parts."""
+        ends = cuts(map(_columns, self.parts))
+        return sum(
+            part.log_prob(_own(action[..., low:high], part)) for part, (low, high) in zip(self.parts, ends, strict=True)
+        )
+
+    def entropy(self) -> Array:
+        """Sum of the parts' entropies, (...)."""
+        return sum(part.entropy() for part in self.parts)
+
+
+def _inputs(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
+    """How many random numbers a sample takes."""
+    match part:
+        case Categorical():
+            return part.logits.shape[-1]
+        case MultiCategorical():
+            return sum(map(_inputs, part.parts))
+    return part.mean.shape[-1]
+
+
+def _columns(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
+    """How many numbers an action has of it."""
+    match part:
+        case Categorical():
+            return 1
+        case MultiCategorical():
+            return len(part.parts)
+    return part.mean.shape[-1]
+
+
+def _beside(actions: list[Array], parts: Any) -> Array:
+    xp = array_namespace(actions[0])
+    rows = [
+        action[..., None] if isinstance(part, Categorical) else action
+        for action, part in zip(actions, parts, strict=True)
+    ]
+    return xp.concat([xp.astype(row, xp.float32) for row in rows], axis=-1)
+
+
+def _own(columns: Array, part: Any) -> Array:
+    """A part's action as it takes it."""
+    if isinstance(part, DiagonalGaussian):
+        return columns
+    xp = array_namespace(columns)
+    return xp.astype(columns[..., 0] if isinstance(part, Categorical) else columns, xp.int32)
+
+
 class SquashedGaussian(NamedTuple):
     """Independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018, appendix C)."""
 
@@ -186,7 +290,7 @@ class SquashedGaussian(NamedTuple):
         return self.unsquashed.log_prob(before) - squashing
 
 
-Distribution = Categorical | MultiCategorical | DiagonalGaussian | SquashedGaussian
+Distribution = Categorical | MultiCategorical | DiagonalGaussian | SquashedGaussian | Joint
 
 
 def cuts(sizes: Any) -> list[tuple[int, int]]:

@@ -6,6 +6,14 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
+FORBIDDEN = -1e15  # stands for -∞, which times 0 would be no number; so would the square of much less in float32
+
+
+def allowed(x: Any, mask: Any) -> Any:
+    """x (..., n), values or logits of actions, but FORBIDDEN where `mask` is False; it lacks at most x's first axes."""
+    xp = array_namespace(x)
+    return xp.where(xp.broadcast_to(mask[(None,) * (x.ndim - mask.ndim)], x.shape), x, FORBIDDEN)
+
 
 def chosen(q: Any, action: Any) -> Any:
     """Q(s, a) (...) of action values q (..., n) and choices (...)."""

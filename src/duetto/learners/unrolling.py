@@ -7,6 +7,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from duetto.networks import masks
 from duetto.networks.windows import Window
 
 Array = Any
@@ -33,11 +34,12 @@ class Unrolling:
 
     def __call__(self, window: Window, *inputs: Any, train: bool = False) -> Any:
         """The network's outputs at the window's positions, all of which are rows to batch normalisation."""
-        run = self._run(window)
+        run, mask = self._run(window), masks.of(window.obs)
         if inputs or train or self._members or isinstance(run.features, tuple):  # of the positions asked for alone
-            return self._network.head(_at(run.features, window.at), *inputs, train=train)
+            found = self._network.head(_at(run.features, window.at), *inputs, train=train)
+            return masks.masked(self._network.spec, found, None if mask is None else _at(mask, window.at))
         if run.outputs is None:
-            run.outputs = self._network.head(run.features)
+            run.outputs = masks.masked(self._network.spec, self._network.head(run.features), mask)
         return _at(run.outputs, window.at)
 
     @property

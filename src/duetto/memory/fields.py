@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Tree
-from duetto.errors import UsageError
 from duetto.memory.compressed import CompressedRows
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, columns
 
 
 @dataclass(frozen=True)
@@ -119,5 +118,5 @@ def _action_field(space: Space) -> Field:
     if isinstance(space, Box):
         return Field((space.size,), np.dtype(np.float32))
     if isinstance(space, Dict):
-        raise UsageError(f"The replay memory cannot store actions of {space}. Use an environment without Dict actions.")
+        return Field((columns(space),), np.dtype(np.float32))
     return _field(space)

@@ -25,6 +25,7 @@ import numpy as np
 from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
 from duetto.functional.returns import n_step_return
 from duetto.memory.episodes import EpisodeRings
+from duetto.networks import masks
 from duetto.networks.windows import Window
 
 
@@ -45,9 +46,13 @@ def read(
     step, real = np.arange(length), stretches.real[:, None]
     learned = (step >= spec.burn_in) | (stretches.fresh[:, None] & spec.learn_from_start)
     reward, discount = _returns(episodes, spec, stretches, spec.n_step)
+    window = _window(episodes, stretches, length, carry)
+    action = episodes.read("action", stretches.env, stretches.first[:, None] + np.minimum(step, real - 1))
+    if (allowed := masks.of(window.obs)) is not None:  # no step either that is only there to fill takes a forbidden one
+        action = np.where(step < real, action, allowed[:, :length].argmax(axis=-1))
     return SequenceBatch(
-        obs=_window(episodes, stretches, length, carry),
-        action=episodes.read("action", stretches.env, stretches.first[:, None] + np.minimum(step, real - 1)),
+        obs=window,
+        action=action,
         reward=reward,
         discount=discount,
         ahead=np.minimum(step + spec.n_step, real),

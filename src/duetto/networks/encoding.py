@@ -7,7 +7,7 @@ from typing import Any
 from array_api_compat import array_namespace, device
 
 from duetto.errors import UsageError
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, columns
 
 
 def encode(space: Space, obs: Any) -> Any:
@@ -24,6 +24,18 @@ def encode(space: Space, obs: Any) -> Any:
     if len(space.shape) != 1:
         obs = xp.reshape(obs, (*obs.shape[: obs.ndim - len(space.shape)], space.size))
     return obs if obs.dtype == xp.float32 else xp.astype(obs, xp.float32)
+
+
+def encode_action(space: Space, action: Any) -> Any:
+    """(..., size) float32 of actions as algorithms give them: those of a Dict are (..., columns), see `spaces`."""
+    if not isinstance(space, Dict):
+        return encode(space, action)
+    parts, first = [], 0
+    for _, part in space.parts:
+        own = action[..., first : first + columns(part)]
+        parts.append(encode_action(part, own[..., 0] if isinstance(part, Discrete) else own))
+        first += columns(part)
+    return array_namespace(action).concat(parts, axis=-1)
 
 
 def _one_hot(index: Any, n: int) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from duetto.errors import UsageError
-from duetto.networks import jax_layers, network
+from duetto.networks import jax_layers, masks, network
 from duetto.networks.custom import ensemble, interpreted
 from duetto.networks.initial import initial_parameters
 from duetto.networks.specs import Network, NetworkSpec, Parameter
@@ -89,11 +89,12 @@ class _Called:
     def __init__(self, spec: Network, whole: Any) -> None:
         self._spec, self._whole = spec, whole
 
-    def __call__(self, *inputs: Any, train: bool = False) -> Any:
+    def __call__(self, obs: Any, *inputs: Any, train: bool = False) -> Any:
+        obs, mask = masks.parted(obs)
         with jax.numpy_rank_promotion("allow"):
             if self._spec.members:
-                return _float32(ensemble(jnp.stack, self._whole.members, *inputs))
-            return interpreted(self._spec, _float32(self._whole(*inputs)))
+                return masks.masked(self._spec, _float32(ensemble(jnp.stack, self._whole.members, obs, *inputs)), mask)
+            return masks.masked(self._spec, interpreted(self._spec, _float32(self._whole(obs, *inputs))), mask)
 
     def first(self, *inputs: Any) -> Array:
         with jax.numpy_rank_promotion("allow"):

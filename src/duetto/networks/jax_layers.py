@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from duetto.networks.batch_norm import EPSILON, shaped
-from duetto.networks.encoding import encode
+from duetto.networks.encoding import encode_action
 from duetto.networks.jax_recurrent import CELLS, unroll
 from duetto.networks.specs import Recurrent
 from duetto.networks.windows import Window
@@ -89,7 +89,7 @@ def leaving(x: Array) -> Array:
 
 def recurrent(spec: Recurrent, weights: Values, x: Array, window: Window) -> tuple[Array, dict[str, Array]]:
     """Features (B, S, F) to (B, S, size), and the carry after the last of them."""
-    previous = encode(spec.action, window.previous_action)
+    previous = encode_action(spec.action, window.previous_action)
     x = jnp.concatenate([x, previous.astype(x.dtype), window.previous_reward[..., None].astype(x.dtype)], -1)
     carry = {
         name: window.carry[name].astype(x.dtype) if name in window.carry else jnp.zeros((len(x), *shape), x.dtype)

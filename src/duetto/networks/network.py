@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from array_api_compat import array_namespace
 
-from duetto.functional.distributions import DiagonalGaussian, Distribution, SquashedGaussian
+from duetto.functional.distributions import DiagonalGaussian, Distribution, SquashedGaussian, cuts
 from duetto.functional.values import dueling
-from duetto.networks import batch_norm, specs
+from duetto.networks import batch_norm, masks, specs
 from duetto.networks.encoding import convolutions, split
-from duetto.networks.policies import distribution
-from duetto.networks.spaces import Space
+from duetto.networks.policies import distribution, joint
+from duetto.networks.spaces import Box, Dict, Space
 from duetto.networks.windows import Window
 
 Array = Any
@@ -99,9 +99,11 @@ class Network:
     def __call__(self, obs: Any, *inputs: Array, train: bool = False) -> Any:
         """What the heads make of observations (B, ...), and of `inputs` such as actions.
 
-        With `train`, batch normalisation is by the statistics of these B rows, and the running ones move.
+        With `train`, batch normalisation is by the statistics of these B rows, and the running ones move. Where a mask
+        is beside the observations, forbidden actions have no probability and the value -∞; see `masks`.
         """
-        return self.head(self._features(obs), *inputs, train=train)
+        obs, mask = masks.parted(obs)
+        return masks.masked(self.spec, self.head(self._features(obs), *inputs, train=train), mask)
 
     def first(self, obs: Any, *inputs: Array) -> Array:
         """Of an ensemble the first member's output alone, at its cost alone."""
@@ -111,7 +113,8 @@ class Network:
         """Features (B, S, width) of a window, of each torso; and the carry behind them."""
         spec, shape = self.spec.recurrent, window.previous_reward.shape
         assert spec is not None
-        merged = _mapped(lambda part: array_namespace(part).reshape(part, (-1, *part.shape[2:])), window.obs)
+        obs, _ = masks.parted(window.obs)  # see `Unrolling`
+        merged = _mapped(lambda part: array_namespace(part).reshape(part, (-1, *part.shape[2:])), obs)
         parts = split(self.spec.observation, merged)
         found, carry = [], {}
         for torso in self.spec.torsos:
@@ -204,7 +207,15 @@ class Network:
         if "log_std" not in values:
             return distribution(space, outputs)
         log_std = self._layers.leaving(values["log_std"])[(None,) * (outputs.ndim - 1)]
-        return DiagonalGaussian(outputs, log_std + array_namespace(outputs).zeros_like(outputs))
+        if not isinstance(space, Dict):
+            return DiagonalGaussian(outputs, log_std + array_namespace(outputs).zeros_like(outputs))
+        own, first = [], 0
+        for (_, part), (low, high) in zip(space.parts, cuts([part.size for _, part in space.parts]), strict=True):
+            own.append(outputs[..., low:high])
+            if isinstance(part, Box):
+                std = log_std[..., first : first + part.size] + array_namespace(outputs).zeros_like(own[-1])
+                own[-1], first = array_namespace(outputs).concat([own[-1], std], axis=-1), first + part.size
+        return joint(space, own)
 
     # ------------------------------------------------------------------------------------------------ layers
     def _stack(

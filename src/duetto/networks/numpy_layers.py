@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from duetto.networks.encoding import encode
+from duetto.networks.encoding import encode_action
 from duetto.networks.specs import Recurrent
 from duetto.networks.windows import Window
 
@@ -48,7 +48,7 @@ def recurrent(
     spec: Recurrent, weights: Values, x: np.ndarray, window: Window
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Features (B, S, F) to (B, S, size), and the carry after the last of them."""
-    previous = encode(spec.action, window.previous_action)
+    previous = encode_action(spec.action, window.previous_action)
     x = np.concatenate([x, previous, window.previous_reward[..., None]], -1, dtype=np.float32)
     carry = {name: window.carry.get(name) for name in spec.state()}
     carry = {

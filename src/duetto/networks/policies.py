@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from duetto.functional.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical, cuts
+from duetto.functional.distributions import Categorical, DiagonalGaussian, Distribution, Joint, MultiCategorical, cuts
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 
 def outputs(action: Space) -> int:
     """How many numbers a network must give to make the distribution over these actions."""
+    if isinstance(action, Dict):
+        return sum(outputs(part) for _, part in action.parts)
     return 2 * action.size if isinstance(action, Box) else action.size
 
 
@@ -19,6 +22,7 @@ def distribution(action: Space, parameters: Any) -> Distribution:
     """The distribution that a network's output (..., outputs) stands for.
 
     Discrete: logits. MultiDiscrete: the parts' logits side by side. Box: means, then logarithms of the std.
+    Dict: those of the parts side by side.
     """
     match action:
         case Discrete():
@@ -28,11 +32,20 @@ def distribution(action: Space, parameters: Any) -> Distribution:
         case Box():
             return DiagonalGaussian(parameters[..., : action.size], parameters[..., action.size :])
         case Dict():
-            raise TypeError(f"There is no distribution over {action}.")
+            ends = cuts([outputs(part) for _, part in action.parts])
+            return joint(action, [parameters[..., low:high] for low, high in ends])
+
+
+def joint(action: Dict, parameters: Sequence[Any]) -> Joint:
+    """The distribution over all parts, of the outputs for each of them."""
+    parts: Any = [distribution(part, own) for (_, part), own in zip(action.parts, parameters, strict=True)]
+    return Joint(tuple(parts))
 
 
 def noise(action: Space, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Random numbers (*shape, action.size) float32 for `sample`: standard normal for a Box, else standard Gumbel."""
+    if isinstance(action, Dict):
+        return np.concatenate([noise(part, random, shape) for _, part in action.parts], axis=-1)
     if isinstance(action, Box):
         return random.standard_normal((*shape, action.size), dtype=np.float32)
     uniform = random.random((*shape, action.size), dtype=np.float32)

@@ -73,6 +73,32 @@ class Box:
             )
         return first < last
 
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """`low` and `high` of each element, (size,) float64."""
+        low, high = (np.broadcast_to(np.asarray(bound, np.float64), self.size) for bound in (self.low, self.high))
+        return low, high
+
+    @property
+    def unbounded(self) -> list[int]:
+        """The elements of which a bound is infinite."""
+        low, high = self.bounds
+        return np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high)).tolist()
+
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and half-width (size,) of the environment's own numbers, (own - centre) / half being an algorithm's.
+
+        Where a bound is infinite nothing is scaled; with one bound numbers are counted from it, so that -1 or 1 is the
+        bound as it is elsewhere.
+        """
+        low, high = self.bounds
+        below, above = np.isfinite(low), np.isfinite(high)
+        with np.errstate(invalid="ignore"):
+            both = below & above
+            half = np.where(both, (high - low) / 2, 1.0)
+            one = np.where(below, low + 1.0, np.where(above, high - 1.0, 0.0))
+            return np.where(both, (low + high) / 2, one), half
+
     def __str__(self) -> str:
         return f"Box{self.shape}"
 
@@ -129,6 +155,18 @@ class Dict:
 
 
 Space = Box | Discrete | MultiDiscrete | Dict
+
+
+def columns(space: Space) -> int:
+    """How many numbers an action has, the parts of a Dict side by side; a choice is one."""
+    match space:
+        case Dict():
+            return sum(columns(part) for _, part in space.parts)
+        case Discrete():
+            return 1
+        case MultiDiscrete():
+            return len(space.nvec)
+    return space.size
 
 
 def to_json(space: Space) -> dict[str, Any]:

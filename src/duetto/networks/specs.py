@@ -319,7 +319,8 @@ class Policy:
     @property
     def parameter(self) -> dict[str, tuple[int, ...]]:
         """What it has beside layers."""
-        return {"log_std": (self.space.size,)} if isinstance(self.space, Box) else {}
+        numbers = outputs(self.space) - self.space.size  # those of the std beside the means
+        return {"log_std": (numbers,)} if numbers else {}
 
     def stacks(self, width: int) -> list[Stack]:
         """Its layer, on `width` features."""

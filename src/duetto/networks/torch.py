@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from duetto.errors import UsageError
-from duetto.networks import network, torch_layers
+from duetto.networks import masks, network, torch_layers
 from duetto.networks.custom import ensemble, interpreted
 from duetto.networks.initial import initial_parameters
 from duetto.networks.specs import Network, NetworkSpec, Parameter
@@ -72,9 +72,10 @@ class Custom:
 
     def __call__(self, obs: Any, *inputs: Tensor, train: bool = False) -> Any:
         """See `network.Network`; what its modules keep of a batch is their own affair."""
+        obs, mask = masks.parted(obs)
         if self.spec.members:
-            return ensemble(torch.stack, self._modules, obs, *inputs)
-        return interpreted(self.spec, self._modules[0](obs, *inputs))
+            return masks.masked(self.spec, ensemble(torch.stack, self._modules, obs, *inputs), mask)
+        return masks.masked(self.spec, interpreted(self.spec, self._modules[0](obs, *inputs)), mask)
 
     def first(self, obs: Any, *inputs: Tensor) -> Tensor:
         """See `network.Network`."""

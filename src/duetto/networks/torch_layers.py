@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
 from duetto.networks.batch_norm import EPSILON, shaped
-from duetto.networks.encoding import encode
+from duetto.networks.encoding import encode_action
 from duetto.networks.specs import Recurrent
 from duetto.networks.windows import Window
 
@@ -193,7 +193,7 @@ def leaving(x: Tensor) -> Tensor:
 
 def recurrent(spec: Recurrent, weights: Values, x: Tensor, window: Window) -> tuple[Tensor, dict[str, Tensor]]:
     """Features (B, S, F) to (B, S, size), and the carry after the last of them, by PyTorch's own loop over time."""
-    previous = encode(spec.action, window.previous_action)
+    previous = encode_action(spec.action, window.previous_action)
     x = torch.cat([x, previous.to(x.dtype), window.previous_reward[..., None].to(x.dtype)], -1)
     state = _initial(spec, x, window)
     resets = [t for t in range(1, x.shape[1]) if bool(window.starts[:, t].any())] if x.shape[1] > 1 else []

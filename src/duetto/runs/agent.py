@@ -13,10 +13,11 @@ from duetto.algorithms import Algorithm
 from duetto.environments import trees
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import forms
+from duetto.functional.distributions import cuts
 from duetto.learners import Backend, Learner, Precision
 from duetto.learners.choice import installed
 from duetto.learners.parameters import Parameters
-from duetto.networks import spaces
+from duetto.networks import masks, spaces
 from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork
 from duetto.runs import checkpoints
@@ -39,6 +40,7 @@ class Agent:
         step: The training step of its parameters.
         observation_space, action_space: What it was trained with.
         action_dtype: Of the actions that the environment takes.
+        masked: Whether it was trained with masks of allowed actions.
         config: The run that it came from.
         notices: Sentences about newer checkpoints that are damaged, if this is not the newest, and about what has
             changed in `config.yaml`.
@@ -55,9 +57,11 @@ class Agent:
         self.observation_space: Space = spaces.from_json(state["spaces"]["observation"])
         self.action_space: Space = spaces.from_json(state["spaces"]["action"])
         self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
+        self._structure = environments.Structure(state["spaces"].get("action_structure") or [])
         taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]))
         self._actions = environments.ActionMap(taken)
         self.action_dtype: np.dtype = np.dtype(taken.dtype)
+        self.masked: bool = state["spaces"].get("action_mask") is True
         self._acting, self._together = self.policy, 0
 
     @classmethod
@@ -105,31 +109,67 @@ class Agent:
         """Forget what happened: a new episode begins. Only recurrent agents remember anything."""
         self._acting, self._together = self.policy, 0
 
-    def act(self, observation: Any, reward: float = 0.0, deterministic: bool = True) -> Any:
+    def act(self, observation: Any, reward: float = 0.0, deterministic: bool = True, action_mask: Any = None) -> Any:
         """The action, without exploration, for one observation as the environment gives it.
 
         `reward` is what the last action brought, with `clip_rewards` or `log_rewards` as these make it; only recurrent
         agents see it. Returns the action as the environment takes it, in its dtype and bounds. For Dict and Tuple
         observations, keys may be nested or joined by "/". With `deterministic=False` it explores as in training: PPO
-        and SAC sample.
+        and SAC sample. `action_mask` says which actions are allowed, as the environment's info["action_mask"] does; an
+        agent that was trained with masks needs one.
 
         Raises:
-            UsageError: The observation is of another shape than the agent was trained with.
+            UsageError: The observation is of another shape than the agent was trained with, or so is the mask.
         """
-        return self._act(rows(self._layout, observation, several=False), [reward], None, deterministic)[0]
+        mask = None if action_mask is None else np.asarray(action_mask)[None]
+        obs = self._beside(rows(self._layout, observation, several=False), mask)
+        return self._structure.one(self._act(obs, [reward], None, deterministic)[0])
 
     def act_batch(
-        self, observations: Any, rewards: Any = None, starts: Any = None, deterministic: bool = True
-    ) -> np.ndarray:
+        self,
+        observations: Any,
+        rewards: Any = None,
+        starts: Any = None,
+        deterministic: bool = True,
+        action_mask: Any = None,
+    ) -> Any:
         """Actions (N, ...) for the observations (N, ...) of N environments, as a vector environment has them.
 
         `rewards` (N,) and `starts` (N,), where an episode begins, are for recurrent agents, which remember each
-        environment on its own; without `starts`, all begin at the first call after `reset`. As `act` otherwise.
+        environment on its own; without `starts`, all begin at the first call after `reset`. `action_mask` is (N, n). Of
+        Dict and Tuple action spaces each part is (N, ...).
+        As `act` otherwise.
 
         Raises:
             UsageError: As `act`; or a recurrent agent is given another number of observations than the last time.
         """
-        return self._act(rows(self._layout, observations, several=True), rewards, starts, deterministic)
+        mask = None if action_mask is None else np.asarray(action_mask)
+        obs = self._beside(rows(self._layout, observations, several=True), mask)
+        return self._structure.many(self._act(obs, rewards, starts, deterministic))
+
+    def _beside(self, obs: Any, mask: np.ndarray | None) -> Any:
+        """The observations (N, ...) with their masks (N, n)."""
+        _, part = next(trees.parts(obs))
+        wanted = (len(part), sum(masks.choices(self.action_space)))
+        if mask is None:
+            if self.masked:
+                raise UsageError(
+                    "The agent was trained with masks of allowed actions: give action_mask, the environment's "
+                    "info['action_mask']."
+                )
+            return obs
+        if not wanted[1]:
+            raise UsageError(
+                f"The agent's actions are {self.action_space}, of which a mask says nothing. Leave it out."
+            )
+        if mask.shape != wanted or mask.dtype.kind not in "biuf" or not ((mask == 0) | (mask == 1)).all():
+            raise UsageError(
+                f"The action_mask is {mask!r:.80}; it must be {wanted[1]} truth values for each observation."
+            )
+        mask = mask.astype(bool)
+        if not all(mask[:, low:high].any(axis=1).all() for low, high in cuts(masks.choices(self.action_space))):
+            raise UsageError("The action_mask forbids every action. Allow at least one.")
+        return masks.beside(obs, mask)
 
     def _act(self, obs: Any, rewards: Any, starts: Any, deterministic: bool) -> Any:
         _, part = next(trees.parts(obs))

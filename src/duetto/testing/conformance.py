@@ -7,6 +7,7 @@ acting       NumPy acts as both frameworks do, wherever it can, and with recurre
 state        a learner that was saved goes on bit for bit, on each framework
 resuming     a run that was stopped and resumed ends as the one that was not, and a repeated one as the first
 precision    bfloat16 gives finite numbers near float32's
+masks        of choices: no forbidden action is taken, and both frameworks agree; such a run, too, is resumed exactly
 options      every option changes what a run computes
 refusals     spaces that it does not take are refused in a sentence with its name
 """
@@ -29,6 +30,7 @@ from duetto.learners import Backend, Learner, acting
 from duetto.learners.base import on_host
 from duetto.learners.choice import installed
 from duetto.learners.parameters import Parameters
+from duetto.networks import masks
 from duetto.networks.spaces import Dict
 from duetto.networks.specs import CustomNetwork
 from duetto.testing.trials import Trial, closed, demonstrated, small, supported, temporary
@@ -111,6 +113,31 @@ def check_precision(kind: type[Algorithm]) -> None:
                 assert near, f"{kind.name()}, {backend}: {name} is {rough[name]} in bfloat16 and {value} in float32"
 
 
+def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
+    """On choices: parity on batches with masks; a run, again and in two parts, in which a forbidden action raises.
+
+    Algorithms that learn from demonstrations, which have no masks, refuse such an environment in a sentence.
+    """
+    with _trials(kind) as trials:
+        masked = [dataclasses.replace(trial, masked=True) for trial in trials if masks.choices(trial.action)][:1]
+        if masked and "demonstrations" in kind.options():
+            try:
+                _outcome(masked[0], backend, 1)
+            except UsageError as refusal:
+                sentence = str(refusal)
+            else:
+                raise AssertionError(f"{kind.name()} learns from demonstrations, and refuses no masks")
+            assert kind.name() in sentence, f"the refusal does not name {kind.name()}: {sentence}"
+            return
+        for trial in masked:
+            _compare(trial)
+            recurrent = {"recurrent": "lstm"} if "recurrent" in kind.options() else {}
+            trial = dataclasses.replace(trial, algorithm=trial.algorithm.with_options(**recurrent))
+            whole, parts = _outcome(trial, backend, 48), _outcome(trial, backend, 48, stop=29)
+            for name, value in whole.items():
+                assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
+
+
 def check_options(kind: type[Algorithm]) -> None:
     """Another value of each option ends in other numbers; `Algorithm.alternatives` says which where none is obvious."""
     unread: list[str] = []
@@ -133,8 +160,10 @@ def check_options(kind: type[Algorithm]) -> None:
 
 
 def check_refusals(kind: type[Algorithm]) -> None:
-    """No space of actions that are a Dict, in a sentence."""
+    """No space of actions that are a Dict, in a sentence, unless it takes some."""
     algorithm = small(kind)
+    if any(isinstance(action, Dict) for _, _, action in supported(algorithm)):
+        return
     _, observation, action = supported(algorithm)[0]
     strange = Dict((("a", action),)) if not isinstance(action, Dict) else action
     try:
@@ -156,6 +185,7 @@ CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
     "state": check_state,
     "resuming": check_resuming,
     "precision": check_precision,
+    "masks": check_masks,
     "options": check_options,
 }
 

@@ -37,6 +37,7 @@ ACTIONS: dict[str, Space] = {
     "numbers": _box(2, bound=1.0),
     "choice": Discrete(3),
     "choices": MultiDiscrete((2, 3)),
+    "joint": Dict((("aim", _box(2, bound=1.0)), ("buttons", MultiDiscrete((2, 3))), ("move", Discrete(3)))),
 }
 
 # Options with which a trial is quick, of those that an algorithm has; `Algorithm.small` adds its own.
@@ -69,10 +70,11 @@ class Trial:
     algorithm: Algorithm
     observation: Space
     action: Space
+    masked: bool = False
 
     def environment(self) -> Chance:
         """A new environment of these spaces."""
-        return Chance(self.observation, self.action)
+        return Chance(self.observation, self.action, masked=self.masked)
 
     def session(self, backend: Backend, folder: Path, **options: Any) -> Session:
         """A run on it, not started."""
@@ -127,7 +129,7 @@ def supported(algorithm: Algorithm) -> list[tuple[str, Space, Space]]:
     found = []
     for o, observation in OBSERVATIONS.items():
         for a, action in ACTIONS.items():
-            if _takes(algorithm, observation, action):
+            if (o == "vector" or a != "joint") and _takes(algorithm, observation, action):
                 found.append((f"{o}-{a}", observation, action))
     return found
 

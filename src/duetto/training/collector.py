@@ -13,6 +13,7 @@ from duetto.functional.forms import ANY, Rows
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.learners import Acting
 from duetto.memory import Experience
+from duetto.networks import masks
 from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.recurrence import Recurrence
 
@@ -96,7 +97,8 @@ class Collector:
         if at_random and self._recurrence is None:
             return self._stepper.sample_actions(self._random), {}
         space = self._stepper.action_space
-        noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space)
+        mask = masks.of(obs)
+        noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space, mask)
         scaled = self._normalizer(obs)
         if self._recurrence is None:
             return self._learner.collect(scaled, noise)

@@ -66,7 +66,7 @@ class Normalizer:
     def observe(self, obs: Tree) -> None:
         """Take observations (B, ...) into the statistics."""
         for name, moments in self._moments.items():
-            part = obs[name] if name else obs
+            part = obs[name] if isinstance(obs, dict) else obs
             self._moments[name] = merged(moments, part)
             if name in self.news:
                 self.news[name] = merged(self.news[name], part)
@@ -75,7 +75,7 @@ class Normalizer:
         """Scaled observations, same shapes."""
         if not self._moments:
             return obs
-        if "" in self._moments:
+        if not isinstance(obs, dict):
             return scaled(obs, self._moments[""], self.clip)
         return obs | {name: scaled(obs[name], moments, self.clip) for name, moments in self._moments.items()}
 

@@ -8,6 +8,7 @@ from duetto.algorithms.base import Tree
 from duetto.environments import trees
 from duetto.functional.randomness import generator
 from duetto.learners import Acting
+from duetto.networks import masks
 from duetto.networks.spaces import Space
 from duetto.training.normalizer import Normalizer
 from duetto.training.recurrence import Recurrence
@@ -34,7 +35,8 @@ class Policy:
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
         """See the class. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
         _, part = next(trees.parts(obs))
-        noise = self._explored(len(part)) if self.explores else self._evaluated(len(part))
+        mask = masks.of(obs)
+        noise = self._explored(len(part), mask) if self.explores else self._evaluated(len(part), mask)
         if not self._learner.recurrent:
             return self._learner.act(self._normalizer(obs), noise)
         begins = self._recurrence is None
@@ -47,15 +49,16 @@ class Policy:
         self._recurrence.step(carry, action)
         return action
 
-    def _evaluated(self, num_envs: int) -> np.ndarray | None:
+    def _evaluated(self, num_envs: int, mask: np.ndarray | None) -> np.ndarray | None:
         if self.greedy:
             return None
-        return self._learner.algorithm.explorer().for_evaluation(self._random, num_envs, self._action)
+        return self._learner.algorithm.explorer().for_evaluation(self._random, num_envs, self._action, mask)
 
-    def _explored(self, num_envs: int) -> np.ndarray:
+    def _explored(self, num_envs: int, mask: np.ndarray | None) -> np.ndarray:
         if self._noise is None or len(self._noise) != num_envs:
             self._noise = np.zeros((num_envs, self._action.size), np.float32)
-        noise, self._noise = self._learner.algorithm.explorer().draw(self._random, self._noise, *self._at, self._action)
+        explorer = self._learner.algorithm.explorer()
+        noise, self._noise = explorer.draw(self._random, self._noise, *self._at, self._action, mask)
         return noise
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from duetto.algorithms.base import Tree
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import Acting
-from duetto.networks.spaces import Box, Discrete, MultiDiscrete, Space
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 from duetto.networks.windows import Window
 
 
@@ -80,7 +80,9 @@ def no_action(action: Space, num_envs: int) -> np.ndarray:
             return np.full(num_envs, -1, np.int64)
         case MultiDiscrete():
             return np.full((num_envs, len(action.nvec)), -1, np.int64)
-    raise TypeError(f"There are no actions of {action}.")
+        case Dict():
+            parts = [no_action(part, num_envs).reshape(num_envs, -1) for _, part in action.parts]
+            return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
 def _like(flags: np.ndarray, array: np.ndarray) -> np.ndarray:

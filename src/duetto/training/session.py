@@ -23,11 +23,11 @@ import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
-from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
+from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.functional.randomness import generator
 from duetto.learners.base import on_host
 from duetto.learners.parameters import Parameters
-from duetto.networks import spaces
+from duetto.networks import masks, spaces
 from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
@@ -70,7 +70,6 @@ class Session:
     collector: Source
     store: CheckpointStore
     log: MetricLog
-    evaluations: Csv
 
     def __init__(
         self,
@@ -129,16 +128,8 @@ class Session:
             precision=options.precision,
             threads=options.threads,
         )
-        self.memory = memory.build(
-            algorithm.memory(),
-            observation,
-            action,
-            self.stepper.num_envs,
-            generator(options.seed, "memory"),
-            lambda obs: self.learner.value(self.normalizer.scaled(obs)),
-            stacked=self.stepper.stacked,
-            demonstrations=self._demonstrations(),
-        )
+        self._masked = False
+        self.memory = self._build_memory(observation)
         self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
         self.collector = self._place.make_source(self.config, self.stepper, self.learner, self.normalizer)
         self.config = dataclasses.replace(self.config, cluster=self._place.decided(self.stepper))
@@ -149,6 +140,48 @@ class Session:
         beside = self._place.make_evaluator(self.config, self._environment, self.stepper)
         self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
         opened.callback(self._evaluations.close)
+
+    def _build_memory(self, observation: spaces.Space) -> resuming.AnyMemory:
+        algorithm = self.config.algorithm
+        return memory.build(
+            algorithm.memory(),
+            observation,
+            self.stepper.action_space,
+            self.stepper.num_envs,
+            generator(self.config.run.seed, "memory"),
+            lambda obs: self.learner.value(self.normalizer.scaled(obs)),
+            stacked=self.stepper.stacked,
+            demonstrations=self._demonstrations(),
+        )
+
+    def _remember_masks(self) -> None:
+        """The memory anew, with room for the masks of allowed actions: an environment says with its first info only
+        whether it gives any. UsageError where they cannot be learned with.
+        """
+        if self.config.algorithm.demonstration_folder():
+            raise UsageError(
+                f"{self.config.environment} says in info['action_mask'] which actions are allowed; demonstrations do "
+                f"not, so {self.config.algorithm.name()} would value forbidden ones in them. Take dqn or r2d2."
+            )
+        self._masked = True
+        del self.memory  # first: two have no room, perhaps
+        self.memory = self._build_memory(masks.space(self.stepper.observation_space, self.stepper.action_space))
+
+    def _heed_masks(self) -> None:
+        """Once the environments have begun."""
+        allowing = self.stepper.engine.allowing
+        if allowing is not None and allowing.ignored:
+            self.notices.append(
+                f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
+                "nothing: it is ignored."
+            )
+        if self.stepper.masked and not self._masked:
+            self._remember_masks()
+        elif self._masked and not self.stepper.masked:
+            raise CheckpointError(
+                f"What this run goes on from had masks of allowed actions; {self.stepper.name} gives no "
+                "info['action_mask'] now. Give one, or begin anew."
+            )
 
     def _demonstrations(self) -> memory.Episodes | None:
         folder, seed = self.config.algorithm.demonstration_folder(), self.config.run.seed
@@ -239,6 +272,7 @@ class Session:
         options = self.config.run
         if self._saved is None:  # a new run, not one that goes on from a checkpoint
             self.stepper.reset(options.seed)
+            self._heed_masks()
         if self._evaluations.go_on() or (self._saved is None and options.evaluate_every):
             self._evaluate()
         yield from self._pretrain()
@@ -411,6 +445,8 @@ class Session:
                 "observation": spaces.to_json(self.stepper.observation_space),
                 "action": spaces.to_json(self.stepper.action_space),
                 "action_dtype": self.stepper.action_dtype,
+                "action_mask": self._masked,
+                "action_structure": environments.structure(self.stepper.engine.single_action_space),
             },
         }
 
@@ -482,6 +518,8 @@ class Session:
 
     def remember(self, loaded: Loaded) -> None:
         """Begin with another run's memory, whose episodes are over here."""
+        if loaded.state["spaces"].get("action_mask"):
+            self._remember_masks()
         self.memory.load_state_dict(loaded.state["memory"])
         for segment in loaded.segments:
             self.memory.load_segment(segment)
@@ -493,6 +531,8 @@ class Session:
         if without_memory:
             state, note = resuming.with_empty_memory(state, self.config, self.memory)
             self.notices.append(note)
+        if state["spaces"].get("action_mask"):
+            self._remember_masks()
         self.learner.load_state_dict(state["learner"])
         self.memory.load_state_dict(state["memory"])
         for segment in loaded.segments:
@@ -501,6 +541,9 @@ class Session:
         self.normalizer.load_state_dict(state["normalizer"])
         another = any(change.key in ENVIRONMENT for change in changed)
         self.stepper.load_state_dict(state["stepper"] | ({"environments": None} if another else {}))
+        if self.stepper.masked != self._masked:
+            self._heed_masks()
+            raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")
         self.log.load_state_dict(state["log"])
         self._crew = Crew(state.get("callbacks"))  # none in those of earlier versions
         self.step = state["session"]["step"]

@@ -1,0 +1,85 @@
+"""Environments that say in info["action_mask"] which actions are allowed, and raise at any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+
+class Turnstile(gymnasium.Env):
+    """Episodes of 3 to 6 steps on a line; where one is, 0 .. 3, two of four actions are forbidden, others elsewhere.
+
+    Every other episode is cut. What a forbidden action would do is not known: it raises. Where an episode terminated
+    nothing is allowed, as PettingZoo has it.
+    """
+
+    observation_space = Box(0, 3, (1,), np.float32)
+    action_space: Any = Discrete(4)
+
+    def __init__(self) -> None:
+        self.episode = 0
+
+    def mask(self) -> np.ndarray:
+        return np.isin(np.arange(4), [self.at, (self.at + 1) % 4])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.episode, self.time = self.episode + 1, 0
+        self.length = int(self.np_random.integers(3, 7))
+        self.at = int(self.np_random.integers(4))
+        return self.see()
+
+    def see(self) -> Any:
+        return np.array([self.at], np.float32), {"action_mask": self.mask().astype(np.int8)}
+
+    def check(self, action: Any) -> None:
+        if not self.mask()[action]:
+            raise ValueError(f"{action} is forbidden at {self.at}")
+
+    def step(self, action: Any) -> Any:
+        self.check(action)
+        self.time += 1
+        self.at = int(np.sum(action) + self.time) % 4
+        over = self.time == self.length
+        obs, info = self.see()
+        if over and self.episode % 2:
+            info["action_mask"] = np.zeros_like(info["action_mask"])
+        return obs, float(self.at == 2), over and bool(self.episode % 2), over and not self.episode % 2, info
+
+
+class Turnstiles(Turnstile):
+    """Two choices, of 2 and of 3; the first is free at even places, and the second never what one is at."""
+
+    action_space = MultiDiscrete([2, 3])
+
+    def mask(self) -> np.ndarray:
+        return np.concatenate([[True, self.at % 2 == 0], np.arange(3) != self.at])
+
+    def check(self, action: Any) -> None:
+        if not (self.mask()[action[0]] and self.mask()[2 + action[1]]):
+            raise ValueError(f"{action} is forbidden at {self.at}")
+
+
+class Trap(gymnasium.Env):
+    """Two steps. What is done in the second pays 0. Action 0 there is forbidden, and so a network that values it at 10
+    in the beginning is never corrected.
+
+    Values (γ 1): Q(0, a) = 1 for all a in the first step, of which the reward is 1, and 0 in the second.
+    """
+
+    observation_space = Box(-1, 1, (2,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.array([1, 0], np.float32), {"action_mask": np.array([1, 1], np.int8)}
+
+    def step(self, action: Any) -> Any:
+        assert self.time == 0 or action == 1, "forbidden"
+        self.time += 1
+        mask = np.array([0, 1], np.int8)
+        return np.array([0, 1], np.float32), float(self.time == 1), self.time == 2, False, {"action_mask": mask}

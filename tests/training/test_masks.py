@@ -1,0 +1,251 @@
+"""Action masks from outside: no forbidden action is ever taken, and none is hoped for."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from fake_run import same
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from masked_environments import Trap, Turnstile, Turnstiles
+from small_runs import StopAt, small, train
+
+import duetto
+from duetto import environments, learners
+from duetto.algorithms.base import Batch
+from duetto.environments import make
+from duetto.errors import DuettoError, UsageError
+from duetto.networks import masks
+from duetto.networks.spaces import Box, Discrete
+from duetto.storage.checkpoint import CheckpointStore
+
+LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
+CASES: dict[str, tuple[Any, Any]] = {
+    "dqn": (lambda: small("dqn", exploration_end=0.5, evaluation_epsilon=0.5, n_step=2), Turnstile),
+    "dqn priorities": (lambda: small("dqn", prioritized=True, double=False, evaluation_epsilon=0.5), Turnstile),
+    "remembering": (lambda: small("dqn", **LSTM, random_steps=50, rescale_values=True), Turnstile),
+    "discrete sac": (lambda: small("discretesac"), Turnstile),
+    "ppo": (lambda: small("ppo", normalize_observations=True), Turnstile),
+    "ppo, several": (lambda: small("ppo", stochastic_evaluation=True), Turnstiles),
+    "ppo remembering": (lambda: small("ppo", recurrent="gru", recurrent_size=8, minibatches=1), Turnstiles),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_forbidden_action_is_ever_taken(case: str, tmp_path: Path) -> None:
+    """The environment raises at one: in random steps, exploring, learning, evaluations and acting."""
+    algorithm, environment = CASES[case]
+    run = train(tmp_path, algorithm(), environment, steps=150, num_envs=2)
+    run.evaluate(episodes=2)
+    logged = [value for line in run.metrics() for name, value in line.items() if name.startswith("learn/")]
+    assert max(map(abs, logged)) < 1e6  # what a forbidden action is worth is in no number
+    agent = run.agent()
+    assert agent.masked
+    for deterministic in (True, False):
+        agent.reset()
+        env = environment()
+        obs, info = env.reset(seed=3)
+        over = False
+        while not over:
+            action = agent.act(obs, deterministic=deterministic, action_mask=info["action_mask"])
+            obs, _, terminated, truncated, info = env.step(action)
+            over = terminated or truncated
+
+
+@pytest.mark.parametrize("case", ["dqn", "remembering", "ppo remembering"])
+def test_a_stopped_run_goes_on_bit_for_bit(case: str, tmp_path: Path) -> None:
+    algorithm, environment = CASES[case]
+    how: dict[str, Any] = {"steps": 120, "num_envs": 2, "evaluate_every": 0}
+    whole = train(tmp_path / "whole", algorithm(), environment, **how)
+    parts = train(tmp_path / "parts", algorithm(), environment, callbacks=[StopAt(70)], **how)
+    duetto.Run(parts.path, environment).resume()
+    one, other = (CheckpointStore(run.path / "checkpoints", num_envs=2).load_latest().state for run in (whole, parts))
+    assert one["spaces"]["action_mask"] is True
+    for part in ("learner", "memory", "collector", "stepper"):
+        assert same(one[part], other[part]), part
+
+
+MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
+
+
+@pytest.mark.parametrize("mode", [None, *MODES], ids=str)
+def test_a_mask_belongs_to_its_observation(mode: AutoresetMode | None) -> None:
+    """Every observation says where one is, and so what is allowed there; only where an episode terminated, all is."""
+    stepper = make(Turnstile, num_envs=3) if mode is None else make(SyncVectorEnv([Turnstile] * 3, autoreset_mode=mode))
+    random = np.random.default_rng(0)
+    stepper.reset(0)
+    ends = {"terminated": 0, "truncated": 0}
+    for _ in range(60):
+        transition, _ = stepper.step(stepper.sample_actions(random))
+        for obs, over in (
+            (transition.obs, np.zeros(len(transition.env), bool)),
+            (transition.next_obs, transition.terminated),
+        ):
+            at, mask = masks.parted(obs)
+            places = np.arange(4)
+            right = (places == at) | (places == (at + 1) % 4) | over[:, None]
+            assert np.array_equal(mask, right)
+        ends["terminated"] += transition.terminated.sum()
+        ends["truncated"] += transition.truncated.sum()
+    assert min(ends.values()) > 5
+
+
+def test_random_actions_are_uniform_among_the_allowed() -> None:
+    mask = np.tile(np.array([0, 1, 0, 1, 1], bool), (30_000, 1))
+    counts = np.bincount(masks.drawn(np.random.default_rng(0), mask), minlength=5)
+    assert counts[[0, 2]].tolist() == [0, 0]
+    np.testing.assert_allclose(counts[[1, 3, 4]] / 30_000, 1 / 3, atol=0.01)
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_a_target_looks_ahead_to_allowed_actions(double: bool, backend: Any) -> None:
+    """y = 1 + .5 max over the allowed Q(s', a): the forbidden one is worth the most."""
+    algorithm = duetto.DQN(double=double, dueling=False, hidden=(), tau=1.0, target_period=1)
+    learner = learners.build(backend, algorithm, Box((1,), "float32", (-1.0,), (1.0,)), Discrete(3))
+    parameters = learner.parameters()
+    for values in parameters.values():
+        for name, value in values.items():
+            value[:] = np.array([9.0, 2.0, 4.0]) if name.endswith("bias") else 0.0
+    learner.load_parameters(parameters)
+    zeros, weight = np.zeros((2, 1), np.float32), np.ones(2, np.float32)
+    mask = np.array([[False, True, True], [False, True, False]])
+    batch = Batch(zeros, np.array([1, 1]), weight, 0.5 * weight, masks.beside(zeros, mask), weight)
+    metrics = learner.update(batch)
+    assert metrics.value("target_max") == pytest.approx(1 + 0.5 * 4)
+    assert metrics.value("target_min") == pytest.approx(1 + 0.5 * 2)
+
+
+def test_values_where_a_forbidden_action_seems_best(tmp_path: Path) -> None:
+    """Q is 1 in the first step. A forbidden next action, which nothing ever corrects, would make it 1 + 10."""
+    algorithm = small(
+        "dqn", discount=1.0, hidden=(), dueling=False, learning_rate=0.05, target_period=10, q_network=_hopeful()
+    )
+    run = train(tmp_path, algorithm, Trap, steps=400, evaluate_every=0)
+    np.testing.assert_allclose(run.agent().parameters()["q"]["q"], [[1.0, 1.0], [10.0, 0.0]], atol=0.1)
+
+
+def _hopeful() -> Any:
+    import torch
+
+    class Table(torch.nn.Module):
+        """Q(s, a) of two states; that of what is forbidden in the second begins with 10."""
+
+        def __init__(self, observation: Any, actions: int) -> None:
+            super().__init__()
+            self.q = torch.nn.Parameter(torch.tensor([[0.0, 0.0], [10.0, 0.0]]))
+
+        def forward(self, obs: Any) -> Any:
+            return obs @ self.q
+
+    return duetto.CustomNetwork(torch=Table)
+
+
+class Wrong(Turnstile):
+    """Gives a mask that is not right, from the `since`-th step on."""
+
+    def __init__(self, what: Any, since: int) -> None:
+        super().__init__()
+        self.what, self.since, self.seen = what, since, 0
+
+    def see(self) -> Any:
+        obs, info = super().see()
+        self.seen += 1
+        if self.seen > self.since:
+            info = {} if self.what is None else {"action_mask": self.what}
+        return obs, info
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        obs, info = self.see()
+        return obs, 0.0, False, self.time == 3, info
+
+
+@pytest.mark.parametrize(
+    ("what", "since", "sentence"),
+    [
+        (None, 2, r"info has no action_mask, and that of its first reset had one. Give one in the info of every reset"),
+        (np.zeros(4), 2, "forbids every action, and the episode did not terminate"),
+        (np.ones(3), 0, r"an array of shape \(3,\).* Give 4 truth values in an array\."),
+        ([0, 1, 2, 1], 1, "a list of 4. Give 4 truth values"),
+        ("all", 0, "that is the text 'all'"),
+    ],
+)
+@pytest.mark.parametrize("vector", [False, True])
+def test_masks_that_are_none(what: Any, since: int, sentence: str, vector: bool) -> None:
+    wrong = partial(Wrong, what, since)
+    stepper = make(SyncVectorEnv([wrong]) if vector else wrong)
+    with pytest.raises(DuettoError, match=sentence):
+        _some_steps(stepper)
+
+
+def _some_steps(stepper: environments.Stepper) -> None:
+    stepper.reset(0)
+    for _ in range(5):
+        stepper.step(stepper.sample_actions(np.random.default_rng(0)))
+
+
+class Later(Turnstile):
+    """Gives masks in steps alone."""
+
+    def reset(self, **arguments: Any) -> Any:
+        return super().reset(**arguments)[0], {}
+
+
+def test_masks_now_and_then() -> None:
+    stepper = make(Later)
+    stepper.reset(0)
+    with pytest.raises(UsageError, match="info has an action_mask, and that of its first reset had none"):
+        stepper.step(stepper.obs[:, 0].astype(np.int64))
+
+
+class Steered(Turnstile):
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def check(self, action: Any) -> None:
+        """Everything goes."""
+
+
+def test_numbers_have_no_mask(tmp_path: Path) -> None:
+    said: list[str] = []
+    callbacks = [lambda session: said.extend(session.notices)]
+    run = train(tmp_path, small("td3"), Steered, steps=40, evaluate_every=0, callbacks=callbacks)
+    assert "its actions are numbers, of which a mask says nothing: it is ignored" in " ".join(said)
+    with pytest.raises(UsageError, match="Leave it out"):
+        run.agent().act(np.zeros(1, np.float32), action_mask=[1])
+
+
+def test_a_forbidden_action_is_refused() -> None:
+    stepper = make(Turnstile)
+    stepper.reset(0)
+    _, mask = masks.parted(stepper.obs)
+    with pytest.raises(UsageError, match=r"the action \d is forbidden by info\['action_mask'\]"):
+        stepper.step(np.array([int(mask[0].argmin())]))
+
+
+def test_agents_want_their_mask(tmp_path: Path) -> None:
+    agent = train(tmp_path, small("dqn"), Turnstile, steps=40, evaluate_every=0).agent()
+    obs = np.zeros(1, np.float32)
+    with pytest.raises(UsageError, match="trained with masks of allowed actions: give action_mask"):
+        agent.act(obs)
+    with pytest.raises(UsageError, match="it must be 4 truth values"):
+        agent.act(obs, action_mask=[1, 0])
+    with pytest.raises(UsageError, match="forbids every action"):
+        agent.act(obs, action_mask=[0, 0, 0, 0])
+    for only in range(4):
+        assert agent.act(obs, action_mask=np.eye(4)[only]) == only
+    assert agent.act_batch(np.zeros((4, 1)), action_mask=np.eye(4)).tolist() == [0, 1, 2, 3]
+
+
+def test_in_processes_of_their_own() -> None:
+    stepper = environments.make(Turnstile, num_envs=2, vectorization="subprocess")
+    try:
+        stepper.reset(0)
+        for _ in range(8):
+            stepper.step(stepper.sample_actions(np.random.default_rng(0)))
+        assert stepper.masked
+    finally:
+        stepper.close()
