@@ -169,6 +169,11 @@ class Structure:
         ends = cuts([int(np.prod(array[2], dtype=int)) for array in arrays])
         self._ends = {array[1]: end for array, end in zip(arrays, ends, strict=True)}
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many numbers of a row each part has, by name."""
+        return {name: high - low for name, (low, high) in self._ends.items()}
+
     def many(self, rows: np.ndarray) -> Any:
         """Those of N environments together, as a vector environment takes them: (N, ...) in every part."""
         return self._filled(self._made, rows) if self._made else rows
