@@ -16,9 +16,10 @@ from small_runs import StopAt, checkpoints, small, train
 
 import duetto
 from duetto.environments import from_gymnasium, make
-from duetto.errors import UsageError
+from duetto.errors import CheckpointError, UsageError
 from duetto.functional.distributions import Categorical, DiagonalGaussian, MultiCategorical
 from duetto.networks import policies
+from duetto.runs.agent import _structured
 
 SPACE = Dict(
     {
@@ -116,6 +117,14 @@ def test_it_learns_acts_and_resumes(recurrent: Any, tmp_path: Path) -> None:
     assert several["buttons"].dtype == np.int8
     with pytest.raises(UsageError, match="cannot be exported"):
         duetto.export(whole)
+
+
+@pytest.mark.parametrize(
+    "made", [None, [], ["dict", "aim"], ["array", "x", [-5], "int64"], ["dict", "aim", ["array", "aim", [2], "no"]], 7]
+)
+def test_what_a_stranger_says_of_actions_is_refused(made: Any) -> None:
+    with pytest.raises(CheckpointError, match="The checkpoint"):
+        _structured({"action_structure": made}, from_gymnasium(SPACE))
 
 
 def test_every_part_is_learned(tmp_path: Path) -> None:

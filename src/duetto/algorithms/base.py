@@ -27,7 +27,9 @@ from duetto.networks.specs import CustomNetwork, NetworkSpec
 from duetto.networks.windows import Window
 
 Array = Any  # an array of NumPy, PyTorch or JAX
-Tree = Any  # an Array, or for Dict observations a dict of them; recurrent networks read a Window of them
+# An Array, or for Dict observations and those with a mask (`networks.masks`) a dict of them; recurrent networks read a
+# Window of them.
+Tree = Any
 
 # Of what a loss reports, two names mean more than a line in the log.
 PRIORITY = "priority"  # (B,), goes back to the memory instead

@@ -117,8 +117,13 @@ class ActionMap:
             chosen = [own.reshape(len(own), -1) for part, own in self._split(action) if not part.continuous]
             action = np.concatenate(chosen, axis=1)
         starts = np.array([low for low, _ in cuts(masks.choices(self.space))])
+<<<<<<< HEAD
         allowed = np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)
         return ~np.all(allowed, axis=1, keepdims=True)[:, 0]
+=======
+        chosen = np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)
+        return np.asarray(~chosen.all(axis=1))
+>>>>>>> actions
 
     def check(self, action: Any, n: int) -> np.ndarray:
         """The actions for n environments, copied to our dtype.
@@ -172,6 +177,11 @@ class Structure:
         arrays = sorted(_arrays(made), key=lambda array: array[1])
         ends = cuts([int(np.prod(array[2], dtype=int)) for array in arrays])
         self._ends = {array[1]: end for array, end in zip(arrays, ends, strict=True)}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many numbers of a row each part has, by name."""
+        return {name: high - low for name, (low, high) in self._ends.items()}
 
     def many(self, rows: np.ndarray) -> Any:
         """Those of N environments together, as a vector environment takes them: (N, ...) in every part."""

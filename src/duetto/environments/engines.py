@@ -99,7 +99,11 @@ class Loop(Engine):
         calls.check_spaces(first, self.label)
         self.layout: Layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
+<<<<<<< HEAD
         self.allowing: Allowing = Allowing(first.action_space)  # pyright: ignore[reportIncompatibleVariableOverride]
+=======
+        self.allowing = self._allowing = Allowing(first.action_space)
+>>>>>>> actions
         self._structure = Structure(structure(first.action_space))
         for env in envs:
             states.remember(env)
@@ -117,7 +121,7 @@ class Loop(Engine):
             first, info = calls.reset(env, i, seed=None if seed is None else seed + i)
             self.layout.write(obs, i, first)
             found.append(info.get(KEY))
-        return self.allowing.beside(obs, found)
+        return self._allowing.beside(obs, found)
 
     def step(self, actions: np.ndarray) -> Outcome:
         """See Engine."""
@@ -129,13 +133,13 @@ class Loop(Engine):
             write(next_obs, i, one_obs)
             infos.append(info)
         done = terminated | truncated
-        next_obs = self.allowing.beside(next_obs, [info.get(KEY) for info in infos], terminated)
+        next_obs = self._allowing.beside(next_obs, [info.get(KEY) for info in infos], terminated)
         obs = trees.copy(next_obs)
         if np.count_nonzero(done):
             for i in np.flatnonzero(done).tolist():
                 first, info = calls.reset(self.envs[i], i)
                 write(obs, i, first)
-                self.allowing.write(obs, i, info.get(KEY))
+                self._allowing.write(obs, i, info.get(KEY))
         lives = None
         if "lives" in infos[0] and all("lives" in info for info in infos):
             lives = np.array([info["lives"] for info in infos])
@@ -147,7 +151,7 @@ class Loop(Engine):
         first, info = calls.reset(self.envs[env], env, seed=seed)
         self.layout.write(obs, env, first)
         others = np.arange(self.num_envs) != env
-        return self.allowing.beside(obs, [None if other else info.get(KEY) for other in others], others)
+        return self._allowing.beside(obs, [None if other else info.get(KEY) for other in others], others)
 
     def render(self) -> np.ndarray | None:
         """See Engine."""
@@ -184,8 +188,13 @@ class Vector(Engine):
         self.mode: AutoresetMode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         calls.check_spaces(vector, label, "single_")
+<<<<<<< HEAD
         self.layout: Layout = Layout(vector.single_observation_space)
         self.allowing: Allowing = Allowing(vector.single_action_space)  # pyright: ignore[reportIncompatibleVariableOverride]
+=======
+        self.layout = Layout(vector.single_observation_space)
+        self.allowing = self._allowing = Allowing(vector.single_action_space)
+>>>>>>> actions
         self._structure = Structure(structure(vector.single_action_space))
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
@@ -215,7 +224,7 @@ class Vector(Engine):
         except (Exception, SystemExit) as error:  # of which environment, nobody knows
             raise raised("reset", error, None) from error
         obs, infos = calls.reset_vector(given)
-        return self.allowing.beside(self._batch(obs), in_vector(infos, self.num_envs), others)
+        return self._allowing.beside(self._batch(obs), in_vector(infos, self.num_envs), others)
 
     def _batch(self, obs: Any) -> Tree:
         self.layout.check(obs, (self.num_envs,))
@@ -234,13 +243,13 @@ class Vector(Engine):
         done, lives = terminated | truncated, infos.get("lives")
         found = in_vector(infos, self.num_envs)
         if self.mode is AutoresetMode.SAME_STEP and done.any():
-            obs = self.allowing.beside(trees.copy(next_obs), found)
+            obs = self._allowing.beside(trees.copy(next_obs), found)
             self._write_final(next_obs, infos, done)
             final = finally_in_vector(infos, self.num_envs)
             found = [last if ended else now for last, now, ended in zip(final, found, done, strict=True)]
-            next_obs = self.allowing.beside(next_obs, found, terminated)
+            next_obs = self._allowing.beside(next_obs, found, terminated)
             return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
-        next_obs = self.allowing.beside(next_obs, found, terminated)
+        next_obs = self._allowing.beside(next_obs, found, terminated)
         obs = trees.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
             bogus, self.pending = self.pending, done

@@ -37,9 +37,10 @@ class Unrolling:
         run, mask = self._run(window), masks.of(window.obs)
         if inputs or train or self._members or isinstance(run.features, tuple):  # of the positions asked for alone
             found = self._network.head(_at(run.features, window.at), *inputs, train=train)
-            return masks.masked(self._network.spec, found, None if mask is None else _at(mask, window.at))
+            return found if mask is None else masks.masked(self._network.spec, found, _at(mask, window.at))
         if run.outputs is None:
-            run.outputs = masks.masked(self._network.spec, self._network.head(run.features), mask)
+            found = self._network.head(run.features)
+            run.outputs = found if mask is None else masks.masked(self._network.spec, found, mask)
         return _at(run.outputs, window.at)
 
     @property

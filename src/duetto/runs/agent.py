@@ -57,7 +57,7 @@ class Agent:
         self.observation_space: Space = spaces.from_json(state["spaces"]["observation"])
         self.action_space: Space = spaces.from_json(state["spaces"]["action"])
         self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
-        self._structure = environments.Structure(state["spaces"].get("action_structure") or [])
+        self._structure = _structured(state["spaces"], self.action_space)
         taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]))
         self._actions = environments.ActionMap(taken)
         self.action_dtype: np.dtype = np.dtype(taken.dtype)
@@ -211,6 +211,23 @@ def _backend(config: Config, wanted: str | None) -> Backend:
     recorded: Any = wanted or config.run.backend
     other: Backend = "torch" if recorded == "jax" else "jax"
     return recorded if wanted or installed(recorded) or not installed(other) else other
+
+
+def _structured(saved: dict[str, Any], action: Space) -> environments.Structure:
+    """How actions of several spaces are handed out; CheckpointError where what was written down is of others."""
+    if not isinstance(action, spaces.Dict):
+        return environments.Structure([])
+    try:
+        made = environments.Structure(saved["action_structure"])
+        right = made.sizes == {name: spaces.columns(part) for name, part in action.parts}
+        made.one(np.zeros(spaces.columns(action)))
+    except Exception as error:  # whatever a stranger has written
+        raise CheckpointError(
+            f"The checkpoint does not say how actions of {action} are made ({error!r:.80})."
+        ) from error
+    if not right:
+        raise CheckpointError(f"The checkpoint's actions are made of other parts than those of {action}.")
+    return made
 
 
 def _dtype(saved: dict[str, Any]) -> np.dtype | None:
