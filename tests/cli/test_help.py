@@ -55,9 +55,12 @@ def test_help_of_each_command(duetto: Command, command: str, option: str):
     code, out, err = duetto(command, option)
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: duetto {command} ")
-    assert {"list": "List algorithms", "completion": "Print what completes", "plot": "Folders of runs: runs/td3-*"}.get(
-        command, "The run's folder."
-    ) in out
+    assert {
+        "list": "List algorithms",
+        "completion": "Print what completes",
+        "plot": "Folders of runs: runs/td3-*",
+        "check": "An id, or FILE.py:CLASS.",
+    }.get(command, "The run's folder.") in out
 
 
 def test_help_of_train_without_an_algorithm_names_them(duetto: Command):

@@ -19,6 +19,7 @@ COMMANDS = {
     "watch": "see the agent in a window, live:  duetto watch runs/td3-HalfCheetah-v5-s0",
     "export": "write the agent as one graph, for ONNX Runtime and others:  duetto export runs/td3-HalfCheetah-v5-s0",
     "plot": "draw learning curves with bands over seeds:  duetto plot runs/td3-*",
+    "check": "try whether an environment can be trained on:  duetto check ./my_env.py:MyEnv",
     "demos": "record demonstrations:  duetto demos record BabyAI-GoToLocal-v0 --expert bot --output demos/local",
     "list": "list algorithms, presets and environments:  duetto list presets",
     "completion": 'complete commands in the shell:  eval "$(duetto completion bash)"',

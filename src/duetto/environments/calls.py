@@ -44,6 +44,11 @@ def step(env: gymnasium.Env, number: int | None, action: Any) -> tuple[Any, Any,
 
 def reset(env: gymnasium.Env, number: int | None, **arguments: Any) -> Any:
     """The first observation of a new episode, which `Layout` checks."""
+    return reset_with_info(env, number, **arguments)[0]
+
+
+def reset_with_info(env: gymnasium.Env, number: int | None, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+    """The same, and info."""
     try:
         given = env.reset(**arguments)
     except DuettoError:
@@ -51,7 +56,7 @@ def reset(env: gymnasium.Env, number: int | None, **arguments: Any) -> Any:
     except (Exception, SystemExit) as error:
         raise raised("reset", error, number) from error
     if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], dict):
-        return given[0]
+        return given[0], given[1]
     old = "" if isinstance(given, tuple) else ", perhaps an observation alone, as in the old Gym"
     raise Fault(f"reset gave {shown(given)}{old}. Return observation, info, where info is a dict.", number)
 

@@ -26,9 +26,15 @@ def make(recipe: bytes, **others: Any) -> Stepper:
         ImportError: A module is not installed here.
         UsageError: As `environments.make`.
     """
+    environment, options = unpack(recipe)
+    return making.make(environment, **options | others)
+
+
+def unpack(recipe: bytes) -> tuple[Any, dict[str, Any]]:
+    """What `pack` took; an id that a script registered is registered here, too."""
     path, packed = pickle.loads(recipe)
     sys.path += [place for place in path if place not in sys.path]
     environment, options, spec = pickle.loads(packed)
     if spec is not None:
         registry.setdefault(spec.id, spec)
-    return making.make(environment, **options | others)
+    return environment, options
