@@ -141,6 +141,7 @@ class Session:
             lambda obs: self.learner.value(self.normalizer.scaled(obs)),
             stacked=self.stepper.stacked,
             demonstrations=self._demonstrations(),
+            goals=self._goals(opened),
         )
         self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
         self.collector = self._place.make_source(self.config, self.stepper, self.learner, self.normalizer)
@@ -149,6 +150,14 @@ class Session:
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
         self.evaluations = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
+
+    def _goals(self, opened: ExitStack) -> environments.Goals | None:
+        """Of an environment of its own: those that are learned from may live in other processes."""
+        if getattr(self.config.algorithm.memory(), "hindsight", None) is None:
+            return None
+        goals = environments.Goals(environments.separate(self._environment, kwargs=self.config.environment_options))
+        opened.callback(goals.close)
+        return goals
 
     def _demonstrations(self) -> memory.Episodes | None:
         folder, seed = self.config.algorithm.demonstration_folder(), self.config.run.seed

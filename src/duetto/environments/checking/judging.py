@@ -12,7 +12,7 @@ from duetto.environments.checking.playing import Played
 
 LARGE = 100.0  # networks learn well from numbers of about 1
 SLOW = 300.0  # steps a second; below this, the environment is most of a run's time
-MUCH = 0.3  # of the time in resets
+MUCH, LONG = 0.3, 1e-3  # of the time in resets, if each takes that many seconds at least
 
 
 def faults(seen: Played) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ def speed(seen: Played) -> Iterator[Finding]:
             f"{said}: a million steps take {1e6 / rate / 3600:.1f} hours of the environment alone. Several at once "
             "help (--num-envs 8 --vectorization subprocess).",
         )
-    elif share > MUCH and seen.resets > 2:
+    elif share > MUCH and seen.reset_seconds > LONG * seen.resets:
         yield costs(
             "speed",
             f"{said}: all environments of a run wait for each reset. Make what stays the same once, in __init__, or "
