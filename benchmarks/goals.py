@@ -3,8 +3,8 @@
     python benchmarks/goals.py run td3 future --seeds 0 1 2     about a minute of one core each
     python benchmarks/goals.py report                           results/goals.md
 
-Each run leaves `results/goals/<algorithm>-<hindsight>-s<seed>.csv`: every 1,000 steps the share of 50 episodes, the same
-ones each time and without exploration, whose last step is at the goal.
+Each run leaves `results/goals/<algorithm>-<hindsight>-s<seed>.csv`: every 1,000 steps the share of 50 episodes, the
+same ones each time and without exploration, whose last step is at the goal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "examples"))
 RESULTS = HERE / "results" / "goals"
 
-STEPS, EVERY, EPISODES, SEED = 15_000, 1_000, 50, 10_000
+STEPS, EVERY, EPISODES, SEED = 10_000, 1_000, 50, 10_000
 OPTIONS: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128, "discount": 0.98, "random_steps": 1_000}
 OPTIONS |= {"learning_starts": 1_000, "replay_capacity": 100_000}
 NOISE = {"exploration_noise": 0.2}
@@ -87,8 +87,8 @@ def report() -> None:
     lines = [
         "# Goals",
         "",
-        f"`examples/point_reach.py`, {STEPS:,} steps, from `benchmarks/goals.py`: the share of {EPISODES} episodes, without",
-        "exploration, whose last step is at the goal, one number for each seed.",
+        f"`examples/point_reach.py`, {STEPS:,} steps, from `benchmarks/goals.py`: the share of {EPISODES} episodes,",
+        "without exploration, whose last step is at the goal, one number for each seed.",
         "",
         "| algorithm | hindsight | seeds | at the last step | at half the steps |",
         "| --- | --- | --- | --- | --- |",

@@ -184,6 +184,40 @@ def test_what_cannot_be_filmed(environment: Any, sentence: str, monkeypatch: pyt
     assert sentence in found(environment)["costs", "video"]
 
 
+class Reaching(questionable.Plain):
+    """With goals; what it says of others is right, wrong, or missing."""
+
+    def __init__(self, says: str) -> None:
+        super().__init__()
+        part = Box(-1, 1, (2,), np.float32)
+        names = ("observation", "achieved_goal", "desired_goal")
+        self.observation_space = gymnasium.spaces.Dict(dict.fromkeys(names, part))
+        if says != "nothing":
+            self.compute_reward: Any = self.say if says == "right" else lambda *_: 5.0
+
+    def observe(self) -> Any:
+        return {name: super(Reaching, self).observe() for name in self.observation_space}
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return obs, float(self.say(obs["achieved_goal"], obs["desired_goal"], {})), *rest
+
+    def say(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return -np.linalg.norm(achieved - desired, axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("says", "level", "sentence"),
+    [
+        ("right", "fine", "--hindsight can be used"),
+        ("wrong", "costs", "something else than the steps did, in 60 of 60"),
+        ("nothing", "costs", "has no compute_reward"),
+    ],
+)
+def test_goals(says: str, level: str, sentence: str):
+    assert sentence in found(partial(Reaching, says), until="saved")[level, "goals"]
+
+
 # ------------------------------------------------------------------------------------------------ in its own process
 ENDINGS = [
     ("os._exit", "ending", "ended with exit code 3"),

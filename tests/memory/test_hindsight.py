@@ -69,7 +69,7 @@ def play(replay, lengths: list[int], env: int = 0, first: int = 0, running: int 
 
 
 class Drawn:
-    """Many batches as flat arrays: who each item is, and where its goal came from; wanted goals have `relabelled` False.
+    """Many batches as flat arrays: who each item is, where its goal came from, and whether it was replaced.
 
     `source` is the number of the step that led to the goal.
     """
@@ -193,7 +193,7 @@ def test_every_end_is_an_end(end: str):
     np.testing.assert_array_equal(drawn.source > 4, drawn.number > 4)
 
 
-# ------------------------------------------------------------------------------------------------ what follows from them
+# ------------------------------------------------------------------------------------------------ what follows
 def test_reward_and_end_are_those_of_the_new_goal():
     replay = build()
     play(replay, [6] * 5)
@@ -243,7 +243,7 @@ def test_rewards_that_compute_reward_does_not_give_are_refused():
         replay.sample()
 
 
-# ------------------------------------------------------------------------------------------------ priorities, checkpoints
+# ------------------------------------------------------------------------------------------------ checkpoints
 def test_priorities_choose_as_without():
     """Only step 3 has any mass: it is drawn every time, with goals from 3 on; its priority goes back to it."""
     replay = build(share=1.0, prioritization=PROPORTIONAL)

@@ -12,7 +12,7 @@ NEAR = 0.3
 
 
 class GoalLine(gymnasium.Env):
-    """Episodes of 12 steps at most; reaching the goal ends one, and so says `compute_terminated`, of one pair of goals."""
+    """Episodes of 12 steps at most; reaching the goal ends one, as `compute_terminated` says of one pair of goals."""
 
     def __init__(self, length: int = 12, bonus: float = 0.0) -> None:
         one = Box(-10.0, 10.0, (1,), np.float32)
@@ -60,6 +60,7 @@ class Informed(GoalLine):
     """Wants to know more than goals."""
 
     def step(self, action: np.ndarray) -> Any:
+        self.time += 1
         return self.observe(), -1.0, False, self.time == 5, {}
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:

@@ -71,8 +71,11 @@ def test_goals_of_two_shapes_are_refused():
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        (partial(GoalLine, bonus=2.0), "compute_reward gives -1 where the step gave 1"),
-        (lambda: TransformReward(GoalLine(), lambda reward: 3 * reward - 1), "where the step gave -4"),
+        (
+            partial(GoalLine, bonus=2.0),
+            r"compute_reward gives (-1 where the step gave 1|0 where the step gave 2), and so in",
+        ),
+        (lambda: TransformReward(GoalLine(), lambda reward: 3 * reward - 1), r"where the step gave -(4|1), and so in"),
         (Informed, "compute_reward, with an empty info, raised KeyError: 'reward'"),
     ],
 )
@@ -220,5 +223,3 @@ def test_the_agent_acts_and_is_exported(tmp_path: Path):
     action = agent.act(obs)
     np.testing.assert_array_equal(action, agent.act(obs | {"achieved_goal": np.zeros(1, np.float32)}))
     assert not np.array_equal(action, agent.act(obs | {"desired_goal": obs["desired_goal"] + 3}))
-
-

@@ -44,7 +44,9 @@ class Hindsight(OffPolicy):
                 f"n_step is {self.n_step}; with hindsight it must be 1: the rewards between were for another goal."
             )
         if self.recurrent != "none":
-            raise UsageError("hindsight is for single steps; recurrent layers learn from sequences. Choose one of them.")
+            raise UsageError(
+                "hindsight is for single steps; recurrent layers learn from sequences. Choose one of them."
+            )
 
     def memory(self) -> ReplaySpec | SequenceSpec:
         """With goals of hindsight, if asked for."""
@@ -71,4 +73,4 @@ class Hindsight(OffPolicy):
                 f"observes {observation}. Leave hindsight off, or use an environment with goals."
             )
         if len(parts) == 2:
-            raise UsageError(f"{environment} observes goals alone. Give it a part \"observation\" beside them.")
+            raise UsageError(f'{environment} observes goals alone. Give it a part "observation" beside them.')

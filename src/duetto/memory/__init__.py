@@ -50,8 +50,8 @@ def build(
 
     A replay memory's capacity is shared out among the environments evenly, rounded up. `value` gives V(s) (N,) of N
     observations, for rollouts. `stacked` says that images are stacks of so many frames, of which a memory of sequences
-    keeps each frame once; 1 for images that are none. `demonstrations` are mixed in where the spec says how. `goals` says
-    what other goals would have brought, where the spec wants hindsight.
+    keeps each frame once; 1 for images that are none. `demonstrations` are mixed in where the spec says how. `goals`
+    says what other goals would have brought, where the spec wants hindsight.
 
     Raises:
         UsageError: numbers that make no memory, or a capacity that does not fit into this machine's memory.

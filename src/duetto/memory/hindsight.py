@@ -1,8 +1,8 @@
 """Goals of hindsight (see `algorithms/hindsight.py`), put into batches that a replay memory has drawn.
 
-    numbers of one environment       3 4 5 6 7 | 8 9 ...       an episode ends with 7; 3 is the oldest that is stored
-    a batch's item 5 gets, of "future", the goal that 5, 6 or 7 led to; of "final" that of 7; of "episode" of 3 .. 7
-    item 9 is of an episode that still runs: as far as it has come
+numbers of one environment       3 4 5 6 7 | 8 9 ...       an episode ends with 7; 3 is the oldest that is stored
+a batch's item 5 gets, of "future", the goal that 5, 6 or 7 led to; of "final" that of 7; of "episode" of 3 .. 7
+item 9 is of an episode that still runs: as far as it has come
 """
 
 from __future__ import annotations
@@ -136,8 +136,9 @@ class Relabelling:
         count = np.count_nonzero(apart & kept)
         if count > 1 and count > STRAY * len(kept):
             at = int(np.argmax(apart & kept))
+            said, gave = float(computed[at]) + 0.0, float(given[at]) + 0.0  # no -0
             raise EnvironmentFailedError(
-                f"{self._goals.name}: compute_reward gives {computed[at]:g} where the step gave {given[at]:g}, and so "
+                f"{self._goals.name}: compute_reward gives {said:g} where the step gave {gave:g}, and so "
                 f"in {count} of {np.count_nonzero(kept)} steps: hindsight would learn from other rewards. Correct "
                 "compute_reward, or take out what changes rewards afterwards (a wrapper, a bonus, what needs info)."
             )

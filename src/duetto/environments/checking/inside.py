@@ -20,7 +20,7 @@ from typing import Any
 
 from duetto.algorithms import ALGORITHMS
 from duetto.environments import atari, making, recipes, statistics
-from duetto.environments.checking import judging, keeping, seeds
+from duetto.environments.checking import hindsight, judging, keeping, seeds
 from duetto.environments.checking.findings import Finding, broken, fine
 from duetto.environments.checking.playing import Player
 from duetto.environments.faults import Fault, summary
@@ -129,6 +129,7 @@ def _parts(
     yield "while it was tried whether a seed repeats"
     other = make()
     yield from seeds.seeds(env, other.environments[0], alive)
+    yield from hindsight.goals(other, alive)
     other.close()
     yield _SAVING
     again = make()
