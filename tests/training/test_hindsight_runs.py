@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from goal_environment import NEAR, GoalLine, Informed, Mute
 from gymnasium.spaces import Discrete
 from gymnasium.wrappers import TransformReward
 from small_runs import StopAt, assert_same, small, train
+from test_resume import check_killed_anywhere
 
 import duetto
 from duetto import environments
@@ -133,17 +135,26 @@ def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str,
 
 
 # ------------------------------------------------------------------------------------------------ exactly the same
-@pytest.mark.parametrize("hindsight", ["future", "final", "episode"])
-def test_each_strategy_and_share_is_another_run(tmp_path: Path, hindsight: str):
+def test_each_strategy_and_share_is_another_run(tmp_path: Path):
     def learned(**options: Any) -> str:
         return fingerprint(train(tmp_path, small(**options), GoalLine, steps=60, evaluate_every=0))
 
-    assert len({learned(), learned(hindsight=hindsight), learned(hindsight=hindsight, hindsight_share=0.5)}) == 3
-    assert learned(hindsight=hindsight) == learned(hindsight=hindsight)
+    others = [{"hindsight": strategy} for strategy in ("none", "future", "final", "episode")]
+    others.append({"hindsight": "future", "hindsight_share": 0.5})
+    runs = [learned(**options) for options in others]
+    assert len(set(runs)) == len(runs)
+    assert learned(**others[-1]) == runs[-1]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_killed_at_a_random_step(tmp_path: Path):
+    """Rings that went round, two environments, priorities, and statistics of the goals that were learned with."""
+    hyperparameters = {"hindsight": "future", "prioritized": True, "normalize_observations": "sampled"}
+    how: dict[str, Any] = {"environment": "goal_environment:GoalLine-v0", "num_envs": 2, "evaluate_every": 0}
+    check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, **how)
 
 
 CASES = [
-    ("torch", "td3", {"hindsight": "future", "prioritized": True, "normalize_observations": "sampled"}),
     ("torch", "ddpg", {"hindsight": "episode"}),
     ("torch", "sac", {"hindsight": "final", "ignore_termination": True}),
     ("jax", "td3", {"hindsight": "future"}),

@@ -149,7 +149,6 @@ class Replay(Memory):
     def load_segment(self, segment: dict[str, np.ndarray]) -> None:
         """Put transitions back, in any order of segments, after `load_state_dict`."""
         self._rings.load(segment)
-        self._forget_episodes()
 
     def _forget_episodes(self) -> None:
         """Where they begin and end is to be read from the rings again."""
