@@ -72,7 +72,7 @@ def rewards(seen: Played) -> Iterator[Finding]:
     """How large they are, and whether there are any."""
     if not seen.rewards or seen.unfinite:
         return
-    least, most = min(seen.rewards), max(seen.rewards)
+    least, most = min(seen.rewards) + 0.0, max(seen.rewards) + 0.0  # no -0
     if least == most:
         yield fine(
             "rewards",
