@@ -148,16 +148,31 @@ class Huge(Plain):
         return obs, 1e4 * reward, *rest
 
 
-class Slow(Plain):
-    def step(self, action: Any) -> Any:
-        time.sleep(0.005)
-        return super().step(action)
+class Remembers(Plain):
+    """The first reset with a seed is the only one of its kind."""
 
+    resets = 0
 
-class SlowReset(Plain):
     def reset(self, **arguments: Any) -> Any:
-        time.sleep(0.005)
+        self.resets += 1
         return super().reset(**arguments)
+
+    def observe(self) -> Any:
+        return super().observe() / np.float32(self.resets)
+
+
+class Numbered(Plain):
+    """Each one is another."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).made += 1
+        self.number = self.made
+
+    def observe(self) -> Any:
+        return super().observe() / np.float32(self.number)
 
 
 class Unsaved(Plain):

@@ -227,7 +227,7 @@ def test_choices_have_hindsight_too(tmp_path: Path):
 SMALL_STEPS: dict[str, Any] = {"batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
 
 
-def test_the_agent_acts_and_is_exported(tmp_path: Path):
+def test_the_agent_looks_at_the_goal_and_not_at_what_was_achieved(tmp_path: Path):
     run = train(tmp_path, small(hindsight="future"), GoalLine, steps=60)
     obs = GoalLine().reset(seed=3)[0]
     agent = duetto.load(run.path)
