@@ -190,6 +190,11 @@ class WrongPicture(Plain):
         return np.zeros((4, 6), float)
 
 
+class PaleInk(Plain):
+    def render(self) -> Any:
+        return np.zeros((4, 6, 3), float)
+
+
 class Ends(Plain):
     """Ends its process, or hangs, or only speaks, in its third step."""
 

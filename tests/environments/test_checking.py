@@ -194,7 +194,12 @@ def test_what_cannot_be_saved_is_named():
 
 
 @pytest.mark.parametrize(
-    ("environment", "sentence"), [(questionable.Blind, "no render mode"), (questionable.WrongPicture, "render gives")]
+    ("environment", "sentence"),
+    [
+        (questionable.Blind, "no render mode"),
+        (questionable.WrongPicture, "render gives float64 of shape (4, 6)"),
+        (questionable.PaleInk, "render gives float64 of shape (4, 6, 3)"),
+    ],
 )
 def test_what_cannot_be_filmed(environment: Any, sentence: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inside.keeping, "saving", lambda *_, **__: ())  # a process of its own
