@@ -398,8 +398,6 @@ def _resolved(
             raise UsageError(_own_statistics(label, wrapper, algorithm))
         if options.engine == "envpool" and options.evaluate_every:
             _check_evaluations(environment, label, kwargs)
-        if getattr(algorithm.memory(), "hindsight", None) is not None:
-            environments.Goals(environments.separate(environment, kwargs=kwargs)).close()
         backend, device = learners.choose(probe.observation_space, options.backend, options.device)
     finally:
         if not is_instance(environment):
