@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "examples"))
 RESULTS = HERE / "results" / "goals"
 
-STEPS, EVERY, EPISODES, SEED = 10_000, 1_000, 50, 10_000
+STEPS, EVERY, EPISODES, SEED = 15_000, 1_000, 50, 10_000
 OPTIONS: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128, "discount": 0.98, "random_steps": 1_000}
 OPTIONS |= {"learning_starts": 1_000, "replay_capacity": 100_000}
 NOISE = {"exploration_noise": 0.2}

@@ -1,6 +1,6 @@
 """A task with goals: push a point to a place in the plane, and be there. Reward 0 at the goal, -1 elsewhere.
 
-    python examples/point_reach.py --hindsight future        10,000 steps of TD3, about a minute
+    python examples/point_reach.py --hindsight future        15,000 steps of TD3, a minute or two
     duetto check examples/point_reach.py:make
 
 A force moves the point, so it has to brake; the goal is never nearer than 0.5. Random actions are at the goal in one of
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithm", default="td3")
     parser.add_argument("--hindsight", default="future")
-    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=15_000)
     given = parser.parse_args()
     options = {"hidden": (64, 64), "random_steps": 1000, "learning_starts": 1000, "discount": 0.98}
     run = duetto.train(given.algorithm, make, steps=given.steps, hindsight=given.hindsight, **options)
