@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from duetto.cluster import Cluster as Cluster
     from duetto.display.plotting import plot as plot
     from duetto.display.table import table as table
+    from duetto.environments.checking import Finding as Finding
+    from duetto.environments.checking import check as check
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
     from duetto.exporting.writing import export as export
@@ -39,8 +41,10 @@ _HOMES = {
     "CustomNetwork": "duetto.networks.specs",
     "Agent": "duetto.runs.agent",
     "Evaluation": "duetto.training.evaluation",
+    "Finding": "duetto.environments.checking",
     "Run": "duetto.runs.run",
     "Session": "duetto.training.session",
+    "check": "duetto.environments.checking",
     "export": "duetto.exporting.writing",
     "load": "duetto.runs.api",
     "plot": "duetto.display.plotting",

@@ -117,7 +117,7 @@ OTHERS = {
     "minibatches": 3,  # of 10 steps each
 }
 # They change what the others need, or need what these change.
-APART = {"replacement", "recurrent", "demonstrations", "share_by_priority"}
+APART = {"replacement", "recurrent", "demonstrations", "share_by_priority", "hindsight"}
 
 
 def another(algorithm: Any, field: str) -> Any:

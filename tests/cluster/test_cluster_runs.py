@@ -74,6 +74,7 @@ ACTING = [
     ("td3", "Pendulum-v1", {}, {"block": 5}),
     ("ppo", "CartPole-v1", {"normalize_rewards": True, "normalize_observations": True}, {}),
     ("r2d2", "CartPole-v1", RECURRENT | {"n_step": 3, "head_hidden": (16,), "train_every": 2}, {"block": 5}),
+    ("td3", "goal_environment:GoalLine-v0", {"hindsight": "future"}, {"block": 5}),
 ]
 
 

@@ -81,7 +81,9 @@ def outcome(run: Run) -> dict[str, Any]:
     state = loaded.state
     observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
     num_envs = state["stepper"]["num_envs"]
-    kept = memory.build(run.config.algorithm.memory(), observation, action, num_envs, generator(0, "any"), value=len)
+    spec: Any = run.config.algorithm.memory()
+    unasked: Any = object()  # nothing is drawn
+    kept = memory.build(spec, observation, action, num_envs, generator(0, "any"), value=len, goals=unasked)
     kept.load_state_dict(state["memory"].get("agent", state["memory"]))  # the demonstrations are in their own folder
     for segment in loaded.segments:
         kept.load_segment(segment)

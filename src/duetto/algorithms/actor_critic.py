@@ -18,7 +18,7 @@ from duetto.algorithms.base import (
     Updater,
     Within,
 )
-from duetto.algorithms.offpolicy import OffPolicy
+from duetto.algorithms.hindsight import Hindsight
 from duetto.algorithms.searching import Search
 from duetto.errors import UsageError
 from duetto.functional.schedules import Decay
@@ -40,7 +40,7 @@ from duetto.networks.specs import (
 
 
 @dataclass(frozen=True)
-class ActorCritic(OffPolicy):
+class ActorCritic(Hindsight):
     """Hyper-parameters of every off-policy actor-critic with continuous actions."""
 
     actor_learning_rate: Positive = 1e-3
@@ -125,6 +125,7 @@ class ActorCritic(OffPolicy):
                 "environment's action_space finite low and high, or take ppo, which needs none."
             )
         self.check_vectors(observation, environment)
+        self.check_goals(observation, environment)
 
     def check_vectors(self, observation: Space, environment: str) -> None:
         """Raise UsageError for images, which the networks here do not take."""
@@ -137,7 +138,7 @@ class ActorCritic(OffPolicy):
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """An actor and a critic."""
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound)
-        torso = Torso(observation, recurrent=self.recurrence(action))
+        torso = Torso(self.seen(observation), recurrent=self.recurrence(action))
         actor = self.policy(action.size)
         critic = Values(action.size, self._critic_hidden(), self.activation, self.network, self.critic_action_layer)
         return {

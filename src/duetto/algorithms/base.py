@@ -148,6 +148,14 @@ class DemonstrationSpec:
     pretraining: int  # batches of demonstrations alone before the first step
 
 
+@dataclass(frozen=True)
+class HindsightSpec:
+    """Goals that were reached stand in for those that were wanted (Andrychowicz et al., 2017, arXiv:1707.01495)."""
+
+    strategy: str  # of which steps of the episode: "future", "final", "episode"
+    share: float  # of a batch's items, each independently of the others
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredSpec:
     """What every replay memory needs to know, and when it is learned from. Steps are summed over all environments."""
@@ -177,6 +185,7 @@ class ReplaySpec(StoredSpec):
 
     train_at_episode_end: bool  # save the batches up until an episode ends
     replacement: bool  # sample with replacement
+    hindsight: HindsightSpec | None = None
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
         """The step at which there can be an update at the earliest, and which setting it waits for."""

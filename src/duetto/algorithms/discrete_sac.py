@@ -102,11 +102,12 @@ class DiscreteSAC(SoftActorCritic, ContinuousActorCritic):
         self.check_vectors(observation, environment)
         if not isinstance(action, Discrete):
             raise UsageError(f"{self.name()} needs a Discrete action space; {environment} has {action}.")
+        self.check_goals(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """SAC's, but the policy gives probabilities, and the critics the values of all actions."""
         torso = Torso(
-            observation,
+            self.seen(observation),
             hidden=self.hidden,
             activation=self.activation,
             recurrent=self.recurrence(action),

@@ -24,6 +24,7 @@ COMMANDS = {
     "plot": "draw learning curves with bands over seeds:  duetto plot runs/td3-*",
     "report": "write one page about runs, with curves, losses, videos and how to repeat it:  duetto report runs/td3-*",
     "table": "write results as a tidy CSV, to compare with others':  duetto table runs/td3-* --output results.csv",
+    "check": "try whether an environment can be trained on:  duetto check ./my_env.py:MyEnv",
     "demos": "record demonstrations:  duetto demos record BabyAI-GoToLocal-v0 --expert bot --output demos/local",
     "list": "list algorithms, presets and environments:  duetto list presets",
     "completion": 'complete commands in the shell:  eval "$(duetto completion bash)"',

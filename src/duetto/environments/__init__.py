@@ -8,6 +8,7 @@ from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
 from duetto.environments.experts import make_bot
 from duetto.environments.families import FAMILIES, Family
+from duetto.environments.goals import Goals
 from duetto.environments.keyboard import PlayEndedError, make_player
 from duetto.environments.making import make, separate
 from duetto.environments.minigrid import MiniGridOptions
@@ -25,6 +26,7 @@ __all__ = [
     "AtariOptions",
     "Episode",
     "Family",
+    "Goals",
     "Layout",
     "MiniGridOptions",
     "PlayEndedError",

@@ -117,13 +117,8 @@ class ActionMap:
             chosen = [own.reshape(len(own), -1) for part, own in self._split(action) if not part.continuous]
             action = np.concatenate(chosen, axis=1)
         starts = np.array([low for low, _ in cuts(masks.choices(self.space))])
-<<<<<<< HEAD
-        allowed = np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)
-        return ~np.all(allowed, axis=1, keepdims=True)[:, 0]
-=======
         chosen = np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)
         return np.asarray(~chosen.all(axis=1))
->>>>>>> actions
 
     def check(self, action: Any, n: int) -> np.ndarray:
         """The actions for n environments, copied to our dtype.

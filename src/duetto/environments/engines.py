@@ -99,11 +99,7 @@ class Loop(Engine):
         calls.check_spaces(first, self.label)
         self.layout: Layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
-<<<<<<< HEAD
-        self.allowing: Allowing = Allowing(first.action_space)  # pyright: ignore[reportIncompatibleVariableOverride]
-=======
         self.allowing = self._allowing = Allowing(first.action_space)
->>>>>>> actions
         self._structure = Structure(structure(first.action_space))
         for env in envs:
             states.remember(env)
@@ -188,13 +184,8 @@ class Vector(Engine):
         self.mode: AutoresetMode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         calls.check_spaces(vector, label, "single_")
-<<<<<<< HEAD
         self.layout: Layout = Layout(vector.single_observation_space)
-        self.allowing: Allowing = Allowing(vector.single_action_space)  # pyright: ignore[reportIncompatibleVariableOverride]
-=======
-        self.layout = Layout(vector.single_observation_space)
         self.allowing = self._allowing = Allowing(vector.single_action_space)
->>>>>>> actions
         self._structure = Structure(structure(vector.single_action_space))
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake

@@ -39,9 +39,15 @@ def make(recipe: bytes, **others: Any) -> Stepper:
         ImportError: A module is not installed here.
         UsageError: As `environments.make`.
     """
+    environment, options = unpack(recipe)
+    how = making.make if options.pop("to_learn", True) else making.separate
+    return how(environment, **options | others)
+
+
+def unpack(recipe: bytes) -> tuple[Any, dict[str, Any]]:
+    """What `pack` took; an id that a script registered is registered here, too."""
     path, packed = pickle.loads(recipe)
     sys.path += [place for place in path if place not in sys.path]
     environment, options, spec = pickle.loads(packed)
     register(spec)
-    how = making.make if options.pop("to_learn", True) else making.separate
-    return how(environment, **options | others)
+    return environment, options

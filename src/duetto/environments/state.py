@@ -49,12 +49,19 @@ _GENERATORS = "generators"  # a key beside the layers' numbers
 
 def save(env: gymnasium.Env) -> dict[str, Any] | None:
     """The state as nested dicts of arrays and JSON values; None if something in it cannot be saved."""
-    seen = values.Seen()
     try:
-        saved = {str(depth): _save_layer(layer, seen) for depth, layer in enumerate(_layers(env))}
-        return saved | {_GENERATORS: generators.save(list(_layers(env)), seen)}
+        return _save(env)
     except values.NotSimpleError:
         return None
+
+
+def obstacle(env: gymnasium.Env) -> str:
+    """What makes `save` return None, the attribute and its kind; "" where nothing does."""
+    try:
+        _save(env)
+    except values.NotSimpleError as error:
+        return str(error)
+    return ""
 
 
 def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
@@ -125,6 +132,12 @@ def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
         env = env.env
 
 
+def _save(env: gymnasium.Env) -> dict[str, Any]:
+    seen = values.Seen()
+    saved = {str(depth): _save_layer(layer, seen) for depth, layer in enumerate(_layers(env))}
+    return saved | {_GENERATORS: generators.save(list(_layers(env)), seen)}
+
+
 def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
     state: dict[str, Any] = {"class": type(layer).__name__, "attributes": {}}
     if metadata := _save_metadata(layer):
@@ -142,7 +155,10 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
         elif mujoco_state.is_model(value):
             state.setdefault("mjmodel", {})[name] = mujoco_state.save_model(layer, name)
         else:
-            state["attributes"][name] = values.encode(value, seen)
+            try:
+                state["attributes"][name] = values.encode(value, seen)
+            except values.NotSimpleError as error:
+                raise values.NotSimpleError(f"{type(layer).__name__}.{name} is {error}") from error
     return state
 
 

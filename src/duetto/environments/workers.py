@@ -184,13 +184,18 @@ def _poll(pipe: Connection) -> Callable[[float], Any]:
     return lambda seconds: poll.poll(math.ceil(seconds * 1000))
 
 
+def ended(code: int | None) -> str:
+    """How a process ended that has this exit code, as the rest of a sentence."""
+    if code is None or code >= 0:
+        return "does not answer any more" if code is None else f"ended with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name}"
+
+
 def _end(code: int | None) -> str:
     why = "Look for the cause in the environment and in what it calls; what it printed is above"
-    if code is None or code >= 0:
-        return f"{'does not answer any more' if code is None else f'ended with exit code {code}'}. {why}"
-    if -code == signal.SIGKILL:
+    if code is not None and -code == signal.SIGKILL:
         why = "The system does that where memory runs out; train with fewer environments then"
-    return f"was killed by {signal.Signals(-code).name}. {why}"
+    return f"{ended(code)}. {why}"
 
 
 def _kill(processes: list[Any]) -> None:

@@ -12,6 +12,7 @@ from duetto.memory.base import Experience, Sample
 from duetto.memory.demonstrations import Episodes, fill, own_spec, rows_for
 from duetto.memory.episodes import row_fields
 from duetto.memory.fields import Field, compressed, step_fields, transition_fields
+from duetto.memory.hindsight import Goals
 from duetto.memory.mixed import Mixed
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.recurrent_rollout import RecurrentRollout
@@ -24,6 +25,7 @@ from duetto.networks.spaces import Space
 __all__ = [
     "Episodes",
     "Experience",
+    "Goals",
     "LeftOut",
     "Mixed",
     "PrioritizedReplay",
@@ -44,12 +46,14 @@ def build(
     value: Callable[[Tree], np.ndarray] | None = None,
     stacked: int = 1,
     demonstrations: Episodes | None = None,
+    goals: Goals | None = None,
 ) -> Replay | Rollout | SequenceReplay | Mixed:
     """The memory that `spec` describes; it draws from `random`, which nothing else should use.
 
     A replay memory's capacity is shared out among the environments evenly, rounded up. `value` gives V(s) (N,) of N
     observations, for rollouts. `stacked` says that images are stacks of so many frames, of which a memory of sequences
-    keeps each frame once; 1 for images that are none. `demonstrations` are mixed in where the spec says how.
+    keeps each frame once; 1 for images that are none. `demonstrations` are mixed in where the spec says how. `goals`
+    says what other goals would have brought, where the spec wants hindsight.
 
     Raises:
         UsageError: numbers that make no memory, or a capacity that does not fit into this machine's memory.
@@ -61,7 +65,7 @@ def build(
         return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations)
     if isinstance(spec, SequenceSpec):
         return _sequences(spec, observation_space, action_space, num_envs, random, stacked)
-    return _replay(spec, observation_space, action_space, num_envs, random)
+    return _replay(spec, observation_space, action_space, num_envs, random, goals)
 
 
 def _mixed(
@@ -93,7 +97,12 @@ def _mixed(
 
 
 def _replay(
-    spec: ReplaySpec, observation_space: Space, action_space: Space, num_envs: int, random: np.random.Generator
+    spec: ReplaySpec,
+    observation_space: Space,
+    action_space: Space,
+    num_envs: int,
+    random: np.random.Generator,
+    goals: Goals | None = None,
 ) -> Replay:
     _check(spec)
     fields = transition_fields(observation_space, action_space)
@@ -101,8 +110,8 @@ def _replay(
     rows = -(-spec.capacity // num_envs)
     try:
         if spec.prioritization is None:
-            return Replay(spec, fields, num_envs, rows, random)
-        return PrioritizedReplay(spec, spec.prioritization, fields, num_envs, rows, random)
+            return Replay(spec, fields, num_envs, rows, random, goals)
+        return PrioritizedReplay(spec, spec.prioritization, fields, num_envs, rows, random, goals)
     except MemoryError as error:
         raise _too_large(
             f"replay_capacity {spec.capacity}", "Lower replay_capacity.", fields, rows * num_envs

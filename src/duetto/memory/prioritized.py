@@ -11,6 +11,7 @@ from duetto.errors import NonFiniteError
 from duetto.memory.base import Experience, Sample
 from duetto.memory.draws import ProportionalDraws
 from duetto.memory.fields import Field
+from duetto.memory.hindsight import Goals
 from duetto.memory.replay import Replay
 
 
@@ -30,9 +31,10 @@ class PrioritizedReplay(Replay):
         num_envs: int,
         rows: int,
         random: np.random.Generator,
+        goals: Goals | None = None,
     ) -> None:
         """Use `memory.build`."""
-        super().__init__(spec, fields, num_envs, rows, random)
+        super().__init__(spec, fields, num_envs, rows, random, goals)
         self.draws: ProportionalDraws = ProportionalDraws(num_envs * rows, prioritization)
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:

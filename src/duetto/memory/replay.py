@@ -14,6 +14,7 @@ from duetto.functional.forms import ANY, Rows, Several
 from duetto.functional.returns import n_step_return
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.fields import Field, named
+from duetto.memory.hindsight import Goals, Relabelling
 from duetto.memory.rings import Rings
 from duetto.memory.schedule import Schedule
 from duetto.memory.whole import Episode, LeftOut, of_transitions
@@ -26,12 +27,22 @@ class Replay(Memory):
     """
 
     def __init__(
-        self, spec: ReplaySpec, fields: dict[str, Field], num_envs: int, rows: int, random: np.random.Generator
+        self,
+        spec: ReplaySpec,
+        fields: dict[str, Field],
+        num_envs: int,
+        rows: int,
+        random: np.random.Generator,
+        goals: Goals | None = None,
     ) -> None:
         """Use `memory.build`. `rows` is each environment's share of the capacity; `random` belongs to the memory."""
         self._spec = spec
         self._random = random
         self._rings = Rings(fields, num_envs, rows)
+        self._relabelling: Relabelling | None = None
+        if spec.hindsight is not None:
+            assert goals is not None
+            self._relabelling = Relabelling(spec.hindsight, self._rings, goals, spec.discount, spec.ignore_termination)
         # Without replacement a batch cannot be filled before; the step that fills it is the first that counts.
         first = spec.learning_starts if spec.replacement else max(spec.learning_starts, spec.batch_size - 1)
         self._schedule = Schedule(first, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
@@ -81,7 +92,10 @@ class Replay(Memory):
         if len(self) == 0:
             raise ValueError("The memory is empty: add a transition before sampling")
         index, weight = self._draw(self._spec.batch_size if size is None else size)
-        return Sample(self._gather(index, weight), index, self._rings.number(index))
+        batch = self._gather(index, weight)
+        if self._relabelling is not None:
+            batch = self._relabelling(batch, index, self._random)
+        return Sample(batch, index, self._rings.number(index))
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         """Nothing to do: uniform replay has no priorities."""
@@ -111,6 +125,7 @@ class Replay(Memory):
                 f"{ours[0]} of {ours[1]}. Set replay_capacity and the number of environments back."
             )
         self._rings.restore(state["written"], state["cuts"])
+        self._forget_episodes()
         self._schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
 
@@ -123,6 +138,7 @@ class Replay(Memory):
         n-step window runs across.
         """
         self._rings.cut(envs)
+        self._forget_episodes()
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """The transitions written after the counts `since` (num_envs,) and still stored, as flat arrays.
@@ -143,6 +159,11 @@ class Replay(Memory):
 
         return of_transitions(read, self.written, self.rows, left)
 
+    def _forget_episodes(self) -> None:
+        """Where they begin and end is to be read from the rings again."""
+        if self._relabelling is not None:
+            self._relabelling.spans.stale = True
+
     def _store(self, experience: Experience) -> np.ndarray:
         """Write to the rings; the indices written."""
         values = {
@@ -153,7 +174,10 @@ class Replay(Memory):
             "terminated": experience.terminated,
             "truncated": experience.truncated,
         }
-        return self._rings.write(experience.env, values)
+        index = self._rings.write(experience.env, values)
+        if self._relabelling is not None:
+            self._relabelling.spans.note(index, experience.terminated | experience.truncated)
+        return index
 
     def _draw(self, wanted: int) -> tuple[np.ndarray, np.ndarray]:
         """Indices and importance weights (B,) of a batch."""

@@ -92,24 +92,24 @@ def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
     except OSError as error:
         raise UsageError(f"The algorithm's file {path} cannot be read: {error.strerror}.") from error
     path = path.resolve()
-    module = _run(path, source)
+    module = run(path, source)
     kind = _class(module, name, path)
     return kind, Origin(name, str(path), hashlib.sha256(source).hexdigest())
 
 
-def _run(path: Path, source: bytes) -> ModuleType:
-    """As `import` would, but from these bytes, and under a name that hides no package."""
+def run(path: Path, source: bytes) -> ModuleType:
+    """As `import` would, but from these bytes, and under a name that hides no package; `path` is absolute."""
     module = ModuleType(f"_duetto_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and type hints look there
     try:
         exec(compile(source, path, "exec"), module.__dict__)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{path} does not run{_line(path, error)}: {type(error).__name__}: {error}") from error
     return module
 
 
-def _line(path: Path, error: Exception) -> str:
+def _line(path: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return ""  # its text has the line
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]

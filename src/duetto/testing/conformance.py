@@ -198,7 +198,7 @@ OU: dict[str, Any] = {"exploration": "ou"}
 LINEAR: dict[str, Any] = {"learning_rate_decay": "linear"}
 
 # An option's other value where half of it, or the next of its choices, says nothing; and what it needs beside it.
-ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]]] = {
+ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "replay_capacity": (30, {}),
     "priority_exponent": (1.0, PER),
     "priority_epsilon": (0.5, PER),
@@ -233,6 +233,8 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]]] = {
     "initializer_final_bound": (0.003, {}),
     "demonstration_priority_epsilon": (1.0, PER),
     "share_by_priority": (True, PER),
+    "hindsight": None,  # for environments with goals, which chance is not
+    "hindsight_share": None,
     "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
     "replacement": (False, {"recurrent": "none", "prioritized": False}),
     "train_at_episode_end": (True, {"recurrent": "none"}),

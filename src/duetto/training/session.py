@@ -129,6 +129,18 @@ class Session:
             threads=options.threads,
         )
         self._masked = False
+        goals = self._goals(opened)
+        self._build_memory: Callable[[spaces.Space], resuming.AnyMemory] = lambda seen: memory.build(
+            algorithm.memory(),
+            seen,
+            action,
+            self.stepper.num_envs,
+            generator(options.seed, "memory"),
+            lambda obs: self.learner.value(self.normalizer.scaled(obs)),
+            stacked=self.stepper.stacked,
+            demonstrations=self._demonstrations(),
+            goals=goals,
+        )
         self.memory = self._build_memory(observation)
         self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
         self.collector = self._place.make_source(self.config, self.stepper, self.learner, self.normalizer)
@@ -140,19 +152,6 @@ class Session:
         beside = self._place.make_evaluator(self.config, self._environment, self.stepper)
         self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
         opened.callback(self._evaluations.close)
-
-    def _build_memory(self, observation: spaces.Space) -> resuming.AnyMemory:
-        algorithm = self.config.algorithm
-        return memory.build(
-            algorithm.memory(),
-            observation,
-            self.stepper.action_space,
-            self.stepper.num_envs,
-            generator(self.config.run.seed, "memory"),
-            lambda obs: self.learner.value(self.normalizer.scaled(obs)),
-            stacked=self.stepper.stacked,
-            demonstrations=self._demonstrations(),
-        )
 
     def _remember_masks(self) -> None:
         """The memory anew, with room for the masks of allowed actions: an environment says with its first info only
@@ -182,6 +181,14 @@ class Session:
                 f"What this run goes on from had masks of allowed actions; {self.stepper.name} gives no "
                 "info['action_mask'] now. Give one, or begin anew."
             )
+
+    def _goals(self, opened: ExitStack) -> environments.Goals | None:
+        """Of an environment of its own: those that are learned from may live in other processes."""
+        if getattr(self.config.algorithm.memory(), "hindsight", None) is None:
+            return None
+        goals = environments.Goals(environments.separate(self._environment, kwargs=self.config.environment_options))
+        opened.callback(goals.close)
+        return goals
 
     def _demonstrations(self) -> memory.Episodes | None:
         folder, seed = self.config.algorithm.demonstration_folder(), self.config.run.seed

@@ -1,0 +1,79 @@
+"""`duetto check`: what it says, in words and in JSON, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Command
+
+FILE = """
+import gymnasium
+import numpy as np
+
+
+class Mine(gymnasium.Env):
+    def __init__(self, good=True):
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(3)
+        self.good = good
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, bool(self.np_random.random() < 0.2), False, {} if self.good else None
+
+
+CONSTANT = 3
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(FILE, "utf-8")
+    return path
+
+
+def test_a_class_in_a_file(duetto: Command, file: Path):
+    code, out, err = duetto("check", "./mine.py:Mine", "--steps", "200", "--json")
+    assert (code, err) == (0, "")
+    said = json.loads(out)
+    assert (said["environment"], said["broken"]) == ("./mine.py:Mine", 0)
+    assert {"level", "about", "sentence"} == set(said["findings"][0])
+    assert [one["about"] for one in said["findings"] if one["level"] == "costs"] == ["video"]
+    assert {"level": "fine", "about": "processes", "sentence": said["findings"][-1]["sentence"]} == said["findings"][-1]
+
+
+def test_what_is_broken_ends_with_1(duetto: Command, file: Path):
+    code, out, err = duetto("check", "./mine.py:Mine", "--environment-options", "good=false")
+    assert code == 1
+    assert err == "duetto: ./mine.py:Mine is broken in 1 point(s): contract.\n"
+    assert out.startswith("Broken: training fails, or learns something else\n  contract  step gave None as info.")
+    assert "Fine\n" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("./mine.py", "Say which class of"),
+        ("./mine.py:Min", "Did you mean 'Mine'?"),
+        ("./mine.py:CONSTANT", "makes no environments"),
+        ("./other.py:Mine", "cannot be read"),
+        ("Pendulm-v1", "Did you mean Pendulum-v1"),
+    ],
+)
+def test_mistakes_in_the_call_end_with_2(duetto: Command, file: Path, name: str, sentence: str):
+    code, out, err = duetto("check", name)
+    assert (code, out) == (2, "")
+    assert sentence in err
+
+
+def test_a_file_that_does_not_run(duetto: Command, file: Path):
+    file.write_text("import sys\nsys.exit(5)\n", "utf-8")
+    code, _, err = duetto("check", "./mine.py:Mine")
+    assert code == 2
+    assert "does not run, line 2: SystemExit: 5" in err

@@ -1,0 +1,236 @@
+"""Runs with hindsight: who may have it, what networks see, and that a killed one goes on in the same bits."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from goal_environment import NEAR, GoalLine, Informed, Mute
+from gymnasium.spaces import Discrete
+from gymnasium.wrappers import TransformReward
+from small_runs import StopAt, assert_same, small, train
+from test_resume import check_killed_anywhere
+
+import duetto
+from duetto import environments
+from duetto.algorithms import CrossQ
+from duetto.errors import EnvironmentFailedError, UsageError
+from duetto.networks.spaces import Box, Dict
+from duetto.runs.run import Run
+
+GOAL = Box((1,), "float32", (-10.0,), (10.0,))
+SPACE = Dict((("achieved_goal", GOAL), ("desired_goal", GOAL), ("observation", GOAL)))
+ACTION = Box((1,), "float32", (-1.0,), (1.0,))
+
+
+def fingerprint(run: Run) -> str:
+    return duetto.load(run.path).fingerprint
+
+
+# ------------------------------------------------------------------------------------------------ who may have it
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"n_step": 3}, "n_step is 3; with hindsight it must be 1"),
+        ({"recurrent": "lstm"}, "hindsight is for single steps; recurrent layers learn from sequences."),
+        ({"hindsight": "past"}, "hindsight is 'past'; it must be one of none, future, final, episode."),
+        ({"hindsight_share": 1.5}, "hindsight_share is 1.5; it must be at least 0 and at most 1."),
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any], sentence: str):
+    with pytest.raises(UsageError) as refusal:
+        duetto.TD3(**{"hindsight": "future"} | options)
+    assert str(refusal.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ("Pendulum-v1", "hindsight needs observations with achieved_goal and desired_goal"),
+        (Mute, "has no compute_reward"),
+    ],
+)
+def test_environments_without_goals_are_refused_before_anything_is_written(
+    tmp_path: Path, environment: Any, sentence: str
+):
+    with pytest.raises(UsageError, match=sentence):
+        train(tmp_path, small(hindsight="future"), environment)
+    assert not list(tmp_path.iterdir())
+
+
+def test_goals_of_two_shapes_are_refused():
+    other = Dict((SPACE.parts[0], ("desired_goal", Box((2,), "float32", (0.0,), (1.0,))), SPACE.parts[2]))
+    with pytest.raises(UsageError, match="two Boxes of one shape"):
+        duetto.TD3(hindsight="final").check_spaces(other, ACTION, "it")
+    with pytest.raises(UsageError, match="observes goals alone"):
+        duetto.TD3(hindsight="final").check_spaces(Dict(SPACE.parts[:2]), ACTION, "it")
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        (
+            partial(GoalLine, bonus=2.0),
+            r"compute_reward gives (-1 where the step gave 1|0 where the step gave 2), and so in",
+        ),
+        (lambda: TransformReward(GoalLine(), lambda reward: 3 * reward - 1), r"where the step gave -(4|1), and so in"),
+        (Informed, "compute_reward, with an empty info, raised KeyError: 'reward'"),
+    ],
+)
+def test_rewards_that_goals_do_not_explain_end_the_run(tmp_path: Path, environment: Any, sentence: str):
+    with pytest.raises(EnvironmentFailedError, match=sentence):
+        train(tmp_path, small(hindsight="future", batch_size=64), environment)
+
+
+# ------------------------------------------------------------------------------------------------ what is seen
+@pytest.mark.parametrize("kind", [duetto.DDPG, duetto.TD3, duetto.SAC, CrossQ])
+def test_networks_see_the_state_and_the_goal(kind: Any):
+    for hindsight, names in (("none", 3), ("future", 2)):
+        for spec in kind(hindsight=hindsight).networks(SPACE, ACTION).values():
+            if hasattr(spec, "torso"):
+                assert len(spec.torso.observation.parts) == names
+                assert "desired_goal" in dict(spec.torso.observation.parts)
+
+
+def test_the_goals_of_an_environment():
+    """Its reward takes batches; its compute_terminated one pair, and would be wrong for all if it got them at once."""
+    goals = environments.Goals(environments.make(GoalLine))
+    achieved, desired = np.float32([[0], [1], [2]]), np.float32([[0], [0], [2 + 0.9 * NEAR]])
+    np.testing.assert_array_equal(goals.reward(achieved, desired), np.float32([0, -1, 0]))
+    np.testing.assert_array_equal(goals.terminated(achieved, desired), [True, False, True])
+    goals.close()
+
+
+@pytest.mark.parametrize(("mode", "relabelled"), [("collected", False), ("sampled", True)])
+def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str, relabelled: bool):
+    """What networks get is what the memory's batch says, scaled by the goals' own statistics."""
+    seen: list[Any] = []
+
+    class Spy(duetto.Callback):
+        def on_start(self, session: duetto.Session) -> None:
+            update, batch = session.learner.update, session.normalizer.batch
+
+            def noted(raw: Any) -> Any:
+                seen.append((raw, session.normalizer.moments["desired_goal"]))
+                return batch(raw)
+
+            def learned(scaled: Any, progress: float = 0.0) -> Any:
+                seen[-1] = (*seen[-1], scaled, session.normalizer.moments["desired_goal"])
+                return update(scaled, progress)
+
+            session.normalizer.batch, session.learner.update = noted, learned  # type: ignore[method-assign]
+
+    train(tmp_path, small(hindsight="final", normalize_observations=mode), GoalLine, callbacks=[Spy()], steps=60)
+    raw, before, scaled, after = seen[-1]
+    assert (after.count > before.count) == relabelled
+    np.testing.assert_allclose(
+        scaled.obs["desired_goal"],
+        np.clip((raw.obs["desired_goal"] - after.mean) / np.sqrt(after.variance + 1e-8), -5, 5),
+        atol=1e-3,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ exactly the same
+def test_each_strategy_and_share_is_another_run(tmp_path: Path):
+    def learned(**options: Any) -> str:
+        return fingerprint(train(tmp_path, small(**options), GoalLine, steps=60, evaluate_every=0))
+
+    others = [{"hindsight": strategy} for strategy in ("none", "future", "final", "episode")]
+    others.append({"hindsight": "future", "hindsight_share": 0.5})
+    runs = [learned(**options) for options in others]
+    assert len(set(runs)) == len(runs)
+    assert learned(**others[-1]) == runs[-1]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_killed_at_a_random_step(tmp_path: Path):
+    """Rings that went round, two environments, priorities, and statistics of the goals that were learned with."""
+    hyperparameters = {"hindsight": "future", "prioritized": True, "normalize_observations": "sampled"}
+    how: dict[str, Any] = {"environment": "goal_environment:GoalLine-v0", "num_envs": 2, "evaluate_every": 0}
+    check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, **how)
+
+
+CASES = [
+    ("torch", "ddpg", {"hindsight": "episode"}),
+    ("torch", "sac", {"hindsight": "final", "ignore_termination": True}),
+    ("jax", "td3", {"hindsight": "future"}),
+]
+
+
+@pytest.mark.parametrize(("backend", "name", "options"), CASES)
+def test_what_is_interrupted_ends_as_what_is_not(tmp_path: Path, backend: str, name: str, options: dict[str, Any]):
+    """Stopped in the middle of episodes, with rings that went round: two environments, 60 rows each."""
+    how: dict[str, Any] = {"environment": GoalLine, "backend": backend, "num_envs": 2, "evaluate_every": 0}
+    algorithm = small(name, **options)
+    whole = train(tmp_path, algorithm, name="whole", **how)
+    parts = train(tmp_path, algorithm, name="parts", callbacks=[StopAt(150)], **how)
+    assert_same(whole, resumed(parts))
+
+
+def resumed(run: Run) -> Run:
+    return Run(run.path, environment=GoalLine).resume()
+
+
+def test_environments_in_processes_of_their_own_are_the_same(tmp_path: Path):
+    algorithm = small(hindsight="future")
+    runs = [
+        train(tmp_path, algorithm, "goal_environment:GoalLine-v0", name=way, vectorization=way, num_envs=2, steps=80)
+        for way in ("sync", "subprocess")
+    ]
+    assert fingerprint(runs[0]) == fingerprint(runs[1])
+
+
+def test_both_frameworks_learn_from_the_same_batches(tmp_path: Path):
+    """The goals are drawn by NumPy: what the memory holds and draws is equal, as far as the actions are."""
+
+    def batches(backend: str) -> list[Any]:
+        seen: list[Any] = []
+
+        class Spy(duetto.Callback):
+            def on_start(self, session: duetto.Session) -> None:
+                sample = session.memory.sample
+
+                def noted(*arguments: Any) -> Any:
+                    seen.append(sample(*arguments))
+                    return seen[-1]
+
+                session.memory.sample = noted  # type: ignore[method-assign]
+
+        options = {"steps": 36, "evaluate_every": 0, "name": backend, "backend": backend}
+        train(tmp_path, small(hindsight="future", random_steps=36), GoalLine, callbacks=[Spy()], **options)
+        return [one.batch for one in seen]
+
+    for one, other in zip(batches("torch"), batches("jax"), strict=True):
+        np.testing.assert_array_equal(one.obs["desired_goal"], other.obs["desired_goal"])
+        np.testing.assert_array_equal(one.reward, other.reward)
+        np.testing.assert_array_equal(one.discount, other.discount)
+
+
+def test_choices_have_hindsight_too(tmp_path: Path):
+    class Steps(GoalLine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space: Any = Discrete(2)
+
+        def step(self, action: Any) -> Any:
+            return super().step(np.float32([2 * action - 1]))
+
+    run = train(tmp_path, duetto.DiscreteSAC(hindsight="future", hidden=(16, 16), **SMALL_STEPS), Steps, steps=60)
+    agent = duetto.load(run.path)
+    assert agent.act(Steps().reset(seed=1)[0]) in (0, 1)
+
+
+SMALL_STEPS: dict[str, Any] = {"batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
+
+
+def test_the_agent_looks_at_the_goal_and_not_at_what_was_achieved(tmp_path: Path):
+    run = train(tmp_path, small(hindsight="future"), GoalLine, steps=60)
+    obs = GoalLine().reset(seed=3)[0]
+    agent = duetto.load(run.path)
+    action = agent.act(obs)
+    np.testing.assert_array_equal(action, agent.act(obs | {"achieved_goal": np.zeros(1, np.float32)}))
+    assert not np.array_equal(action, agent.act(obs | {"desired_goal": obs["desired_goal"] + 3}))
