@@ -61,7 +61,7 @@ def observations(seen: Played) -> Iterator[Finding]:
     if seen.masked:
         yield fine(
             "actions",
-            "info has an action_mask: algorithms that choose take allowed actions alone, but bc, dqfd and r2d3 refuse, and "
+            "info has an action_mask: algorithms that choose take allowed actions alone, but bc, dqfd and r2d3 refuse; "
             "of actions that are numbers it says nothing.",
         )
     if not (seen.kinds or seen.outside or seen.largest > LARGE or seen.shared):
