@@ -25,6 +25,7 @@ def off_policy(backend: str, clock: Clock, task: OffPolicy, threads: int, precis
     noise, targets = {"exploration_noise": task.exploration_noise}, {"tau": task.tau}
     temperature = {"temperature_learning_rate": task.learning_rate}
     smoothing = {"target_noise": task.target_noise, "target_noise_clip": (-task.target_clip, task.target_clip)}
+    smoothing |= {"target_update": "every_step" if task.every_update else "with_actor"}
     delay = {"policy_delay": task.policy_delay}
     kinds: dict[str, Any] = {
         "ddpg": lambda: duetto.DDPG(**shared, **noise, **targets),

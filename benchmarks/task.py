@@ -27,7 +27,8 @@ class OffPolicy:
     exploration_noise: float = 0.1  # this and `tau`: not CrossQ; nor SAC the noise
     tau: float = 0.005
     discount: float = 0.99
-    policy_delay: int = 2  # this: TD3 and CrossQ; the next two: TD3 only
+    policy_delay: int = 2  # this: TD3 and CrossQ; the next three: TD3 only
+    every_update: bool = False  # its targets move at each, ours too
     target_noise: float = 0.2
     target_clip: float = 0.5
     cycle: int = 1  # steps over all environments after which the loop repeats
@@ -150,6 +151,13 @@ def _cheetah(num_envs: int, rollout_steps: int, rollout: str) -> OnPolicy:
 TASKS: dict[str, Task] = {
     "td3": OffPolicy("td3", REPLAY.format(twins=", delay 2")),
     "ddpg": OffPolicy("ddpg", REPLAY.format(twins="")),
+    "td3-256": OffPolicy(
+        "td3",
+        REPLAY.format(twins=", TD3 with delay 2, targets moved at every update").replace("400-300", "256-256"),
+        hidden=(256, 256),
+        critic_hidden=(256, 256),
+        every_update=True,
+    ),
     "sac": OffPolicy(
         "sac",
         SOFT.format(
