@@ -1,6 +1,6 @@
 """Minutes of training until an evaluation first has a mean return, for several agents side by side.
 
-    python benchmarks/time_to.py benchmarks/results/speed-soft.csv --level 5000 --output benchmarks/results/time-to-5000.md
+    python benchmarks/time_to.py benchmarks/results/speed-soft.csv --output benchmarks/results/time-to-5000.md
 
 Steps to the level are those of committed learning runs, ours and the peers', whose machine was busy with other work; a
 step's seconds are those that `speed.py` has measured for the same settings, turn and turn about, without evaluations.
