@@ -88,7 +88,8 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "target_update": (["every_step"], {"policy_delay": 2}),
 }
 LOSSLESS = {"compress_images"}  # changes nothing that can be seen here: see tests/memory/test_compressed.py
-LOSSLESS |= {"hindsight", "hindsight_share"}  # want goals: see tests/training/test_hindsight_runs.py
+GOALS = {"hindsight", "hindsight_share"}
+LOSSLESS |= GOALS  # want goals: see tests/training/test_hindsight_runs.py
 RUN_OPTIONS = {"seed": 1, "num_envs": 2, "precision": "bf16"}
 
 

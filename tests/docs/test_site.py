@@ -196,6 +196,13 @@ def options() -> set[str]:
         "demonstrations",
         "episode",
         "minimum-return",
+        "no-metrics",
+        "no-video",
+        "memory",
+        "at-most",
+        "private",
+        "revision",
+        "message",
     }
     return written | {f"no-{name}" for name in written} | own | other
 

@@ -254,9 +254,10 @@ def test_the_source_never_unpickles():
     """But what a process hands to one that it has started itself, by a pipe or through Ray."""
     handed_over = {
         "environments/rehearsal.py": ["pickle.load(sys.stdin.buffer)"],
+        "environments/checking/inside.py": ["pickle.load(sys.stdin.buffer)"],
         "environments/recipes.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
         "tuning/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get())))"],
-        "cluster/host.py": ["pickle.loads(self._role))"],
+        "cluster/host.py": ["pickle.loads(self._role).take(self._stepper, self._share)"],
         "cluster/simulated.py": ["pickle.loads(pickle.dumps(value))"],
     }
     source = Path(duetto.__file__).parent

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from duetto.algorithms.base import Fraction, HindsightSpec, ReplaySpec, SequenceSpec
 from duetto.algorithms.offpolicy import OffPolicy
+from duetto.algorithms.searching import Search
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Space
 
@@ -34,6 +35,8 @@ class Hindsight(OffPolicy):
     """Learn as if a goal that was reached had been wanted: one from later in the episode, its last, or any of it."""
     hindsight_share: Fraction = 0.8
     """Items of a batch whose goal is replaced; 0.8 is the paper's k = 4."""
+
+    tuned: ClassVar[dict[str, Search | None]] = {"hindsight": None, "hindsight_share": None}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -181,7 +181,7 @@ class Stepper:
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Uniform random actions for every environment, as `step` takes them."""
-        return self._actions.sample(random, self.num_envs, masks.of(self._obs))
+        return self._actions.sample(random, self.num_envs, masks.of(self._obs) if self._has_obs else None)
 
     @property
     def render_fps(self) -> float:

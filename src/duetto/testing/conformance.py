@@ -160,10 +160,17 @@ def check_options(kind: type[Algorithm]) -> None:
 
 
 def check_refusals(kind: type[Algorithm]) -> None:
-    """No space of actions that are a Dict, in a sentence, unless it takes some."""
+    """No space of actions that are a Dict, in a sentence, unless it takes some, and can act in them."""
     algorithm = small(kind)
-    if any(isinstance(action, Dict) for _, _, action in supported(algorithm)):
-        return
+    with _trials(kind) as trials:
+        for trial in [trial for trial in trials if isinstance(trial.action, Dict)][:1]:
+            try:
+                with temporary() as folder, closed(trial.session("torch", folder, steps=4)) as session:
+                    session.run()
+            except Exception as error:
+                sentence = f"{kind.name()} takes actions of {trial.action}: check_spaces refuses nothing"
+                raise AssertionError(f"{sentence}, and it fails with them") from error
+            return
     _, observation, action = supported(algorithm)[0]
     strange = Dict((("a", action),)) if not isinstance(action, Dict) else action
     try:
