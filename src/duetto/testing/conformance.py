@@ -165,7 +165,7 @@ def check_refusals(kind: type[Algorithm]) -> None:
     with _trials(kind) as trials:
         for trial in [trial for trial in trials if isinstance(trial.action, Dict)][:1]:
             try:
-                with temporary() as folder, closed(trial.session("torch", folder, steps=4)) as session:
+                with temporary() as folder, closed(trial.session("torch", folder)) as session:
                     session.run()
             except Exception as error:
                 sentence = f"{kind.name()} takes actions of {trial.action}: check_spaces refuses nothing"
