@@ -145,7 +145,7 @@ class ActionMap:
         return np.array(given, self.dtype)
 
 
-def structure(space: gymnasium.Space) -> list[Any]:
+def structure(space: gymnasium.Space[Any]) -> list[Any]:
     """How a Dict or Tuple space is made, of lists that a checkpoint can hold; [] for any other.
 
     ["dict", key, part, key, part ...], ["tuple", part, part ...], ["array", name, shape, dtype].
@@ -154,7 +154,7 @@ def structure(space: gymnasium.Space) -> list[Any]:
     return _structure(space, ()) if nested else []
 
 
-def _structure(space: gymnasium.Space, path: tuple[str, ...]) -> list[Any]:
+def _structure(space: gymnasium.Space[Any], path: tuple[str, ...]) -> list[Any]:
     match space:
         case gymnasium.spaces.Dict():
             pairs = [[key, _structure(part, (*path, str(key)))] for key, part in space.spaces.items()]

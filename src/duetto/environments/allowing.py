@@ -29,10 +29,10 @@ class Allowing:
         ignored: They give some, but their actions are numbers.
     """
 
-    def __init__(self, action_space: gymnasium.Space) -> None:
+    def __init__(self, action_space: gymnasium.Space[Any]) -> None:
         self._choices = masks.choices(from_gymnasium(action_space))
         self.given: bool | None = None
-        self.ignored = False
+        self.ignored: bool = False
 
     def beside(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
         """Observations (N, ...) with the masks `found` in N infos (None: there was none) beside them.

@@ -99,7 +99,8 @@ class Loop(Engine):
         calls.check_spaces(first, self.label)
         self.layout: Layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
-        self.allowing = self._allowing = Allowing(first.action_space)
+        self._allowing = Allowing(first.action_space)
+        self.allowing: Allowing | None = self._allowing
         self._structure = Structure(structure(first.action_space))
         for env in envs:
             states.remember(env)
@@ -185,7 +186,8 @@ class Vector(Engine):
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         calls.check_spaces(vector, label, "single_")
         self.layout: Layout = Layout(vector.single_observation_space)
-        self.allowing = self._allowing = Allowing(vector.single_action_space)
+        self._allowing = Allowing(vector.single_action_space)
+        self.allowing: Allowing | None = self._allowing
         self._structure = Structure(structure(vector.single_action_space))
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake

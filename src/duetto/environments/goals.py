@@ -25,7 +25,8 @@ class Goals:
     """
 
     def __init__(self, stepper: Stepper) -> None:
-        self._stepper, self.name = stepper, stepper.name
+        self._stepper = stepper
+        self.name: str = stepper.name
         env = next(iter(stepper.environments), None)
         reward = None if env is None else _function(env, "compute_reward")
         if env is None or reward is None:

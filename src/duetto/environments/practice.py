@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from duetto.environments.allowing import Allowing
 from duetto.environments.engines import Engine, Outcome
 from duetto.environments.spaces import Layout
 from duetto.environments.trees import Tree
@@ -54,7 +55,7 @@ class Practice(Engine):
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
         self.stacked: int = engine.stacked
-        self.allowing = engine.allowing
+        self.allowing: Allowing | None = engine.allowing
         self.envs: list[Any] = getattr(engine, "envs", [])  # as `Stepper.environments` shows them
         self.single_action_space, self.metadata = engine.single_action_space, engine.metadata
         self._lives = np.zeros(

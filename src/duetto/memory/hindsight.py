@@ -42,7 +42,7 @@ class Spans:
         count = len(rings.written) * rings.rows
         self._first, self._last = np.zeros(count, np.int64), np.full(count, RUNS)
         self._begins = np.zeros_like(rings.written)  # the number that each environment's newest episode begins with
-        self.stale = False
+        self.stale: bool = False
 
     def of(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and last number (B,) of the episode of each index, as far as they are stored."""
@@ -94,7 +94,7 @@ class Relabelling:
         """`discount` is γ; with `no_end` it stays, whatever terminates."""
         self._spec, self._rings, self._goals = spec, rings, goals
         self._discount, self._no_end = np.float32(discount), no_end
-        self.spans = Spans(rings)
+        self.spans: Spans = Spans(rings)
 
     def __call__(self, batch: Batch, index: np.ndarray, random: np.random.Generator) -> Batch:
         """The batch whose items are at `index` (B,), with other goals in some. Draws 2 B numbers from `random`.

@@ -62,7 +62,7 @@ class Hub:
         from huggingface_hub import HfApi
 
         self._api = HfApi(library_name="duetto")
-        self.host = urlsplit(self._api.endpoint).netloc or self._api.endpoint
+        self.host: str = urlsplit(self._api.endpoint).netloc or self._api.endpoint
 
     def user(self) -> str:
         """Whose token it is. UsageError where there is none; DuettoError where the server does not take it."""

@@ -47,7 +47,8 @@ class Evaluations:
 
     def __init__(self, session: Session, table: Csv, beside: Evaluator | None, announce: Callable[[], None]) -> None:
         """`beside` makes them beside the run; `announce` is called behind each."""
-        self._session, self.table, self._beside, self._announce = session, table, beside, announce
+        self._session, self._beside, self._announce = session, beside, announce
+        self.table: Csv = table
         self.last: tuple[int, Evaluation] | None = None
         self.best: float | None = None
         self._best_step = 0

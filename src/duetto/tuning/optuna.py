@@ -142,7 +142,9 @@ class Optimizer:
         """Whether a trial should be pruned, by what was reported."""
         return bool(self._running[number].should_prune())
 
-    def end(self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""):
+    def end(
+        self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""
+    ) -> None:
         """A trial's end, "complete" with its value, "pruned", "diverged" or "failed".
 
         What diverges counts as bad where the next trials are drawn; what failed counts as never tried.

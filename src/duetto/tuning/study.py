@@ -107,13 +107,20 @@ class Study:
         stopped: Whether it ended, or is about to end, before its last trial because it was asked to.
     """
 
+    plan: Plan
+    folder: Path
+    optimizer: Optimizer
+    trials: int
+    jobs: int
+    stopped: bool
+
     def __init__(self, plan: Plan, folder: Path, optimizer: Optimizer, trials: int, jobs: int) -> None:
         self.plan, self.folder, self.optimizer = plan, folder, optimizer
         self.trials, self.jobs = trials, jobs
         self.trying: list[Trying] = []
-        self.notices = Notices()
+        self.notices: Notices = Notices()
         self.stopped = False
-        self.began = time.monotonic()
+        self.began: float = time.monotonic()
         self.on_end: Callable[[Trial], None] = lambda _: None  # whoever shows the study
         self.on_look: Callable[[], None] = lambda: None
         self._inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]] = queue.Queue()

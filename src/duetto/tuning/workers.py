@@ -47,7 +47,7 @@ class Worker:
                 env=environ,
                 **apart,
             )
-        self.runs = 0
+        self.runs: int = 0
         self._inbox = inbox
         self._thread = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
         self._thread.start()

@@ -51,7 +51,7 @@ class Player:
         self._actions = ActionMap(env.action_space)
         self._structure = Structure(structure(env.action_space))
         self._random = np.random.default_rng(seed)
-        self.seen = Played()
+        self.seen: Played = Played()
         self._held: Any = None  # the last observation, as it was given
         self._copy: list[bytes] = []  # and what was in it
 
