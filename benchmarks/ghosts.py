@@ -24,7 +24,7 @@ from duetto.cluster.blocks import Distant
 from duetto.cluster.crew import Crew
 from duetto.cluster.free import Free
 from duetto.cluster.host import GREETING, Host, Reply, Request
-from duetto.cluster.player import Role
+from duetto.cluster.player import Block, Role
 from duetto.cluster.spread import Spread
 from duetto.cluster.transport import Answer
 from duetto.environments import recipes, trees
@@ -34,10 +34,10 @@ from duetto.training.normalizer import Normalizer
 
 METHOD = """\
 {actors} actors with one environment each, at the pace `free`, in blocks of {block} steps. Each makes its first block
-really; from then on that block is its answer to every order, at once. *In this process*: the answer is handed over.
-*Through Ray*: one process plays all the actors, and every block travels from there through Ray's object store. What is
-measured is the coordinator: ordering, accepting, cutting into steps, and adding each to the memory that the algorithm
-learns from; nobody learns, and no weights are new. *MB/s*: of what is added."""
+really; from then on that block, with an episode's end behind it, is its answer to every order, at once. *In this
+process*: the answer is handed over. *Through Ray*: one process plays all the actors, and every block travels from there
+through Ray's object store. What is measured is the coordinator: ordering, accepting, cutting into steps, and adding
+each to the memory that the algorithm learns from; nobody learns, and no weights are new. *MB/s*: of what is added."""
 
 JOBS: dict[str, tuple[str, Callable[[], Algorithm]]] = {
     "HalfCheetah steps, TD3": (
@@ -69,11 +69,19 @@ class Players:
         if number == GREETING or requests[-1].method != "block" or index not in self._blocks:
             reply = self._hosts[index].do(number, requests, past, *more)
             if number != GREETING and requests[-1].method == "block" and reply.error is None:
-                self._blocks[index] = reply.values[0]
+                self._blocks[index] = _ended(reply.values[0])
+                return reply._replace(values=[self._blocks[index]])
             return reply
         order, weights = requests[-1].arguments[0], more[0]
         block = self._blocks[index]._replace(number=order.number, version=weights.version, updates=weights.updates)
         return Reply(number, [block])
+
+
+def _ended(block: Block) -> Block:
+    """Its episode ends with it, so that it may come again."""
+    cut = block.experience.truncated.copy()
+    cut[-1] = True
+    return block._replace(experience=block.experience._replace(truncated=cut))
 
 
 class Playback:

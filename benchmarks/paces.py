@@ -42,6 +42,10 @@ all: *sleep* what was asked for, *act* choosing actions and the stepping around 
 class Timed(Free):
     """Notes for each actor when a block was accepted, and when the next one was ordered."""
 
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.begin_timing()
+
     def begin_timing(self) -> None:
         """From here on."""
         self.accepted_at: dict[int, float] = {}
