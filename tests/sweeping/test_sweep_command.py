@@ -50,7 +50,7 @@ def test_a_sweep_from_the_command_line(command: Any, tmp_path: Path):
     assert lines[:2] == ["2 runs of 2 settings", f"{folder}/"]
     assert sorted(lines[2:4]) == ["sac-Pendulum-v1-s0  begins", "td3-Pendulum-v1-s0  begins"]
     assert all("-Pendulum-v1-s0  60 steps  -" in line for line in lines[4:6])
-    assert lines[6].split() == shlex.split("environment algorithm seeds steps 'interquartile' mean 95 % interval")
+    assert lines[6].split() == shlex.split("environment algorithm seeds steps IQM 95 % interval")
     assert lines[7].split()[:4] == ["Pendulum-v1", "td3", "1", "60"]
     assert lines[-2:] == ["2 complete.", f"{folder}/curves.png"]
     assert all(len(line) <= 80 for line in lines)
@@ -160,8 +160,11 @@ def test_the_table_of_results_fits_a_terminal():
     out = io.StringIO()
     long = Found("td3, critic_hidden [512, 512], normalize_observations collected", "MiniGrid-x", 3, 1_000_000, 0, 0, 1)
     rows = [Found("td3", "HalfCheetah-v5", 5, 1_000_000, 9876.5, 9000.25, 10123.4), long]
-    Console(file=out, width=80).print(table([*rows, Found("sac", "Pendulum-v1", 2, 20_000, -151.23, None, None)]))
+    for line in table([*rows, Found("sac", "Pendulum-v1", 2, 20_000, -151.23, None, None)], 80):
+        Console(file=out, width=80).print(line)
     lines = out.getvalue().splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert "9,876" in lines[1]
+    assert lines[0].split() == ["environment", "algorithm", "seeds", "steps", "IQM", "95", "%", "interval"]
+    assert lines[1].split() == ["HalfCheetah-v5", "td3", "5", "1,000,000", "9,876", "9,000", "to", "10,123"]
+    assert lines[2].startswith("MiniGrid-x      td3, critic_hidden [512")
     assert lines[-1].split() == ["Pendulum-v1", "sac", "2", "20,000", "-151.2", "-"]

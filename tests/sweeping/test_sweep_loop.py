@@ -127,9 +127,13 @@ def test_what_another_process_has_completed_is_not_begun(
 
 
 def test_a_stop_lets_what_works_end_and_begins_nothing(planned: list[Planned], tmp_path: Path):
-    crew = Stub(2, {"a-s0": [("ended", True, [])], "b-s0": [("ended", True, [])]})
+    class Interrupted(Stub):
+        def wait(self, seconds: float) -> list[tuple[Job, tuple[Any, ...]]]:
+            sweep._stop()
+            return super().wait(seconds)
+
+    crew = Interrupted(2, {"a-s0": [("ended", True, [])], "b-s0": [("ended", True, [])]})
     sweep = Sweep(tmp_path, planned, crew)
-    sweep.on_look = sweep._stop
     sweep.work()
     assert crew.log == ["a-s0", "b-s0"]
     assert crew.stopped

@@ -179,6 +179,8 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
         ("{algorithms: [td3], environments: [Pendulum-v1], seeds: [1, 1]}", "seeds is [1, 1]; it must be"),
         ("{algorithms: [td3], environments: [Pendulum-v1], steps: many}", "steps is 'many'; it must be a whole number"),
         ("{algorithms: [td3], environments: [CartPole-v1]}", "td3 needs a continuous action space (Box)"),
+        ("{algorithms: [td3], environments: [7]}", "has the environment 7; it must be an id."),
+        ("{algorithms: [td3], environments: [x-v0], environment_options: 3}", "has the environment_options 3; they"),
         ("{algorithms: [td3, td3], environments: [Pendulum-v1]}", "Two runs would be called td3-Pendulum-v1-s0"),
     ],
 )

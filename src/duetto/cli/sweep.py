@@ -25,18 +25,8 @@ if TYPE_CHECKING:  # with all that it imports, and something is to be seen befor
     from duetto.sweeping.plan import Planned, Setting
 
 # Those of the command itself, beside the run's and the algorithm's; see `_command`.
-OWN_OPTIONS = (
-    "seeds",
-    "jobs",
-    "output",
-    "cluster",
-    "dry_run",
-    "environment_options",
-    "preset",
-    "track",
-    "quiet",
-    "json",
-)
+OWN_OPTIONS = ("seeds", "jobs", "output", "cluster", "dry_run")
+OWN_OPTIONS += ("environment_options", "preset", "track", "quiet", "json")
 USAGE = """duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]
        duetto sweep FILE.yaml [options]"""
 ABOUT = """Trains every algorithm in every environment with every seed. Each is an ordinary run in a process of its own;

@@ -44,7 +44,7 @@ def sweep(
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
         cluster: A Ray cluster, of which each run gets a CPU; its machines must all see the folder.
         progress: Show on a terminal what the command line shows.
-        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters; a mapping's own win.
+        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters. A mapping's win.
 
     Raises:
         UsageError: A mistake in the call, before anything begins; or a run is there and was begun with other options.

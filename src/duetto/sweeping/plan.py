@@ -92,9 +92,8 @@ def runs(settings: Sequence[Setting], folder: Path) -> list[Planned]:
         )
         for place, seed in enumerate(setting.seeds):
             own = dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed))
-            job = Job.of(
-                own, setting.environment, folder, f"{setting.name}-s{seed}", contested=True, track=setting.track
-            )
+            name = f"{setting.name}-s{seed}"
+            job = Job.of(own, setting.environment, folder, name, contested=True, track=setting.track)
             if not place:
                 pickled(job)  # what cannot be sent shows now
             found.append((place, Planned(job, own)))

@@ -59,10 +59,12 @@ def from_file(path: str | Path) -> list[Setting]:
     for key in _KEYS[:2]:
         if not values.get(key):
             raise UsageError(f"The sweep {path} has no {key}. Write, for example:\n{_EXAMPLE}")
+    if strange := [one for one in _several(values["environments"]) if not isinstance(one, str)]:
+        raise UsageError(f"The sweep {path} has the environment {strange[0]!r}; it must be an id.")
     options = {name: _numbers(value) for name, value in values.items() if name not in _KEYS}
     if isinstance(values["algorithms"], dict):
         values["algorithms"] = {name: _numbers(own) for name, own in values["algorithms"].items()}
-    return settings(*(values.get(key, 3) for key in _KEYS), options, str(path))
+    return settings(values["algorithms"], values["environments"], values.get("seeds", 3), options, str(path))
 
 
 def _numbers(value: Any) -> Any:
@@ -97,6 +99,8 @@ def _setting(
         raise UsageError(f"{where} has seeds, and no option 'seed'. Say which: seeds 0-4, or 0,3,9.")
     track = options.pop("track", None) or ()
     preset, extra = options.pop("preset", None), options.pop("environment_options", None) or {}
+    if not isinstance(extra, Mapping):
+        raise UsageError(f"{where} has the environment_options {extra!r}; they must be options by their names.")
     kind, origin = _kind(given, where)
     made, preset_name, values, rest = made_of(kind, environment, preset, options)
     known = [entry.name for entry in dataclasses.fields(RunOptions)]
@@ -111,7 +115,7 @@ def _setting(
         run=RunOptions(**values.run | rest),
         seeds=seeds,
         preset=preset_name,
-        environment_options=values.environment | extra,
+        environment_options=values.environment | dict(extra),
         origin=origin,
         track=(track,) if isinstance(track, str) else tuple(track),
     )

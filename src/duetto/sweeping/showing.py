@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from duetto.display.bar import clock, fitting
@@ -25,7 +24,8 @@ if TYPE_CHECKING:  # with all that they import, and something is to be seen befo
 GLANCE = 1.0  # seconds between two looks at how far the runs are
 MOST = 12  # rows
 NARROWEST = 12  # columns of a run's name
-BAR = 10
+WIDE = 10  # columns of a bar
+BAR, SCORE = 1, 3  # of a run's cells
 
 
 class SweepDisplay:
@@ -87,7 +87,9 @@ class SweepDisplay:
         """The last lines: how good each setting is, and what to look at, or how to go on."""
         self._show_notices()
         if found.results and not self._quiet:
-            self._console.print(table(found.results))
+            for line in table(found.results, self._console.width):
+                self._console.print(line, highlight=False)
+            self.say("IQM: interquartile mean over seeds of the last evaluation; its 95 % bootstrap interval.")
         counts = Counter(run.state for run in found.runs)
         self.say(", ".join(f"{number} {state}" for state, number in counts.items()) + ".")
         if found.picture is not None:
@@ -149,8 +151,8 @@ def _cells(entry: Entry) -> list[str]:
     share = min(1.0, entry.step / entry.steps)
     made, spent = entry.step - entry.first, time.monotonic() - entry.began
     left = clock((entry.steps - entry.step) / made * spent) if made > 0 else "-:--:--"
-    bar = "━" * round(share * BAR)
-    return [entry.name, f"{bar:<{BAR}}", f"{entry.step:,}/{entry.steps:,}", _score(entry), left]
+    bar = "━" * round(share * WIDE)
+    return [entry.name, f"{bar:<{WIDE}}", f"{entry.step:,}/{entry.steps:,}", _score(entry), left]
 
 
 def _score(entry: Entry) -> str:
@@ -162,17 +164,17 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
-def rows(cells: Sequence[list[str]], width: int) -> list[Text]:
-    """Lines of equal columns that fit: the bar goes first, then the score; the name is cut."""
+def rows(cells: Sequence[list[str]], width: int, expendable: Sequence[int] = (BAR, SCORE)) -> list[Text]:
+    """Lines of equal columns that fit: the expendable ones go first, the name is cut."""
     if not cells:
         return []
     columns = [[escaped(cell) for cell in column] for column in zip(*cells, strict=True)]
     wide = [max(map(cell_len, column)) for column in columns]
     kept = [number for number in range(len(wide)) if wide[number]]
-    for expendable in (1, 3):
+    for column in expendable:
         needed = sum(wide[number] + 2 for number in kept if number) + min(wide[0], 3 * NARROWEST)
-        if needed > width and expendable in kept:
-            kept.remove(expendable)
+        if needed > width and column in kept:
+            kept.remove(column)
     wide[0] = min(wide[0], max(NARROWEST, width - sum(wide[number] + 2 for number in kept if number)))
     lines = []
     for row in zip(*columns, strict=True):
@@ -184,16 +186,12 @@ def rows(cells: Sequence[list[str]], width: int) -> list[Text]:
     return lines
 
 
-def table(results: Sequence[Result]) -> Table:
-    """How good each setting is."""
-    made = Table(box=None, pad_edge=False)
-    for name in ("environment", "algorithm"):
-        made.add_column(name, overflow="ellipsis", no_wrap=True, max_width=28)
-    for name in ("seeds", "steps", "interquartile mean", "95 % interval"):
-        made.add_column(name, justify="right", overflow="fold")
+def table(results: Sequence[Result], width: int) -> list[Text]:
+    """How good each setting is: lines of equal columns, the settings' names cut where they do not fit."""
+    wide = max(cell_len(name) for name in ["environment", *(one.environment for one in results)])
+    cells = [[set_cell_size("environment", wide) + "  algorithm", "seeds", "steps", "IQM", "95 % interval"]]
     for one in results:
         interval = "-" if one.low is None or one.high is None else f"{number(one.low)} to {number(one.high)}"
-        middle = number(one.interquartile_mean)
-        cells = (one.environment, one.label, str(one.seeds), f"{one.step:,}", middle, interval)
-        made.add_row(*(Text(escaped(cell)) for cell in cells))
-    return made
+        name = f"{set_cell_size(one.environment, wide)}  {one.label}"
+        cells.append([name, str(one.seeds), f"{one.step:,}", number(one.interquartile_mean), interval])
+    return rows(cells, width, expendable=())

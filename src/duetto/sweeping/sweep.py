@@ -117,10 +117,10 @@ class Sweep:
         return any(entry.state in ("waiting", "working", "elsewhere") for entry in self.entries)
 
     def _next(self) -> Entry | None:
-        """What nobody has begun comes first."""
-        now = time.monotonic()
-        later = [entry for entry in self.entries if entry.state == "elsewhere" and entry.due <= now]
-        return next((entry for entry in [*self.entries, *later] if entry.state == "waiting" or entry in later), None)
+        """What nobody is at comes first."""
+        waiting = [entry for entry in self.entries if entry.state == "waiting"]
+        again = [entry for entry in self.entries if entry.state == "elsewhere" and entry.due <= time.monotonic()]
+        return next(iter([*waiting, *again]), None)
 
     def _begin(self, entry: Entry) -> None:
         entry.look()
