@@ -34,10 +34,10 @@ class Stuck(Line):
 
     def __init__(self, file: str = "") -> None:
         super().__init__(length=5)
-        self.file = Path(file)
+        self.file = file
 
     def step(self, action: Any) -> Any:
-        if self.life >= 30 and self.file.is_file():
+        if self.life >= 30 and Path(self.file).is_file():
             raise RuntimeError("the lever is stuck")
         return super().step(action)
 

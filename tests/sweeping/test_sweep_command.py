@@ -166,5 +166,5 @@ def test_the_table_of_results_fits_a_terminal():
     assert all(len(line) <= 80 for line in lines)
     assert lines[0].split() == ["environment", "algorithm", "seeds", "steps", "IQM", "95", "%", "interval"]
     assert lines[1].split() == ["HalfCheetah-v5", "td3", "5", "1,000,000", "9,876", "9,000", "to", "10,123"]
-    assert lines[2].startswith("MiniGrid-x      td3, critic_hidden [512")
+    assert lines[2].startswith("MiniGrid-x      td3, critic_hidden […  ")
     assert lines[-1].split() == ["Pendulum-v1", "sac", "2", "20,000", "-151.2", "-"]

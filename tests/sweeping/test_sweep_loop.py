@@ -116,7 +116,7 @@ def test_what_another_process_has_completed_is_not_begun(
 
     def elsewhere(entry: Any, what: str) -> None:
         if entry.name == "b-s2":
-            (planned[0].folder / "checkpoints" / "step-000000000100").mkdir(parents=True)
+            (planned[0].folder / "checkpoints" / "step-000000000100").mkdir(parents=True, exist_ok=True)
 
     crew = Stub(1, {"a-s0": [("failed", IN_USE, "", "")]})
     sweep = Sweep(tmp_path, planned, crew)

@@ -85,7 +85,7 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path):
 KILLED = """
 import sys, duetto
 from sweepable import RUN, Slow, small
-duetto.sweep({"small": small()}, Slow, seeds=2, jobs=2, output=sys.argv[1], **{**RUN, "steps": 120})
+duetto.sweep({"small": small()}, Slow, seeds=int(sys.argv[2]), jobs=2, output=sys.argv[1], **{**RUN, "steps": 120})
 """
 
 
@@ -100,19 +100,19 @@ def checkpoints(folder: Path) -> list[int]:
     return [len(list(run.glob("checkpoints/step-*"))) for run in folder.glob("small-Slow-s*")]
 
 
-@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
-def test_a_sweep_that_was_ended_goes_on_as_if_nothing_had_happened(tmp_path: Path, how: str):
+@pytest.mark.parametrize(("how", "seeds"), [("SIGKILL", 2), ("SIGINT", 1)])
+def test_a_sweep_that_was_ended_goes_on_as_if_nothing_had_happened(tmp_path: Path, how: str, seeds: int):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "sweep"], env=environment)
-    wait_for(lambda: sorted(checkpoints(tmp_path / "sweep")) >= [1, 1])
+    process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "sweep", str(seeds)], env=environment)
+    wait_for(lambda: sum(made > 0 for made in checkpoints(tmp_path / "sweep")) == seeds)
     process.send_signal(getattr(signal, how))
     assert process.wait(60) == (-signal.SIGKILL if how == "SIGKILL" else 0)
     options = {"steps": 120}
-    before = [last_checkpoint(tmp_path / "sweep" / f"small-Slow-s{seed}") for seed in range(2)]
+    before = [last_checkpoint(tmp_path / "sweep" / f"small-Slow-s{seed}") for seed in range(seeds)]
     assert all(0 < step < 120 for step in before)
-    again = swept(tmp_path / "sweep", Slow, **options)
-    assert [(run.state, run.step) for run in again.runs] == [("complete", 120)] * 2
-    for seed in range(2):
+    again = swept(tmp_path / "sweep", Slow, seeds=seeds, **options)
+    assert [(run.state, run.step) for run in again.runs] == [("complete", 120)] * seeds
+    for seed in range(seeds):
         alone = duetto.train(small(), Slow, runs_dir=tmp_path, seed=seed, **RUN | options)
         assert_same(Run(again.runs[seed].path, environment=Slow), alone)
     assert not list(again.folder.glob("*/before*"))  # taken up, not begun anew
@@ -150,7 +150,7 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
         ("well-Stuck-s0", "complete"),
     ]
     (failed,) = found.failed
-    assert "stopped at step 29" in failed.reason
+    assert "step raised RuntimeError: the lever is stuck" in failed.reason
     assert failed.log == folder / "logs" / "stuck-Stuck-s0.txt"
     text = failed.log.read_text()
     assert failed.reason in text

@@ -89,7 +89,7 @@ class SweepDisplay:
         if found.results and not self._quiet:
             for line in table(found.results, self._console.width):
                 self._console.print(line, highlight=False)
-            self.say("IQM: interquartile mean over seeds of the last evaluation; its 95 % bootstrap interval.")
+            self.say("IQM: the interquartile mean of the seeds' last evaluations.")
         counts = Counter(run.state for run in found.runs)
         self.say(", ".join(f"{number} {state}" for state, number in counts.items()) + ".")
         if found.picture is not None:
