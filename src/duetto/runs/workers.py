@@ -62,7 +62,7 @@ class Worker:
             UsageError: The environment cannot be sent to another process.
         """
         self.runs += 1
-        self._send("train", base64.b64encode(pickled(job)).decode())
+        self._send("train", base64.b64encode(packed(job)).decode())
 
     def go(self) -> None:
         """Let it go on after an evaluation."""
@@ -96,7 +96,7 @@ class Worker:
         self._inbox.put((self, ("gone", self._process.wait())))
 
 
-def pickled(job: Job) -> bytes:
+def packed(job: Job) -> bytes:
     """The job, for another process. UsageError where its environment cannot go there."""
     try:
         return cloudpickle.dumps(job)

@@ -15,7 +15,7 @@ from duetto.algorithms import Algorithm
 from duetto.errors import CheckpointError, UsageError
 from duetto.runs.job import Job
 from duetto.runs.run import planned, slug
-from duetto.runs.workers import pickled
+from duetto.runs.workers import packed
 from duetto.storage import snapshot
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.differences import differences, flat
@@ -95,7 +95,7 @@ def runs(settings: Sequence[Setting], folder: Path) -> list[Planned]:
             name = f"{setting.name}-s{seed}"
             job = Job.of(own, setting.environment, folder, name, contested=True, track=setting.track)
             if not place:
-                pickled(job)  # what cannot be sent shows now
+                packed(job)  # what cannot be sent shows now
             found.append((place, Planned(job, own)))
     ordered = [run for _, run in sorted(found, key=lambda pair: pair[0])]
     names = [run.job.name for run in ordered]

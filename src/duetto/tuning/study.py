@@ -28,7 +28,7 @@ from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.runs.job import DIVERGED, FAILED, Job
 from duetto.runs.run import run_name
-from duetto.runs.workers import Worker, pickled
+from duetto.runs.workers import Worker, packed
 from duetto.storage.config import Config
 from duetto.training.interruption import interruptible
 from duetto.training.notices import Notices, gist
@@ -130,7 +130,7 @@ class Study:
     # ------------------------------------------------------------------------------------------------ the loop
     def work(self) -> None:
         """Go on to the last trial, or until Ctrl-C."""
-        pickled(self._job(self.plan.centre, "", 0))  # what cannot be sent shows now
+        packed(self._job(self.plan.centre, "", 0))  # what cannot be sent shows now
         self.trying = [self._tried(trial, taken_up=True) for trial in self.optimizer.unfinished()]
         with interruptible(self._stop):
             try:
