@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import duetto
 from duetto.errors import UsageError
 from duetto.runs import job as jobs
 from duetto.runs.run import Run
-from duetto.storage.config import RunOptions
+from duetto.storage.config import Config, RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.sweeping.plan import Setting, runs
 from duetto.sweeping.results import Swept
@@ -73,6 +74,15 @@ def test_a_run_that_was_begun_otherwise_is_refused_with_what_differs(found: Swep
         duetto.sweep({"small": duetto.TD3(tau=0.1)}, Short, output=found.folder, **RUN)
 
 
+def test_a_run_that_an_earlier_version_began_is_known(tmp_path: Path):
+    """Whose config has other words, and not all options."""
+    shutil.copytree(Path(__file__).parent.parent / "fixtures" / "runs-0.1" / "dqn-torch", tmp_path / "old-s0")
+    config = Config.load(tmp_path / "old-s0" / "config.yaml")
+    setting = Setting("old", config.algorithm, config.environment, config.run, (0,), config.preset)
+    (planned,) = runs([setting], tmp_path)
+    assert planned.begun
+
+
 def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path):
     (tmp_path / "small-Short-s0").mkdir()
     (tmp_path / "small-Short-s0" / "thesis.tex").touch()
@@ -110,12 +120,14 @@ def test_a_sweep_that_was_ended_goes_on_as_if_nothing_had_happened(tmp_path: Pat
     options = {"steps": 120}
     before = [last_checkpoint(tmp_path / "sweep" / f"small-Slow-s{seed}") for seed in range(seeds)]
     assert all(0 < step < 120 for step in before)
+    configs = {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").glob("*/config.yaml")}
     again = swept(tmp_path / "sweep", Slow, seeds=seeds, **options)
     assert [(run.state, run.step) for run in again.runs] == [("complete", 120)] * seeds
     for seed in range(seeds):
         alone = duetto.train(small(), Slow, runs_dir=tmp_path, seed=seed, **RUN | options)
         assert_same(Run(again.runs[seed].path, environment=Slow), alone)
-    assert not list(again.folder.glob("*/before*"))  # taken up, not begun anew
+    assert {path: path.stat().st_mtime_ns for path in configs} == configs  # taken up, not begun anew
+    assert not list(again.folder.glob("*/before*"))
 
 
 def last_checkpoint(folder: Path) -> int:

@@ -22,6 +22,7 @@ from duetto.presets import beside, choose
 from duetto.storage.config import RunOptions
 
 if TYPE_CHECKING:  # with all that it imports, and something is to be seen before that
+    from duetto.cluster import Cluster
     from duetto.sweeping.plan import Planned, Setting
 
 # Those of the command itself, beside the run's and the algorithm's; see `_command`.
@@ -135,24 +136,18 @@ def _sweep(call: Any, settings: Callable[[], list[Setting]], name: str | None = 
     from duetto.sweeping.showing import SweepDisplay
 
     placed = cluster(call.cluster)
+    if call.dry_run:
+        _list(settings(), name, call.output, placed)
+        return
     with expendable() as stream:
         console = Console(stderr=True) if call.json else Console(file=stream)
-        with SweepDisplay(console, call.quiet or call.json or call.dry_run) as display:
+        with SweepDisplay(console, call.quiet or call.json) as display:
             display.doing("making environments")
             from duetto.sweeping import api  # with all that it imports, while something is shown already
 
             chosen = settings()
-            name = name or api.name_of(chosen)
-            if call.dry_run:
-                _, planned = api.listed(chosen, name, call.output, placed)
-            else:
-                found = api.conduct(chosen, name, call.output, call.jobs, placed, display)
-        if not call.dry_run:
-            display.finish(found)
-    if call.dry_run:
-        for run in planned:
-            print(f"{run.folder}  {_state(run)}")
-        return
+            found = api.conduct(chosen, name or api.name_of(chosen), call.output, call.jobs, placed, display)
+        display.finish(found)
     if call.json:
         print_json(found.to_dict())
     if found.failed:
@@ -161,6 +156,14 @@ def _sweep(call: Any, settings: Callable[[], list[Setting]], name: str | None = 
             f"{len(found.failed)} of {len(found.runs)} runs failed; why, is in their logs. The same command tries them "
             f"again.\n{lines}"
         )
+
+
+def _list(settings: list[Setting], name: str | None, output: str | None, placed: Cluster | None) -> None:
+    from duetto.sweeping import api
+
+    _, planned = api.listed(settings, name or api.name_of(settings), output, placed)
+    for run in planned:
+        print(f"{run.folder}  {_state(run)}")
 
 
 def _state(run: Planned) -> str:

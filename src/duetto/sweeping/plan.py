@@ -19,6 +19,7 @@ from duetto.runs.workers import packed
 from duetto.storage import snapshot
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.differences import differences, flat
+from duetto.storage.migration import migrated
 from duetto.storage.origin import Origin
 from duetto.storage.yaml_files import read_yaml
 from duetto.training.session import is_instance
@@ -115,7 +116,7 @@ def _check(run: Planned) -> None:
             raise UsageError(f"{run.folder} is there and no run: it has no config.yaml. Choose another --output.")
         return
     try:
-        before = _deciding(read_yaml(path))
+        before = _deciding(migrated(read_yaml(path)))
     except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
     now = _deciding(run.config.to_dict())
