@@ -148,6 +148,8 @@ def test_the_table_fits_a_terminal_of_any_width(width: int):
     assert len(lines) == 13
     assert all(len(line) <= width for line in lines)
     assert "1/24 runs" in lines[-1]
+    if width >= 40:
+        assert "  123,456/1,000,000  " in lines[0]
     if width >= 80:
         assert lines[0].startswith("td3-HalfCheetah-v5-s0 ")
         assert "  123,456/1,000,000  4,321  " in lines[0]
