@@ -65,6 +65,9 @@ class Sweep:
         stopped: Whether it ended, or is about to end, before its last run because it was asked to.
     """
 
+    folder: Path
+    crew: Crew
+
     def __init__(self, folder: Path, runs: Sequence[Planned], crew: Crew) -> None:
         self.folder, self.crew = folder, crew
         self.entries: list[Entry] = [Entry(run) for run in runs]
