@@ -77,7 +77,8 @@ class SweepDisplay:
             entry.look()
         self._made = sum(min(entry.step, entry.steps) for entry in sweep.entries)
         settings = len({entry.planned.job.name.rpartition("-s")[0] for entry in sweep.entries})
-        self.say(f"{len(sweep.entries)} runs of {settings} settings\n{sweep.folder}/")
+        count, many = len(sweep.entries), "s" * (settings > 1)
+        self.say(f"{count} run{'s' * (count > 1)} of {settings} setting{many}\n{sweep.folder}/")
         complete = sum(entry.planned.complete for entry in sweep.entries)
         begun = sum(entry.planned.begun for entry in sweep.entries) - complete
         if complete or begun:
