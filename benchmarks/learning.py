@@ -1,13 +1,14 @@
 """The learning results: runs named in `jobs.yaml`, stopped and taken up at any time, and the report of what they gave.
 
     python benchmarks/learning.py list
-    python benchmarks/learning.py run td3-halfcheetah --seeds 0 1 2     Ctrl-C stops; the same command goes on
+    python benchmarks/learning.py run td3-halfcheetah --seeds 0 1 2 --jobs 2
+                                                                        Ctrl-C stops; the same command goes on
     python benchmarks/learning.py collect                               take over what unfinished runs have so far
     python benchmarks/learning.py report                                results/learning.md, figures
 
-A run is the command `duetto train`, in a process of its own; its folder lies in `--runs-dir`. Its evaluations and its
-config (command, versions, commit) go to `results/learning/<job>-s<seed>/`, with `final.csv`, every episode of one more
-evaluation of the last policy, where the job asks for it.
+A run is what the command `duetto train` would train, one of a sweep; its folder lies in `--runs-dir`. Its evaluations
+and its config (command, versions, commit) go to `results/learning/<job>-s<seed>/`, with `final.csv`, every episode of
+one more evaluation of the last policy, where the job asks for it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.console import Console
+
+from duetto.cli.sweep import setting
+from duetto.sweeping.api import conduct
+from duetto.sweeping.results import SweptRun
+from duetto.sweeping.showing import SweepDisplay
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "learning"
@@ -44,6 +52,9 @@ class Job:
         return f"{self.name}-s{seed}"
 
 
+Runs = tuple[Job, Sequence[int]]  # a job's, by their seeds
+
+
 def jobs() -> dict[str, Job]:
     """All jobs by name."""
     return {name: Job(name, **entry | {"seeds": tuple(entry["seeds"])}) for name, entry in _data()["jobs"].items()}
@@ -58,37 +69,52 @@ def _data() -> dict[str, Any]:
     return yaml.safe_load((HERE / "jobs.yaml").read_text("utf-8"))
 
 
-def run(job: Job, seed: int, runs: Path) -> None:
-    """Start a job's run, or take it up where it is; nothing if it is complete."""
-    folder = runs / job.run_name(seed)
-    if steps_left(folder) == 0:
-        print(f"{folder} is complete.")
-    else:
-        record_demonstrations(job, runs)
-        begin = ["train", *shlex.split(job.train), "--seed", str(seed), "--name", job.run_name(seed)]
-        arguments = ["resume", str(folder)] if folder.exists() else [*begin, "--runs-dir", str(runs)]
-        _duetto(*arguments)
-    collect(job, seed, runs)
-    if steps_left(folder):
-        raise SystemExit(f"{folder} was stopped. The same command goes on.")
+def run(chosen: Sequence[Runs], folder: Path, jobs: int) -> None:
+    """Start the runs of jobs, or take them up where they are; what is complete stays."""
+    later = [(job, seeds) for job, seeds in chosen if (wanted := demonstrations(job)) and not wanted.exists()]
+    failed = _swept([one for one in chosen if one not in later], folder, jobs)
+    for job, _ in later:  # whose expert may have been one of the runs above
+        record(job, folder)
+    failed += _swept(later, folder, jobs)
+    if failed:
+        raise SystemExit("\n".join(f"{one.path} failed; see {one.log}" for one in failed))
 
 
-def record_demonstrations(job: Job, runs: Path) -> None:
-    """Make the demonstrations that a job wants, unless they are there."""
+def _swept(chosen: Sequence[Runs], folder: Path, jobs: int) -> list[SweptRun]:
+    """One sweep of them all; the runs that failed."""
+    if not chosen:
+        return []
+    settings = [setting(job.name, shlex.split(job.train), seeds) for job, seeds in chosen]
+    with SweepDisplay(Console()) as display:
+        found = conduct(settings, "learning", folder, jobs, display=display)
+    display.finish(found)
+    for job, seeds in chosen:
+        for seed in seeds:
+            collect(job, seed, folder)
+    if found.stopped:
+        raise SystemExit("The same command goes on.")
+    return list(found.failed)
+
+
+def demonstrations(job: Job) -> Path | None:
+    """Those that a job wants."""
     arguments = shlex.split(job.train)
-    if "--demonstrations" not in arguments:
-        return
-    folder = arguments[arguments.index("--demonstrations") + 1]
-    if not Path(folder).exists():
-        how = _data()["demonstrations"][folder].format(runs=runs)
-        _duetto("demos", *shlex.split(how), "--output", folder)
+    return Path(arguments[arguments.index("--demonstrations") + 1]) if "--demonstrations" in arguments else None
+
+
+def record(job: Job, folder: Path) -> None:
+    """Make the demonstrations that a job wants, unless they are there."""
+    wanted = demonstrations(job)
+    if wanted is not None and not wanted.exists():
+        how = _data()["demonstrations"][str(wanted)].format(runs=folder)
+        _duetto("demos", *shlex.split(how), "--output", str(wanted))
 
 
 def _duetto(*arguments: str) -> None:
     process = subprocess.Popen([sys.executable, "-m", "duetto", *arguments])
     try:
         code = process.wait()
-    except KeyboardInterrupt:  # the run has got it too, and writes its checkpoint
+    except KeyboardInterrupt:  # the process has got it too
         process.wait()
         raise SystemExit("Stopped. The same command goes on.") from None
     if code:
@@ -136,9 +162,11 @@ def main() -> None:
     commands.add_parser("list", help="the jobs")
     for name, text in (("run", "start jobs or go on with them"), ("collect", "take over what runs have so far")):
         one = commands.add_parser(name, help=text)
-        one.add_argument("jobs", nargs="+" if name == "run" else "*", metavar="JOB")
+        one.add_argument("names", nargs="+" if name == "run" else "*", metavar="JOB")
         one.add_argument("--seeds", type=int, nargs="+", help="those of the job, by default")
         one.add_argument("--runs-dir", type=Path, default=Path("runs") / "learning")
+        if name == "run":
+            one.add_argument("--jobs", type=int, default=1, help="runs at a time")
     commands.add_parser("report", help="tables and figures from the results")
     options = parser.parse_args()
 
@@ -152,12 +180,15 @@ def main() -> None:
 
         report(list(known.values()), figures())
         return
-    if unknown := [name for name in options.jobs if name not in known]:
+    if unknown := [name for name in options.names if name not in known]:
         parser.error(f"unknown jobs {', '.join(unknown)}; see: python benchmarks/learning.py list")
-    work = run if options.command == "run" else collect
-    for job in (known[name] for name in options.jobs or known):
-        for seed in options.seeds or job.seeds:
-            work(job, seed, options.runs_dir)
+    chosen = [(job, options.seeds or job.seeds) for job in (known[name] for name in options.names or known)]
+    if options.command == "run":
+        run(chosen, options.runs_dir, options.jobs)
+        return
+    for job, seeds in chosen:
+        for seed in seeds:
+            collect(job, seed, options.runs_dir)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from duetto.runs.run import Run as Run
     from duetto.sharing.pulling import pull as pull
     from duetto.sharing.pushing import push as push
+    from duetto.sweeping.api import sweep as sweep
+    from duetto.sweeping.results import Swept as Swept
     from duetto.training.callbacks import Callback as Callback
     from duetto.training.evaluation import Evaluation as Evaluation
     from duetto.training.session import Session as Session
@@ -51,6 +53,8 @@ _HOMES = {
     "pull": "duetto.sharing.pulling",
     "push": "duetto.sharing.pushing",
     "report": "duetto.reporting.writing",
+    "Swept": "duetto.sweeping.results",
+    "sweep": "duetto.sweeping.api",
     "table": "duetto.display.table",
     "train": "duetto.runs.api",
     "Tuned": "duetto.tuning.results",

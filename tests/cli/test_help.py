@@ -49,7 +49,7 @@ def test_the_overview_names_every_command(duetto: Command, arguments: list[str])
     assert all(f"  {name} " in out for name in COMMANDS)
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("train", "tune", "demos")])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("train", "tune", "sweep", "demos")])
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_of_each_command(duetto: Command, command: str, option: str):
     code, out, err = duetto(command, option)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,11 +18,14 @@ from typing import Any
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line
-from small_runs import assert_same, outcome, small, train
+from small_runs import OPTIONS, assert_same, outcome, small, train
 
 import duetto
 from duetto.errors import UsageError
 from duetto.runs.run import Run
+from duetto.storage.config import RunOptions
+from duetto.sweeping.crews import Tasks
+from duetto.sweeping.plan import Setting, runs
 
 ray: Any = pytest.importorskip("ray")
 pytestmark = [
@@ -131,6 +135,44 @@ def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
     with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 8 actors, that of the evaluations included"):
         train(tmp_path, num_envs=9, cluster=duetto.Cluster(actors=7))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nodes, tmp_path: Path):
+    def strike() -> None:
+        wait_until(lambda: (tmp_path / "sweep" / "small-Pendulum-v1-s0" / "config.yaml").exists())
+        os.kill(processes(nodes.folder, "ray::_in_a_task")[0], signal.SIGKILL)
+
+    def sweep() -> duetto.Swept:
+        how: dict[str, Any] = {"output": tmp_path / "sweep", "cluster": duetto.Cluster()}
+        return duetto.sweep({"small": small()}, "Pendulum-v1", seeds=2, **how, **OPTIONS)
+
+    striking = threading.Thread(target=strike)
+    striking.start()
+    found = sweep()
+    striking.join()
+    assert sorted(run.state for run in found.runs) == ["complete", "failed"]
+    (failed,) = found.failed
+    assert failed.reason.startswith("Its task failed (")
+    assert failed.reason in (tmp_path / "sweep" / "logs" / f"{failed.path.name}.txt").read_text()
+    again = sweep()
+    assert [(run.state, run.step) for run in again.runs] == [("complete", 200)] * 2
+    assert_same(Run(again.runs[0].path), train(tmp_path, name="local"))
+    assert not list((tmp_path / "sweep").glob(".stop*"))
+
+
+def test_a_task_that_is_asked_to_stop_ends_with_a_checkpoint(nodes: Nodes, tmp_path: Path):
+    options = RunOptions(**OPTIONS | {"steps": 1_000_000})
+    (planned,) = runs([Setting("small", small(), "Pendulum-v1", options, (0,))], tmp_path)
+    tasks = Tasks(None, None, tmp_path)
+    tasks.begin(planned.job)
+    wait_until(lambda: planned.made() > 0)
+    tasks.stop()
+    ((job, message),) = tasks.wait(60.0)
+    assert (job, message[:2]) == (planned.job, ("ended", True))
+    assert planned.made() % 40 > 0  # not one of those that come by themselves
+    tasks.begin(planned.job)
+    assert [message for _, message in tasks.wait(60.0)] == [("ended", True, [])]
+    tasks.close()
 
 
 def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_path: Path):

@@ -256,7 +256,7 @@ def test_the_source_never_unpickles():
         "environments/rehearsal.py": ["pickle.load(sys.stdin.buffer)"],
         "environments/checking/inside.py": ["pickle.load(sys.stdin.buffer)"],
         "environments/recipes.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
-        "tuning/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get())))"],
+        "runs/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get()))"],
         "cluster/host.py": ["pickle.loads(self._role).take(self._stepper, self._share)"],
         "cluster/simulated.py": ["pickle.loads(pickle.dumps(value))"],
     }

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from duetto.algorithms import TD3
+from duetto.runs.job import Job
 from duetto.storage.config import RunOptions
 from duetto.tuning import study
 from duetto.tuning.api import planned_study
 from duetto.tuning.optuna import Optimizer
 from duetto.tuning.study import Plan, Study
-from duetto.tuning.worker import Job
 
 STEPS, EVERY = 100, 20
 Returns = Callable[[Job, int], float]

@@ -13,6 +13,7 @@ from duetto.training.notices import shown_elsewhere
 
 COMMANDS = {
     "train": "train an agent:  duetto train td3 HalfCheetah-v5",
+    "sweep": "train algorithms x environments x seeds:  duetto sweep td3,sac Pendulum-v1 --seeds 0-4 --jobs 2",
     "tune": "search hyper-parameters:  duetto tune td3 Pendulum-v1 --trials 50 --seeds 3",
     "resume": "go on with a run where its last checkpoint was made:  duetto resume runs/td3-HalfCheetah-v5-s0",
     "evaluate": "run episodes without exploration:  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20",

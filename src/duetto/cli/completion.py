@@ -9,7 +9,7 @@ import tyro
 from tyro.conf import Positional, arg
 
 from duetto.algorithms import ALGORITHMS
-from duetto.cli import COMMANDS, train, tune
+from duetto.cli import COMMANDS, sweep, train, tune
 from duetto.environments import FAMILIES
 from duetto.storage.config import RunOptions
 
@@ -17,14 +17,18 @@ _BASH = """_duetto() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
         words="{commands}"
-    elif [ "${{COMP_WORDS[1]}}" = train ] || [ "${{COMP_WORDS[1]}}" = tune ]; then
+    elif [[ " train tune sweep " == *" ${{COMP_WORDS[1]}} "* ]]; then
         if [ "$COMP_CWORD" -eq 2 ]; then
             words="{algorithms}"
         elif [[ "$word" == -* ]]; then
-            case "${{COMP_WORDS[2]}}" in
+            case "${{COMP_WORDS[2]%%,*}}" in
 {options}
             esac
-            if [ "${{COMP_WORDS[1]}}" = train ]; then words="$words {train}"; else words="$words {tune}"; fi
+            case "${{COMP_WORDS[1]}}" in
+                train) words="$words {train}" ;;
+                tune) words="$words {tune}" ;;
+                sweep) words="$words {sweep}" ;;
+            esac
         elif [ "$COMP_CWORD" -eq 3 ]; then
             words="{environments}"
         fi
@@ -67,6 +71,7 @@ def script() -> str:
         options="\n".join(options),
         train=" ".join(_flag(option) for option in train.OWN_OPTIONS),
         tune=" ".join(_flag(option) for option in tune.OWN_OPTIONS),
+        sweep=" ".join(_flag(option) for option in sweep.OWN_OPTIONS),
     )
 
 

@@ -115,6 +115,29 @@ class RayTransport:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+class RayTasks(RayTransport):
+    """Functions that are called once, each with a CPU of its own; what finds no room waits."""
+
+    def cpus(self) -> int:
+        """Of the whole cluster, as it is now."""
+        return int(ray.cluster_resources().get("CPU", 1))
+
+    def task(self, function: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
+        """Call it somewhere, once; `wait` says what it gave."""
+        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_retries": 0}
+        return ray.remote(function).options(scheduling_strategy="SPREAD", **options).remote(*arguments)
+
+    def close(self, tasks: Sequence[Any] = ()) -> None:
+        """Let go of the cluster, and end the tasks that are still at work."""
+        for task in tasks:
+            with suppress(exceptions.RayError):
+                ray.cancel(task, force=True)
+        super().close()
+
+    def _check_room(self, actors: int) -> None:
+        pass
+
+
 def _answer(call: Any) -> Answer:
     try:
         return Answer(ray.get(call))

@@ -25,11 +25,18 @@ from collections.abc import Callable, Hashable
 TRIAL = 16  # updates for each candidate; even, so that a delayed actor takes part equally
 PERIOD = 1_000  # updates between two trials
 SPARED = 4  # the slowest of each trial, which do not count
+SHARE = "OMP_NUM_THREADS"  # where many processes share a machine, their number is said in it, by Ray for example
 
 
 def cores() -> int:
     """That this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def granted() -> int:
+    """Threads that make sense here: one a core, and fewer where whoever started this process shares the cores out."""
+    said = os.environ.get(SHARE, "").partition(",")[0]
+    return min(cores(), int(said)) if said.isdecimal() and int(said) else cores()
 
 
 class FloatingThreads:

@@ -27,7 +27,7 @@ from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.parameters import matched
-from duetto.learners.threads import FloatingThreads, cores
+from duetto.learners.threads import FloatingThreads, granted
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
 from duetto.networks.torch import Built, Parameters, build
@@ -178,11 +178,11 @@ class TorchLearner(Learner):
         self.threads, self._floating = threads or 1, None
         if self.device.type != "cpu":  # the processor only hands out work
             self.threads = 0
-            torch.set_num_threads(threads or min(MOST_THREADS, cores()))
+            torch.set_num_threads(threads or min(MOST_THREADS, granted()))
             return
         torch.set_num_threads(self.threads)
         self.threads = torch.get_num_threads()  # a build without OpenMP has one
-        most = min(MOST_THREADS, cores())
+        most = min(MOST_THREADS, granted())
         own = any(spec.custom is not None for spec in self.specs.values())
         if threads == 0 and most > 1 and not own and not self.recurrent:
             self._floating = FloatingThreads(most, self._use_threads)

@@ -364,7 +364,7 @@ def planned(
 
     Raises UsageError where the parts do not fit together.
     """
-    label = environment if isinstance(environment, str) else _describe(environment)
+    label = label_of(environment)
     config = Config(
         algorithm=algorithm,
         environment=label,
@@ -479,7 +479,10 @@ def slug(label: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", label).strip("-")
 
 
-def _describe(environment: Any) -> str:
+def label_of(environment: Any) -> str:
+    """What an environment is called: its id, or the name of what makes it."""
+    if isinstance(environment, str):
+        return environment
     spec = None if isinstance(environment, type) else getattr(environment, "spec", None)
     if spec is not None:
         return spec.id

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
 from duetto.errors import escaped
@@ -32,6 +34,11 @@ class Notices(list[str]):
     def __iadd__(self, notices: Iterable[str]) -> Self:  # type: ignore[override]
         self.extend(notices)
         return self
+
+
+def gist(notice: str, folder: Path) -> str:
+    """What it says but for its numbers and the run's folder: of many runs that say the same, one need be heard."""
+    return re.sub(r"[\d.,]+", "", notice.replace(str(folder), ""))
 
 
 @contextmanager

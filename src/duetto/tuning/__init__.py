@@ -2,7 +2,6 @@
 
 space       which options are searched, and how: from their types, bounds and present values, or from a YAML file
 optuna      what is tried next, and what is not worth going on with; the only file that imports Optuna
-workers     processes that train, one seed of one trial at a time
 study       the loop: ask, train, judge, tell; and its folder, from which the same command goes on
 results     the best trial as a preset, judged by fresh episodes
 """

@@ -9,11 +9,11 @@ import yaml
 
 from duetto.errors import CheckpointError, UsageError
 from duetto.storage import disk
+from duetto.storage.differences import differences, flat
 from duetto.storage.yaml_files import read_yaml, to_yaml
 from duetto.tuning.study import Plan
 
 FORMAT = 1
-SHOWN = 5  # differences that are spelt out
 
 
 def settle(plan: Plan, folder: Path) -> None:
@@ -36,16 +36,12 @@ def settle(plan: Plan, folder: Path) -> None:
             ) from error
         return
     try:
-        before = _flat(read_yaml(path))
+        before = flat(read_yaml(path))
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}): was it changed by hand?") from error
-    now = _flat(told)
-    changed = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
-    if changed:
-        listed = "; ".join(f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in changed[:SHOWN])
-        more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    if changed := differences(before, flat(told)):
         raise UsageError(
-            f"{folder} is of another study: {listed}{more}. Give the same options to go on with it (more --trials and "
+            f"{folder} is of another study: {changed}. Give the same options to go on with it (more --trials and "
             "other --jobs are free), or begin another one with --output."
         )
 
@@ -62,10 +58,3 @@ def _told(plan: Plan) -> dict[str, Any]:
         "run": config["run"],
         "format": FORMAT,
     }
-
-
-def _flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= _flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
-    return found

@@ -18,27 +18,26 @@ from __future__ import annotations
 
 import dataclasses
 import queue
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from duetto import environments
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
+from duetto.runs.job import DIVERGED, FAILED, Job
 from duetto.runs.run import run_name
+from duetto.runs.workers import Worker, packed
 from duetto.storage.config import Config
 from duetto.training.interruption import interruptible
-from duetto.training.notices import Notices
+from duetto.training.notices import Notices, gist
 from duetto.tuning import scores
 from duetto.tuning.optuna import Optimizer, Trial
 from duetto.tuning.space import Space, applied, as_text
-from duetto.tuning.worker import FAILED, Job
-from duetto.tuning.workers import RUNS, Worker, pickled
 
 LOOK = 0.2  # seconds between two looks at whether it shall stop
+RUNS = 20  # that one process trains, before another takes its place: what they leave behind in it does not add up
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Study:
     # ------------------------------------------------------------------------------------------------ the loop
     def work(self) -> None:
         """Go on to the last trial, or until Ctrl-C."""
-        pickled(self._job(self.plan.centre, "", 0))  # what cannot be sent shows now
+        packed(self._job(self.plan.centre, "", 0))  # what cannot be sent shows now
         self.trying = [self._tried(trial, taken_up=True) for trial in self.optimizer.unfinished()]
         with interruptible(self._stop):
             try:
@@ -190,18 +189,9 @@ class Study:
     def _job(self, algorithm: Algorithm, where: str, number: int) -> Job:
         config = self.plan.config
         run = dataclasses.replace(config.run, seed=config.run.seed + number)
-        origin = config.origin if config.origin and config.origin.file else None
-        return Job(
-            parent=self.folder / "trials" / where,
-            name=run_name(algorithm, config.environment, run.seed),
-            algorithm={name: getattr(algorithm, name) for name in algorithm.options()} if origin else algorithm,
-            environment=self.plan.environment,
-            run=run,
-            preset=config.preset,
-            environment_options=config.environment_options,
-            origin=origin,
-            registration=environments.registration(self.plan.environment),
-        )
+        config = dataclasses.replace(config, algorithm=algorithm, run=run)
+        name = run_name(algorithm, config.environment, run.seed)
+        return Job.of(config, self.plan.environment, self.folder / "trials" / where, name, waits=True)
 
     def _let_work(self, run: SeedRun) -> None:
         trying = next(one for one in self.trying if run in one.runs)
@@ -269,7 +259,7 @@ class Study:
             self._rest(worker)
         if kind == "failed":
             how, sentence, trace = told
-            self._fail(trying, how, f"{sentence}\n{trace}".strip())
+            self._fail(trying, DIVERGED if how == DIVERGED else FAILED, f"{sentence}\n{trace}".strip())
         elif kind == "ended":
             self._note_words(trying, run, told[1])
         if kind == "ended" and not stopping and max(run.evaluations, default=0) < self.plan.config.run.steps:
@@ -279,7 +269,7 @@ class Study:
     def _note_words(self, trying: Trying, run: SeedRun, words: Sequence[str]) -> None:
         """What a run had to say, once of all that say the same but for their numbers."""
         for sentence in words:
-            alike = re.sub(r"[\d.,]+", "", sentence.replace(str(run.job.folder), ""))
+            alike = gist(sentence, run.job.folder)
             if alike not in self._heard:
                 self._heard.add(alike)
                 self.notices.append(f"Trial {trying.trial.number}, seed {run.job.run.seed}: {sentence}")

@@ -1,4 +1,4 @@
-"""The study's side of the processes that train."""
+"""The parent's side of the processes that train."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from typing import IO, Any
 import cloudpickle
 
 from duetto.errors import UsageError
-from duetto.tuning.worker import Job, receive, send
-
-RUNS = 20  # that one process trains, before another takes its place: what they leave behind in it does not add up
+from duetto.learners.threads import SHARE
+from duetto.runs.job import Job
+from duetto.runs.worker import receive, send
 
 # It finds what this process finds, and says in `config.yaml` what was typed here.
 _START = (
     "import json, sys; told = json.loads(sys.argv[1]); sys.path[:], sys.argv = told['path'], told['argv']; "
-    "from duetto.tuning.worker import main; main()"
+    "from duetto.runs.worker import main; main()"
 )
 
 
 class Worker:
     """A process that trains. What it says goes to `inbox` with it; "gone" is the last."""
 
-    def __init__(self, inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]], log: Path) -> None:
-        """`log` takes what its environments print."""
+    def __init__(
+        self, inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]], log: Path, threads: int | None = None
+    ) -> None:
+        """`log` takes what its environments print; `threads` are its share, if it is said."""
         told = json.dumps({"path": sys.path, "argv": sys.argv})
         # Several processes share a GPU: none may take most of its memory at once.
-        environ = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | os.environ
-        apart: dict[str, Any] = {"start_new_session": True}  # Ctrl-C on the terminal is for the study
+        shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | ({} if threads is None else {SHARE: str(threads)})
+        environ = shared | os.environ
+        apart: dict[str, Any] = {"start_new_session": True}  # Ctrl-C on the terminal is for the parent
         if sys.platform == "win32":
             apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
         with log.open("ab") as words:
@@ -59,7 +62,7 @@ class Worker:
             UsageError: The environment cannot be sent to another process.
         """
         self.runs += 1
-        self._send("train", base64.b64encode(pickled(job)).decode())
+        self._send("train", base64.b64encode(packed(job)).decode())
 
     def go(self) -> None:
         """Let it go on after an evaluation."""
@@ -93,7 +96,7 @@ class Worker:
         self._inbox.put((self, ("gone", self._process.wait())))
 
 
-def pickled(job: Job) -> bytes:
+def packed(job: Job) -> bytes:
     """The job, for another process. UsageError where its environment cannot go there."""
     try:
         return cloudpickle.dumps(job)

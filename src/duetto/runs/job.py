@@ -1,0 +1,154 @@
+"""A run as a parcel: begun, or taken up where its folder is there, in whatever process it is handed to."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from duetto import environments
+from duetto.algorithms import Algorithm
+from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError
+from duetto.storage.config import Config, RunOptions
+from duetto.storage.folder_lock import FolderLock
+from duetto.storage.origin import Origin, from_file
+
+if TYPE_CHECKING:  # a framework comes with them, and the process may be about to end
+    from duetto.training.callbacks import AnyCallback
+    from duetto.training.session import Session
+
+PATIENCE = 10.0  # seconds for the process that worked on a run before this one to be gone
+CLAIMS = ".beginning"  # the folder of the locks of runs that are being begun
+DIVERGED, FAILED, IN_USE = "diverged", "failed", "in use"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to begin, or to take up where its folder is there."""
+
+    parent: Path
+    name: str
+    algorithm: Algorithm | dict[str, Any]  # the options alone, where the class comes from a file
+    environment: Any
+    run: RunOptions
+    preset: str
+    environment_options: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
+    registration: Any = None  # of an environment whose id a script has registered
+    waits: bool = False  # after each evaluation, for what whoever handed it out says
+    contested: bool = False  # others may begin the same run at the same time
+    track: tuple[str, ...] = ()  # names of trackers
+
+    @classmethod
+    def of(cls, config: Config, environment: Any, parent: Path, name: str, **how: Any) -> Self:
+        """The run that a config is of; `environment` is what that describes."""
+        algorithm = config.algorithm
+        origin = config.origin if config.origin and config.origin.file else None
+        return cls(
+            parent=parent,
+            name=name,
+            algorithm={option: getattr(algorithm, option) for option in algorithm.options()} if origin else algorithm,
+            environment=environment,
+            run=config.run,
+            preset=config.preset,
+            environment_options=config.environment_options,
+            origin=origin,
+            registration=environments.registration(environment),
+            **how,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """The run's."""
+        return self.parent / self.name
+
+    def work(self, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None) -> None:
+        """Train to the end. Raises as `duetto.train` does; RunInUseError where another process is at it."""
+        from duetto import trackers
+        from duetto.runs.run import Run, start
+
+        environments.register(self.registration)
+        algorithm, origin = self._made()
+        callbacks = [*callbacks, *trackers.callbacks(self.track)]
+        with ExitStack() as beginning:
+            if self.contested:
+                claim = self.parent / CLAIMS / self.name
+                claim.mkdir(parents=True, exist_ok=True)
+                _patiently(lambda: beginning.enter_context(FolderLock(claim)))
+
+            def begun(session: Session) -> None:
+                beginning.close()  # from here on the run's own lock says it
+                on_start(session)
+
+            if not (self.folder / "config.yaml").is_file():
+                shutil.rmtree(self.folder, ignore_errors=True)  # nothing had begun
+                start(
+                    algorithm,
+                    self.environment,
+                    self.run,
+                    runs_dir=self.parent,
+                    name=self.name,
+                    preset=self.preset,
+                    environment_options=self.environment_options,
+                    callbacks=callbacks,
+                    on_start=begun,
+                    origin=origin,
+                )
+                return
+        in_file = origin is not None and origin.file  # which is read again, to see whether it was edited
+        own = type(algorithm) if Origin.of(type(algorithm)) and not in_file else None
+        given = None if isinstance(self.environment, str) else self.environment
+        run = Run(self.folder, environment=given, networks=algorithm.custom_networks(), algorithm=own)
+        _patiently(lambda: run.resume(callbacks=callbacks, on_start=on_start, progress=False))
+
+    def _made(self) -> tuple[Algorithm, Origin | None]:
+        if isinstance(self.algorithm, Algorithm):
+            return self.algorithm, self.origin
+        assert self.origin is not None
+        kind, origin = from_file(Path(self.origin.file), self.origin.kind)
+        return kind(**self.algorithm), origin
+
+
+def outcome(
+    job: Job, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None
+) -> tuple[Any, ...]:
+    """Train, and say what became of it: ("ended", whether it was stopped, notices), or ("failed", kind, sentence,
+    trace), where the kind is one of those above.
+    """
+    sessions: list[Session] = []
+
+    def begun(session: Session) -> None:
+        sessions.append(session)
+        on_start(session)
+
+    try:
+        job.work(callbacks, begun)
+        (session,) = sessions
+        return "ended", session.stopped, list(session.notices)
+    except NonFiniteError as error:
+        return "failed", DIVERGED, str(error), ""
+    except EnvironmentFailedError as error:
+        return "failed", FAILED, error.sentence, error.trace
+    except RunInUseError as error:
+        return "failed", IN_USE, str(error), ""
+    except DuettoError as error:
+        return "failed", FAILED, str(error), ""
+    except Exception as error:  # of one run, which is no reason to end the others
+        return "failed", FAILED, f"{type(error).__name__}: {error}", traceback.format_exc()
+
+
+def _patiently(work: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            work()
+            return
+        except RunInUseError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)

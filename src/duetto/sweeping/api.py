@@ -1,0 +1,120 @@
+"""`duetto.sweep`: begin many runs, or go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from duetto.cluster import Cluster
+from duetto.errors import UsageError
+from duetto.runs.run import label_of
+from duetto.sweeping.crews import Crew, Processes, Tasks
+from duetto.sweeping.plan import Planned, Setting, named, runs
+from duetto.sweeping.results import Swept, concluded, needed
+from duetto.sweeping.settings import from_file, settings
+from duetto.sweeping.showing import SweepDisplay
+from duetto.sweeping.sweep import LOGS, Sweep
+from duetto.training.notices import shown_elsewhere
+
+
+def sweep(
+    algorithms: Any,
+    environments: Any = (),
+    *,
+    seeds: int | str | Sequence[int] = 3,
+    jobs: int | None = None,
+    output: str | Path | None = None,
+    cluster: Cluster | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> Swept:
+    """Train every algorithm in every environment with every seed, so many at a time; the same call goes on.
+
+    A run that fails does not end the others: it is in the result's `failed`, its traceback in the folder's `logs/`.
+
+    Args:
+        algorithms: One, several, or a mapping from what its runs are called to one: a name, a class or an object as in
+            `duetto.train`, or a mapping of `algorithm` and options of its own. Or a YAML file of a whole sweep, alone.
+        environments: One or several: ids, or functions that make environments and can be sent to another process.
+        seeds: How many, from 0 on; or which: "3-7", [0, 3, 9].
+        jobs: Runs at a time; None: one, and on a cluster as many as it has CPUs.
+        output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
+        cluster: A Ray cluster, of which each run gets a CPU; its machines must all see the folder.
+        progress: Show on a terminal what the command line shows.
+        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters. A mapping's win.
+
+    Raises:
+        UsageError: A mistake in the call, before anything begins; or a run is there and was begun with other options.
+    """
+    if isinstance(algorithms, Path) or (isinstance(algorithms, str) and is_file(algorithms)):
+        if environments or options:
+            raise UsageError(f"{algorithms} says what is swept: write environments and options into it.")
+        chosen, name = from_file(algorithms), Path(algorithms).stem
+    else:
+        chosen = settings(algorithms, environments, seeds, options)
+        name = name_of(chosen)
+    console = Console()
+    if not (progress and console.is_terminal):
+        return conduct(chosen, name, output, jobs, cluster)
+    with shown_elsewhere(), SweepDisplay(console) as display:
+        found = conduct(chosen, name, output, jobs, cluster, display)
+    display.finish(found)
+    return found
+
+
+def is_file(name: str) -> bool:
+    """Whether it is a sweep's file, and no algorithm."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def name_of(settings: Sequence[Setting]) -> str:
+    """What the folder of these is called where nobody says it."""
+    return named((one.algorithm.name() for one in settings), (label_of(one.environment) for one in settings))
+
+
+def listed(
+    settings: Sequence[Setting], name: str, output: str | Path | None, cluster: Cluster | None = None
+) -> tuple[Path, list[Planned]]:
+    """The sweep's folder, and its runs; nothing is written. Raises UsageError as `sweep` does."""
+    folder = Path("sweeps") / name if output is None else Path(output)
+    return folder, runs(settings, folder.absolute() if cluster else folder)
+
+
+def conduct(
+    settings: Sequence[Setting],
+    name: str,
+    output: str | Path | None,
+    jobs: int | None,
+    cluster: Cluster | None = None,
+    display: SweepDisplay | None = None,
+) -> Swept:
+    """Train them, and say what they came to."""
+    if jobs is not None and (not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1):
+        raise UsageError(f"jobs is {jobs!r}; it must be a whole number of at least 1.")
+    folder, planned = listed(settings, name, output, cluster)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be made: {error.strerror}. Put that right, or choose another --output."
+        ) from error
+    swept = Sweep(folder, planned, crew(folder, jobs, cluster))
+    swept.notices += [notice] if (notice := needed()) else []
+    if display is not None:
+        display.announce(swept)
+    swept.work()
+    if display is not None:
+        display.doing("drawing the curves")
+    return concluded(swept)
+
+
+def crew(folder: Path, jobs: int | None, cluster: Cluster | None) -> Crew:
+    """Who trains. Raises UsageError where there is no such cluster."""
+    if cluster is None:
+        return Processes(jobs or 1, folder / LOGS)
+    if cluster != Cluster(cluster.address):
+        raise UsageError("A sweep's cluster has an address, and nothing else: each of its runs is one task.")
+    return Tasks(cluster.address, jobs, folder.absolute())

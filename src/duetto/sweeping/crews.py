@@ -1,0 +1,165 @@
+"""Who trains the runs of a sweep: processes of this machine, one a run, or tasks of a Ray cluster."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Protocol
+
+from duetto.learners.threads import cores
+from duetto.runs.job import FAILED, Job, outcome
+from duetto.runs.workers import Worker
+
+GLANCE = 1.0  # seconds between a task's looks at whether it shall stop
+Message = tuple[Any, ...]  # ("started", evaluations, step), or an end: see `runs.worker`; ("gone", the process' code)
+
+
+class Crew(Protocol):
+    """Trains jobs, so many at a time."""
+
+    def room(self) -> bool:
+        """Whether one more may begin."""
+        ...
+
+    def begin(self, job: Job) -> None:
+        """Train it, or go on with it."""
+        ...
+
+    def wait(self, seconds: float) -> list[tuple[Job, Message]]:
+        """What is heard of jobs; nothing, where nothing is heard for so long."""
+        ...
+
+    def stop(self) -> None:
+        """Let all runs end, with a checkpoint; each is heard of once more."""
+        ...
+
+    def kill(self) -> None:
+        """End all processes now."""
+        ...
+
+    def close(self) -> None:
+        """When no job is left."""
+        ...
+
+
+class Processes:
+    """Of this machine. Each trains one run, as `duetto train` does, and gets its share of the cores."""
+
+    def __init__(self, jobs: int, logs: Path) -> None:
+        """`logs` is the folder of what the processes print, a file for each."""
+        self._jobs, self._logs = jobs, logs
+        self._inbox: queue.Queue[tuple[Worker, Message]] = queue.Queue()
+        self._at_work: dict[Worker, Job] = {}
+
+    def room(self) -> bool:
+        """See Crew."""
+        return len(self._at_work) < self._jobs
+
+    def begin(self, job: Job) -> None:
+        """See Crew."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        worker = Worker(self._inbox, log_of(self._logs, job), threads=max(1, cores() // self._jobs))
+        self._at_work[worker] = job
+        worker.train(job)
+
+    def wait(self, seconds: float) -> list[tuple[Job, Message]]:
+        """See Crew."""
+        try:
+            worker, message = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            return []
+        job = self._at_work.get(worker)
+        if job is None:  # the last word of one whose run is over
+            return []
+        if message[0] != "started":
+            del self._at_work[worker]
+            worker.close()
+        return [(job, message)]
+
+    def stop(self) -> None:
+        """See Crew."""
+        for worker in self._at_work:
+            worker.stop()
+
+    def kill(self) -> None:
+        """See Crew."""
+        for worker in self._at_work:
+            worker.kill()
+
+    def close(self) -> None:
+        """See Crew."""
+
+
+class Tasks:
+    """Of a Ray cluster whose machines all see the sweep's folder: a CPU for each run, and a GPU where it learns on one.
+
+    They are asked to stop by a file in that folder: Ray itself would only let go of them.
+    """
+
+    def __init__(self, address: str | None, jobs: int | None, folder: Path) -> None:
+        """`address` None is a cluster on this machine, for this sweep; `jobs` None as many as there are CPUs."""
+        from duetto.cluster.ray import RayTasks
+
+        self._ray = RayTasks(address, jobs or cores())
+        self._jobs, self._here = jobs, address is None
+        self._sign = folder / f".stop-{uuid.uuid4().hex[:8]}"
+        self._tasks: dict[Any, Job] = {}
+
+    def room(self) -> bool:
+        """See Crew."""
+        return len(self._tasks) < (self._jobs or self._ray.cpus())
+
+    def begin(self, job: Job) -> None:
+        """See Crew."""
+        gpus = int(job.run.device == "cuda" and not self._here)
+        self._tasks[self._ray.task(_in_a_task, job, self._sign, gpus=gpus)] = job
+
+    def wait(self, seconds: float) -> list[tuple[Job, Message]]:
+        """See Crew."""
+        if not self._tasks:
+            time.sleep(seconds)
+            return []
+        answers = self._ray.wait(list(self._tasks), seconds, enough=1)
+        return [
+            (self._tasks.pop(task), answer.value or ("failed", FAILED, f"Its task {answer.failure}.", answer.details))
+            for task, answer in answers.items()
+        ]
+
+    def stop(self) -> None:
+        """See Crew."""
+        self._sign.touch()
+
+    def kill(self) -> None:
+        """See Crew."""
+        self.close()
+
+    def close(self) -> None:
+        """See Crew."""
+        self._ray.close(list(self._tasks))
+        self._sign.unlink(missing_ok=True)
+
+
+def log_of(logs: Path, job: Job) -> Path:
+    """The file of what a run's process printed, and of why it failed."""
+    return logs / f"{job.name}.txt"
+
+
+def _in_a_task(job: Job, sign: Path) -> Message:
+    if not job.parent.is_dir():
+        where = f"The machine {socket.gethostname()} has no folder {job.parent}."
+        return "failed", FAILED, f"{where} Give an --output that all machines of the cluster see.", ""
+    if sign.exists():
+        return "ended", True, []
+    looked = time.monotonic()
+
+    def look(session: Any) -> None:
+        nonlocal looked
+        if time.monotonic() > looked + GLANCE:
+            looked = time.monotonic()
+            if sign.exists():
+                session.stop()
+
+    return outcome(job, [look])

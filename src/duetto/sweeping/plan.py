@@ -1,0 +1,178 @@
+"""Which runs a sweep is of, and what of them is there already."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from duetto import trackers
+from duetto.algorithms import Algorithm
+from duetto.errors import CheckpointError, UsageError
+from duetto.runs.job import Job
+from duetto.runs.run import planned, slug
+from duetto.runs.workers import packed
+from duetto.storage import snapshot
+from duetto.storage.config import Config, RunOptions
+from duetto.storage.differences import differences, flat
+from duetto.storage.migration import migrated
+from duetto.storage.origin import Origin
+from duetto.storage.yaml_files import read_yaml
+from duetto.training.session import is_instance
+
+LONGEST = 100  # characters of a sweep's name
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is trained on what, with which seeds."""
+
+    name: str  # of its runs' folders, but for the seed
+    algorithm: Algorithm
+    environment: Any
+    run: RunOptions
+    seeds: tuple[int, ...]
+    preset: str = "default"
+    environment_options: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
+    track: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep."""
+
+    job: Job
+    config: Config
+
+    @property
+    def folder(self) -> Path:
+        """The run's."""
+        return self.job.folder
+
+    @property
+    def begun(self) -> bool:
+        """Whether its folder is there."""
+        return (self.folder / "config.yaml").is_file()
+
+    def made(self) -> int:
+        """Steps that its newest checkpoint has."""
+        return max((step for step, _ in snapshot.listing(self.folder / "checkpoints")), default=0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has made all its steps."""
+        return self.made() >= self.config.run.steps
+
+
+def runs(settings: Sequence[Setting], folder: Path) -> list[Planned]:
+    """Every run, the first seeds first: so all settings have a curve early. Nothing is written.
+
+    Raises:
+        UsageError: An algorithm does not fit an environment, two runs have one name, or a run of that name is there and
+            was begun with other options.
+    """
+    found: list[tuple[int, Planned]] = []
+    for setting in settings:
+        if is_instance(setting.environment):
+            raise UsageError(
+                "Every run of a sweep needs an environment of its own: hand over an id, or a function that makes them."
+            )
+        trackers.callbacks(setting.track)  # one that is unknown or not installed shows now
+        config = planned(
+            setting.algorithm,
+            setting.environment,
+            setting.run,
+            setting.preset,
+            setting.environment_options,
+            setting.origin,
+        )
+        for place, seed in enumerate(setting.seeds):
+            own = dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed))
+            name = f"{setting.name}-s{seed}"
+            job = Job.of(own, setting.environment, folder, name, contested=True, track=setting.track)
+            if not place:
+                packed(job)  # what cannot be sent shows now
+            found.append((place, Planned(job, own)))
+    ordered = [run for _, run in sorted(found, key=lambda pair: pair[0])]
+    names = [run.job.name for run in ordered]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"Two runs would be called {twice}. In a file, give settings that differ names that do.")
+    for run in ordered:
+        _check(run)
+    return ordered
+
+
+def _check(run: Planned) -> None:
+    """UsageError where its folder is there and is no such run."""
+    path = run.folder / "config.yaml"
+    if not path.exists():
+        strange = [child.name for child in run.folder.glob("*") if not child.name.startswith(".")]
+        if strange:
+            raise UsageError(f"{run.folder} is there and no run: it has no config.yaml. Choose another --output.")
+        return
+    try:
+        before = _deciding(migrated(read_yaml(path)))
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
+    now = _deciding(run.config.to_dict())
+    both = before.keys() & now.keys()  # an option that one version has, and the other not, is no change
+    if changed := differences(*({key: values[key] for key in values if key in both} for values in (before, now))):
+        raise UsageError(
+            f"{run.folder} was begun otherwise: {changed}. Give the same options to go on, or choose another --output."
+        )
+
+
+def _deciding(values: dict[str, Any]) -> dict[str, Any]:
+    algorithm, environment = dict(values["algorithm"]), values["environment"]
+    algorithm.pop("from", None)
+    return flat({"algorithm": algorithm, "environment": environment["id"], "run": values["run"]}) | {
+        "environment_options": environment["options"]
+    }
+
+
+def parsed_seeds(given: Any) -> tuple[int, ...]:
+    """`5` is five seeds, from 0 on; `3-7`, `0,3,9`, `0-2,10-12` and lists of numbers are these.
+
+    Raises:
+        UsageError: It is none of that.
+    """
+    text = given if isinstance(given, str) else ""
+    if isinstance(given, int) and not isinstance(given, bool):
+        found = list(range(given))
+    elif text.strip().isdecimal():
+        found = list(range(int(text)))
+    else:
+        found = [seed for part in (text.split(",") if text else _listed(given)) for seed in _part(part, given)]
+    if not found or len(set(found)) < len(found) or min(found) < 0:
+        raise _not_seeds(given)
+    return tuple(found)
+
+
+def _listed(given: Any) -> Iterable[Any]:
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise _not_seeds(given)
+    return given
+
+
+def _part(part: Any, given: Any) -> Iterable[int]:
+    if isinstance(part, int) and not isinstance(part, bool):
+        return [part]
+    first, _, last = str(part).strip().partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal()):
+        raise _not_seeds(given)
+    return range(int(first), int(last or first) + 1)
+
+
+def _not_seeds(given: Any) -> UsageError:
+    return UsageError(f"seeds is {given!r}; it must be how many, 5, or which: 0-4, or 0,3,9, each once.")
+
+
+def named(algorithms: Iterable[str], environments: Iterable[str]) -> str:
+    """What a sweep's folder is called where nobody says it."""
+    parts = ("+".join(dict.fromkeys(slug(name) for name in names)) for names in (algorithms, environments))
+    return "-".join(parts)[:LONGEST].rstrip("-+.")

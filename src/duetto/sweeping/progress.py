@@ -1,0 +1,31 @@
+"""How far a run is, from the ends of its logs, whoever is at it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from duetto.storage.records import Csv
+
+TAIL = 64 * 2**10  # bytes, of which one line is enough
+
+
+def read(folder: Path) -> tuple[int, float | None]:
+    """The last step that was logged, and the mean return of the last evaluation. What cannot be read is not there."""
+    step, mean_return = 0, None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        step = int(json.loads(_last_line(folder / "metrics.jsonl"))["step"])
+    with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+        row = Csv.scan(folder / "evaluations.csv").rows[-1]
+        step, mean_return = max(step, int(float(row["step"]))), float(row["mean_return"])
+    return step, mean_return
+
+
+def _last_line(path: Path) -> str:
+    """The last that is whole."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - TAIL))
+        *whole, _ = file.read().decode("utf-8", "replace").split("\n")
+    return whole[-1] if whole else ""

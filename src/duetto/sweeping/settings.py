@@ -1,0 +1,133 @@
+"""The settings of a sweep from names and options, as Python and YAML files give them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from duetto.algorithms import Algorithm
+from duetto.algorithms.nearest import did_you_mean
+from duetto.errors import UsageError
+from duetto.runs.api import made_of
+from duetto.runs.run import label_of, slug
+from duetto.storage.config import RunOptions
+from duetto.storage.origin import Origin, is_file, named
+from duetto.sweeping.plan import Setting, parsed_seeds
+
+_KEYS = ("algorithms", "environments", "seeds")
+_EXAMPLE = "algorithms: [td3, sac]\nenvironments: [Pendulum-v1]\nseeds: 0-2\nsteps: 20000"
+
+
+def settings(
+    algorithms: Any, environments: Any, seeds: Any, options: Mapping[str, Any], where: str = "sweep"
+) -> list[Setting]:
+    """Each algorithm in each environment.
+
+    Args:
+        algorithms: One, several, or a mapping from what its runs are called to an algorithm; in the place of an
+            algorithm, a mapping of `algorithm` and options of its own.
+        environments: One or several, as `duetto.train` takes them.
+        seeds: See `parsed_seeds`.
+        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters.
+        where: Who says it, for errors.
+
+    Raises:
+        UsageError: Something is unknown, or missing.
+    """
+    found = [
+        _setting(name, given, environment, parsed_seeds(seeds), options, where)
+        for name, given in _by_name(algorithms)
+        for environment in _several(environments)
+    ]
+    if not found:
+        raise UsageError(f"{where} needs an algorithm and an environment at least, such as:\n{_EXAMPLE}")
+    return found
+
+
+def from_file(path: str | Path) -> list[Setting]:
+    """The settings that a YAML file describes. UsageError where it is none."""
+    try:
+        values = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"The sweep {path} cannot be read ({error}).") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise UsageError(f"The sweep {path} names no runs. Write, for example:\n{_EXAMPLE}")
+    for key in _KEYS[:2]:
+        if not values.get(key):
+            raise UsageError(f"The sweep {path} has no {key}. Write, for example:\n{_EXAMPLE}")
+    if strange := [one for one in _several(values["environments"]) if not isinstance(one, str)]:
+        raise UsageError(f"The sweep {path} has the environment {strange[0]!r}; it must be an id.")
+    options = {name: _numbers(value) for name, value in values.items() if name not in _KEYS}
+    if isinstance(values["algorithms"], dict):
+        values["algorithms"] = {name: _numbers(own) for name, own in values["algorithms"].items()}
+    return settings(values["algorithms"], values["environments"], values.get("seeds", 3), options, str(path))
+
+
+def _numbers(value: Any) -> Any:
+    """Also 1e-3, which YAML takes for text."""
+    if isinstance(value, dict):
+        return {name: _numbers(inner) for name, inner in value.items()}
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _by_name(algorithms: Any) -> list[tuple[str | None, Any]]:
+    if isinstance(algorithms, Mapping):
+        return [(str(name), name if given is None else given) for name, given in algorithms.items()]
+    return [(None, one) for one in _several(algorithms)]
+
+
+def _several(given: Any) -> Sequence[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _setting(
+    name: str | None, given: Any, environment: Any, seeds: tuple[int, ...], common: Mapping[str, Any], where: str
+) -> Setting:
+    options = dict(common)
+    if isinstance(given, Mapping):
+        own = dict(given)
+        given = own.pop("algorithm", name)
+        options |= own
+    if "seed" in options:
+        raise UsageError(f"{where} has seeds, and no option 'seed'. Say which: seeds 0-4, or 0,3,9.")
+    track = options.pop("track", None) or ()
+    preset, extra = options.pop("preset", None), options.pop("environment_options", None) or {}
+    if not isinstance(extra, Mapping):
+        raise UsageError(f"{where} has the environment_options {extra!r}; they must be options by their names.")
+    kind, origin = _kind(given, where)
+    made, preset_name, values, rest = made_of(kind, environment, preset, options)
+    known = [entry.name for entry in dataclasses.fields(RunOptions)]
+    for option in rest:
+        if option not in known:
+            raise UsageError(f"{where}: {made.name()} has no option {option!r}.{_hint(option, made, known)}")
+    label = label_of(environment)
+    return Setting(
+        name=f"{slug(name or made.name())}-{slug(label)}",
+        algorithm=made,
+        environment=environment,
+        run=RunOptions(**values.run | rest),
+        seeds=seeds,
+        preset=preset_name,
+        environment_options=values.environment | dict(extra),
+        origin=origin,
+        track=(track,) if isinstance(track, str) else tuple(track),
+    )
+
+
+def _kind(given: Any, where: str) -> tuple[Algorithm | type[Algorithm] | str, Origin | None]:
+    if isinstance(given, str) and is_file(given):
+        return named(given)
+    if isinstance(given, str | Algorithm) or (isinstance(given, type) and issubclass(given, Algorithm)):
+        return given, None
+    raise UsageError(f"{where} has the algorithm {given!r}; it must be a name, such as td3, or FILE.py:CLASS.")
+
+
+def _hint(option: str, made: Algorithm, known: list[str]) -> str:
+    return did_you_mean(option, [*known, *made.options()])

@@ -1,0 +1,58 @@
+"""Small environments to sweep over, and runs on them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from line_environment import Line
+
+import duetto
+
+
+class Short(Line):
+    """Of a few steps."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
+
+
+class Slow(Line):
+    """There is time to kill who trains on it."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
+
+    def step(self, action: Any) -> Any:
+        time.sleep(0.01)
+        return super().step(action)
+
+
+class Stuck(Line):
+    """It raises in its thirtieth step, as long as there is a file."""
+
+    def __init__(self, file: str = "") -> None:
+        super().__init__(length=5)
+        self.file = file
+
+    def step(self, action: Any) -> Any:
+        if self.life >= 30 and Path(self.file).is_file():
+            raise RuntimeError("the lever is stuck")
+        return super().step(action)
+
+
+RUN: dict[str, Any] = {
+    "steps": 60,
+    "backend": "torch",
+    "device": "cpu",
+    "evaluate_every": 20,
+    "evaluation_episodes": 1,
+    "checkpoint_every": 20,
+    "log_every": 20,
+}
+SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 4, "random_steps": 10, "learning_starts": 10}
+
+
+def small() -> duetto.TD3:
+    return duetto.TD3(**SMALL)

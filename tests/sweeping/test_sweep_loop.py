@@ -1,0 +1,153 @@
+"""The loop, with a crew that trains nothing: who works when, what a failure means, and what others are at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duetto.algorithms import TD3
+from duetto.runs.job import FAILED, IN_USE, Job
+from duetto.storage.config import RunOptions
+from duetto.sweeping import sweep as loop
+from duetto.sweeping.plan import Planned, Setting, runs
+from duetto.sweeping.sweep import Sweep
+
+RUN = RunOptions(steps=100, backend="torch", device="cpu")
+
+
+class Stub:
+    """Each job ends in the next round, as it is written; by default its steps are made."""
+
+    def __init__(self, most: int, ends: dict[str, list[Any]] | None = None) -> None:
+        self.most, self.ends = most, ends or {}
+        self.log: list[str] = []
+        self.at_work: list[Job] = []
+        self.stopped = self.killed = False
+
+    def room(self) -> bool:
+        return len(self.at_work) < self.most
+
+    def begin(self, job: Job) -> None:
+        self.log.append(job.name)
+        self.at_work.append(job)
+
+    def wait(self, seconds: float) -> list[tuple[Job, tuple[Any, ...]]]:
+        job = self.at_work.pop(0)
+        left = self.ends.get(job.name, [])
+        end = left.pop(0) if left else "complete"
+        if end != "complete":
+            return [(job, end)]
+        (job.folder / "checkpoints" / "step-000000000100").mkdir(parents=True)
+        (job.folder / "config.yaml").touch()
+        return [(job, ("started", [], 0)), (job, ("ended", False, ["It took 3 s.", f"See {job.folder}."]))]
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> list[Planned]:
+    settings = [Setting(name, TD3(), "Pendulum-v1", RUN, (0, 1, 2)) for name in ("a", "b")]
+    return runs(settings, tmp_path)
+
+
+def test_the_first_seeds_of_all_settings_come_first(planned: list[Planned], tmp_path: Path):
+    crew = Stub(2)
+    sweep = Sweep(tmp_path, planned, crew)
+    sweep.work()
+    assert crew.log == ["a-s0", "b-s0", "a-s1", "b-s1", "a-s2", "b-s2"]
+    assert [entry.state for entry in sweep.entries] == ["complete"] * 6
+    assert [entry.planned.complete for entry in sweep.entries] == [True] * 6
+    assert len(sweep.notices) == 2  # what all of them say is heard once
+    assert sweep.notices[0] == "a-s0: It took 3 s."
+
+
+def test_what_is_complete_is_not_begun(planned: list[Planned], tmp_path: Path):
+    Sweep(tmp_path, planned[:3], Stub(1)).work()
+    crew = Stub(1)
+    Sweep(tmp_path, planned, crew).work()
+    assert crew.log == ["b-s1", "a-s2", "b-s2"]
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "log"),
+    [
+        (("failed", FAILED, "It is stuck.", "line 3"), "It is stuck.", "It is stuck.\nline 3\n"),
+        (("gone", -11), "Its process ended with the code -11.", "Its process ended with the code -11.\n"),
+        (("ended", True, []), "It was stopped from outside.", "It was stopped from outside.\n"),
+    ],
+)
+def test_a_failure_does_not_end_the_others(planned: list[Planned], tmp_path: Path, end: Any, reason: str, log: str):
+    sweep = Sweep(tmp_path, planned, Stub(1, {"b-s0": [end]}))
+    sweep.work()
+    (failed,) = sweep.failed()
+    assert (failed.name, failed.reason) == ("b-s0", reason)
+    assert sweep.log_of(failed).read_text() == log
+    assert [entry.state for entry in sweep.entries].count("complete") == 5
+
+
+def test_what_another_process_is_at_is_tried_again_when_nothing_else_is_left(
+    planned: list[Planned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(loop, "AGAIN", 0.0)
+    busy = ("failed", IN_USE, "in use by process 7", "")
+    crew = Stub(1, {"a-s0": [busy, busy]})
+    said: list[str] = []
+    sweep = Sweep(tmp_path, planned, crew)
+    sweep.on_event = lambda entry, what: said.append(f"{entry.name} {what}")
+    sweep.work()
+    assert crew.log == ["a-s0", "b-s0", "a-s1", "b-s1", "a-s2", "b-s2", "a-s0", "a-s0"]
+    assert [entry.state for entry in sweep.entries] == ["complete"] * 6
+    assert said.count("a-s0 is at work in another process; waiting for that") == 1
+
+
+def test_what_another_process_has_completed_is_not_begun(
+    planned: list[Planned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(loop, "AGAIN", 0.0)
+
+    def elsewhere(entry: Any, what: str) -> None:
+        if entry.name == "b-s2":
+            (planned[0].folder / "checkpoints" / "step-000000000100").mkdir(parents=True, exist_ok=True)
+
+    crew = Stub(1, {"a-s0": [("failed", IN_USE, "", "")]})
+    sweep = Sweep(tmp_path, planned, crew)
+    sweep.on_event = elsewhere
+    sweep.work()
+    assert crew.log.count("a-s0") == 1
+    assert sweep.entries[0].state == "complete"
+
+
+def test_a_stop_lets_what_works_end_and_begins_nothing(planned: list[Planned], tmp_path: Path):
+    class Interrupted(Stub):
+        def wait(self, seconds: float) -> list[tuple[Job, tuple[Any, ...]]]:
+            sweep._stop()
+            return super().wait(seconds)
+
+    crew = Interrupted(2, {"a-s0": [("ended", True, [])], "b-s0": [("ended", True, [])]})
+    sweep = Sweep(tmp_path, planned, crew)
+    sweep.work()
+    assert crew.log == ["a-s0", "b-s0"]
+    assert crew.stopped
+    assert sweep.failed() == []
+    assert [entry.state for entry in sweep.entries] == ["waiting"] * 6
+
+
+def test_an_error_kills_the_crew(planned: list[Planned], tmp_path: Path):
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    crew = Stub(2)
+    sweep = Sweep(tmp_path, planned, crew)
+    sweep.on_look = fail
+    with pytest.raises(KeyboardInterrupt):
+        sweep.work()
+    assert crew.killed

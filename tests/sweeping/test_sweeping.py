@@ -1,0 +1,235 @@
+"""Sweeps with real runs, tiny ones: what they leave, that they go on, and what they make of failures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import assert_same
+from sweepable import RUN, Short, Slow, Stuck, small
+
+import duetto
+from duetto.errors import UsageError
+from duetto.runs import job as jobs
+from duetto.runs.run import Run
+from duetto.storage.config import Config, RunOptions
+from duetto.storage.folder_lock import FolderLock
+from duetto.sweeping.plan import Setting, runs
+from duetto.sweeping.results import Swept
+
+
+def swept(folder: Path, environments: Any = Short, **options: Any) -> Swept:
+    return duetto.sweep({"small": small()}, environments, output=folder, **{"seeds": 2, "jobs": 2} | RUN | options)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    return swept(tmp_path_factory.mktemp("sweeping") / "sweep", seeds=3)
+
+
+# ---------------------------------------------------------------------------------------------------- what it leaves
+def test_every_run_is_the_one_that_train_makes(found: Swept, tmp_path: Path):
+    assert [run.path.name for run in found.runs] == [f"small-Short-s{seed}" for seed in range(3)]
+    assert [(run.state, run.step) for run in found.runs] == [("complete", 60)] * 3
+    alone = duetto.train(small(), Short, runs_dir=tmp_path, seed=1, **RUN)
+    assert_same(Run(found.runs[1].path, environment=Short), alone)
+
+
+def test_a_table_of_interquartile_means_and_the_curves(found: Swept):
+    (result,) = found.results
+    last = [run.mean_return for run in found.runs]
+    assert (result.environment, result.label, result.seeds, result.step) == ("Short", "td3", 3, 60)
+    assert result.interquartile_mean == pytest.approx(sum(last) / 3)  # SciPy cuts a quarter of three, which is none
+    assert result.low is not None
+    assert min(last) - 1e-9 <= result.low <= result.interquartile_mean <= result.high <= max(last) + 1e-9
+    (row,) = csv.DictReader((found.folder / "results.csv").read_text().splitlines())
+    assert float(row["interquartile_mean"]) == result.interquartile_mean
+    assert found.picture == found.folder / "curves.png"
+    assert found.picture.read_bytes().startswith(b"\x89PNG")
+    assert json.loads(json.dumps(found.to_dict()))["results"][0]["low"] == result.low
+    assert not list((found.folder / "logs").iterdir())  # nothing was printed
+
+
+def test_the_same_call_keeps_what_is_complete_and_more_seeds_are_what_is_missing(found: Swept):
+    before = {run.path: (run.path / "metrics.jsonl").stat().st_mtime_ns for run in found.runs}
+    again = swept(found.folder, seeds=4)
+    assert [run.state for run in again.runs] == ["complete"] * 4
+    assert {path: (path / "metrics.jsonl").stat().st_mtime_ns for path in before} == before
+    assert again.results[0].seeds == 4
+
+
+def test_a_run_that_was_begun_otherwise_is_refused_with_what_differs(found: Swept):
+    with pytest.raises(UsageError, match=r"small-Short-s0 was begun otherwise: run.steps was 60 and is 90\. Give the"):
+        swept(found.folder, steps=90)
+    with pytest.raises(UsageError, match=r"algorithm.tau was 0.005 and is 0.1"):
+        duetto.sweep({"small": duetto.TD3(tau=0.1)}, Short, output=found.folder, **RUN)
+
+
+def test_a_run_that_an_earlier_version_began_is_known(tmp_path: Path):
+    """Whose config has other words, and not all options."""
+    shutil.copytree(Path(__file__).parent.parent / "fixtures" / "runs-0.1" / "dqn-torch", tmp_path / "old-s0")
+    config = Config.load(tmp_path / "old-s0" / "config.yaml")
+    setting = Setting("old", config.algorithm, config.environment, config.run, (0,), config.preset)
+    (planned,) = runs([setting], tmp_path)
+    assert planned.begun
+
+
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path):
+    (tmp_path / "small-Short-s0").mkdir()
+    (tmp_path / "small-Short-s0" / "thesis.tex").touch()
+    with pytest.raises(UsageError, match=r"is there and no run: it has no config\.yaml"):
+        swept(tmp_path)
+    assert (tmp_path / "small-Short-s0" / "thesis.tex").exists()
+
+
+# ---------------------------------------------------------------------------------------------------- going on
+KILLED = """
+import sys, duetto
+from sweepable import RUN, Slow, small
+duetto.sweep({"small": small()}, Slow, seeds=int(sys.argv[2]), jobs=2, output=sys.argv[1], **{**RUN, "steps": 120})
+"""
+
+
+def wait_for(what: Any, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def checkpoints(folder: Path) -> list[int]:
+    return [len(list(run.glob("checkpoints/step-*"))) for run in folder.glob("small-Slow-s*")]
+
+
+@pytest.mark.parametrize(("how", "seeds"), [("SIGKILL", 2), ("SIGINT", 1)])
+def test_a_sweep_that_was_ended_goes_on_as_if_nothing_had_happened(tmp_path: Path, how: str, seeds: int):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "sweep", str(seeds)], env=environment)
+    wait_for(lambda: sum(made > 0 for made in checkpoints(tmp_path / "sweep")) == seeds)
+    process.send_signal(getattr(signal, how))
+    assert process.wait(60) == (-signal.SIGKILL if how == "SIGKILL" else 0)
+    options = {"steps": 120}
+    before = [last_checkpoint(tmp_path / "sweep" / f"small-Slow-s{seed}") for seed in range(seeds)]
+    assert all(0 < step < 120 for step in before)
+    configs = {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").glob("*/config.yaml")}
+    again = swept(tmp_path / "sweep", Slow, seeds=seeds, **options)
+    assert [(run.state, run.step) for run in again.runs] == [("complete", 120)] * seeds
+    for seed in range(seeds):
+        alone = duetto.train(small(), Slow, runs_dir=tmp_path, seed=seed, **RUN | options)
+        assert_same(Run(again.runs[seed].path, environment=Slow), alone)
+    assert {path: path.stat().st_mtime_ns for path in configs} == configs  # taken up, not begun anew
+    assert not list(again.folder.glob("*/before*"))
+
+
+def last_checkpoint(folder: Path) -> int:
+    return max(int(path.name[5:]) for path in folder.glob("checkpoints/step-*"))
+
+
+def test_what_another_process_begins_or_works_on_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Neither in the moments before its folder has a config, nor after."""
+    monkeypatch.setattr(jobs, "PATIENCE", 0.0)
+    (planned,) = runs([Setting("small", small(), Short, RunOptions(**RUN), (0,))], tmp_path)
+    claim = tmp_path / jobs.CLAIMS / "small-s0"
+    claim.mkdir(parents=True)
+    with FolderLock(claim):
+        assert jobs.outcome(planned.job)[:2] == ("failed", jobs.IN_USE)
+    assert not planned.folder.exists()
+    assert jobs.outcome(planned.job) == ("ended", False, [])
+    with FolderLock(planned.folder):
+        assert jobs.outcome(planned.job)[:2] == ("failed", jobs.IN_USE)
+    assert [path.name for path in tmp_path.glob("small*")] == ["small-s0"]  # and no small-s0-2
+
+
+# ---------------------------------------------------------------------------------------------------- failures
+def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
+    file = tmp_path / "stuck"
+    file.touch()
+    folder = tmp_path / "sweep"
+    options = {"environment_options": {"file": str(file)}, "seeds": 1, "jobs": 1}
+    settings = {"stuck": small(), "well": {"algorithm": small(), "environment_options": {"file": ""}}}
+    found = duetto.sweep(settings, Stuck, output=folder, **RUN | options)
+    assert [(run.path.name, run.state) for run in found.runs] == [
+        ("stuck-Stuck-s0", "failed"),
+        ("well-Stuck-s0", "complete"),
+    ]
+    (failed,) = found.failed
+    assert "step raised RuntimeError: the lever is stuck" in failed.reason
+    assert failed.log == folder / "logs" / "stuck-Stuck-s0.txt"
+    text = failed.log.read_text()
+    assert failed.reason in text
+    assert 'raise RuntimeError("the lever is stuck")' in text
+    assert [result.seeds for result in found.results] == [1]
+    file.unlink()
+    again = duetto.sweep(settings, Stuck, output=folder, **RUN | options)
+    assert [run.state for run in again.runs] == ["complete"] * 2
+    assert "RuntimeError" not in failed.log.read_text()  # only what the second process said
+
+
+# ---------------------------------------------------------------------------------------------------- mistakes
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot be read"),
+        ("algorithms: [td3", "cannot be read"),
+        ("- td3", "names no runs. Write, for example:\nalgorithms: [td3, sac]"),
+        ("algorithms: [td3]", "has no environments. Write, for example"),
+        ("environments: [Pendulum-v1]", "has no algorithms. Write, for example"),
+        ("{algorithms: [td4], environments: [Pendulum-v1]}", "There is no algorithm 'td4'. Did you mean 'td3'?"),
+        ("{algorithms: [3], environments: [Pendulum-v1]}", "has the algorithm 3; it must be a name"),
+        ("{algorithms: [td3], environments: [Pendulum-v1], stepps: 3}", "td3 has no option 'stepps'. Did you mean"),
+        ("{algorithms: [td3], environments: [Pendulum-v1], seed: 3}", "has seeds, and no option 'seed'"),
+        ("{algorithms: [td3], environments: [Pendulum-v1], seeds: 2-x}", "seeds is '2-x'; it must be how many, 5, or"),
+        ("{algorithms: [td3], environments: [Pendulum-v1], seeds: [1, 1]}", "seeds is [1, 1]; it must be"),
+        ("{algorithms: [td3], environments: [Pendulum-v1], steps: many}", "steps is 'many'; it must be a whole number"),
+        ("{algorithms: [td3], environments: [CartPole-v1]}", "td3 needs a continuous action space (Box)"),
+        ("{algorithms: [td3], environments: [7]}", "has the environment 7; it must be an id."),
+        ("{algorithms: [td3], environments: [x-v0], environment_options: 3}", "has the environment_options 3; they"),
+        ("{algorithms: [td3, td3], environments: [Pendulum-v1]}", "Two runs would be called td3-Pendulum-v1-s0"),
+    ],
+)
+def test_a_mistake_in_a_file_gets_a_sentence_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, words: str
+):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        Path("mine.yaml").write_text(text)
+    with pytest.raises(UsageError) as raised:
+        duetto.sweep("mine.yaml")
+    assert words in str(raised.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"] * (text is not None)
+
+
+def test_a_file_says_the_same_as_a_call(tmp_path: Path):
+    from duetto.sweeping.settings import from_file, settings
+
+    (tmp_path / "sweep.yaml").write_text(
+        "algorithms: {td3: , mine: {algorithm: td3, tau: 1e-2, hidden: [8], preset: default, steps: 50}}\n"
+        "environments: [Pendulum-v1]\nseeds: 1-2\nsteps: 40\nenvironment_options: {g: 9}\n"
+    )
+    first, second = from_file(tmp_path / "sweep.yaml")
+    own = {"algorithm": "td3", "tau": 0.01, "hidden": (8,), "preset": "default", "steps": 50}
+    options = {"steps": 40, "environment_options": {"g": 9}}
+    assert [first, second] == settings({"td3": "td3", "mine": own}, "Pendulum-v1", "1-2", options)
+    assert (first.name, first.run.steps, first.preset, first.seeds) == ("td3-Pendulum-v1", 40, "Pendulum-v1", (1, 2))
+    assert (second.name, second.run.steps, second.preset) == ("mine-Pendulum-v1", 50, "default")
+    assert (second.algorithm.tau, second.algorithm.hidden, second.environment_options) == (0.01, (8,), {"g": 9})
+
+
+def test_seeds_are_how_many_or_which():
+    from duetto.sweeping.plan import parsed_seeds
+
+    assert parsed_seeds(3) == parsed_seeds("3") == parsed_seeds("0-2") == parsed_seeds([0, 1, 2]) == (0, 1, 2)
+    assert parsed_seeds("5-5") == (5,)
+    assert parsed_seeds("0-1,9,12-13") == (0, 1, 9, 12, 13)
+    for wrong in (0, -1, True, "", "3-1", "1,1", [], [0.5], None, "-2"):
+        with pytest.raises(UsageError, match="it must be how many"):
+            parsed_seeds(wrong)
