@@ -13,6 +13,7 @@ from duetto.environments import families
 from duetto.errors import UsageError
 
 _DISPLAYS = ("opengl", "egl", "glfw", "osmesa")
+_WINDOWS = (*_DISPLAYS, "display", "video device", "video driver", "x11", "wayland")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -77,6 +78,21 @@ def not_shown(environment: str, error: Exception) -> UsageError:
     if family is families.MUJOCO or any(word in str(error).lower() for word in _DISPLAYS):
         sentence += " Without a display, MuJoCo wants: export MUJOCO_GL=egl"
     return UsageError(sentence)
+
+
+def is_of_windows(environment: str, error: BaseException | None) -> bool:
+    """Whether what was raised where a window was to be opened is of the window, not of the environment's own."""
+    missing = isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError)
+    return missing or family_of(environment) is not None or any(word in str(error).lower() for word in _WINDOWS)
+
+
+def no_window(environment: str, error: BaseException | None) -> UsageError:
+    """The UsageError for an environment that cannot show itself."""
+    if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
+        return not_shown(environment, error)
+    return UsageError(
+        f"{environment} cannot be shown in a window ({error}). Where there is no display, record it: duetto video."
+    )
 
 
 def family_of(environment: str) -> families.Family | None:
