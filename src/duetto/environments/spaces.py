@@ -6,7 +6,7 @@ are its positions. Real numbers become float32, images and other bytes stay uint
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,10 +184,13 @@ def _holds_nothing(space: gymnasium.Space[Any]) -> bool:
     return 0 in (space.shape or ()) or (isinstance(space, gymnasium.spaces.MultiDiscrete) and int(space.nvec.min()) < 1)
 
 
-def to_gymnasium(space: Space, dtype: np.dtype | None = None) -> gymnasium.Space[Any]:
+def to_gymnasium(
+    space: Space, dtype: np.dtype | None = None, dtypes: Mapping[str, np.dtype] | None = None
+) -> gymnasium.Space[Any]:
     """A Gymnasium space that takes the same values, and that `from_gymnasium` makes into the same plain one.
 
     `dtype` is that of the space that it once was made from: numbers were float32 or uint8 since then, choices int64.
+    `dtypes` are those of the parts of a Dict, by name.
     """
     match space:
         case Box():
@@ -203,4 +206,5 @@ def to_gymnasium(space: Space, dtype: np.dtype | None = None) -> gymnasium.Space
             kind: Any = (dtype or np.dtype(np.int64)).type
             return gymnasium.spaces.MultiDiscrete(np.reshape(space.nvec, shape), dtype=kind, start=start)
         case Dict():
-            return gymnasium.spaces.Dict({name: to_gymnasium(part) for name, part in space.parts})
+            own = dtypes or {}
+            return gymnasium.spaces.Dict({name: to_gymnasium(part, own.get(name)) for name, part in space.parts})
