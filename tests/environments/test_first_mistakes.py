@@ -127,6 +127,33 @@ def test_nothing_is_said_before_that_sentence(capfd: pytest.CaptureFixture[str],
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a display is told by DISPLAY there")
+@pytest.mark.parametrize("environment", ["HalfCheetah-v5", "HopperBulletEnv-v0"])
+def test_windows_that_would_end_the_process_or_wait_for_ever(environment: str, monkeypatch: pytest.MonkeyPatch):
+    """MuJoCo's do one, Bullet's the other, where there is no display."""
+    pytest.importorskip("glfw")
+    pytest.importorskip("pybullet_envs_gymnasium")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setattr("glfw.init", lambda: False)
+    stepper = environments.make(environment, render_mode="human")
+    with pytest.raises(UsageError, match=rf"{environment} cannot be shown in a window \(there is no display\)"):
+        stepper.show(0)
+    stepper.close()
+
+
+def test_what_is_drawn_where_nobody_sees_it_is_not_shown(monkeypatch: pytest.MonkeyPatch):
+    """Without a display SDL draws into memory. Told to do so, as by tests, it may."""
+    pygame: Any = pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    stepper = environments.make("CartPole-v1", render_mode="human")
+    stepper.show(0)
+    assert pygame.display.get_driver() == "dummy"
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    with pytest.raises(UsageError, match=r"CartPole-v1 cannot be shown in a window \(there is no display\)\. .*video"):
+        stepper.show(0)
+    stepper.close()
+
+
 def test_an_environment_that_fails_in_its_first_reset_is_not_taken_for_one_without_a_window():
     class Broken(Window):
         def reset(self, **arguments: Any) -> Any:

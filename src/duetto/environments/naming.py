@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 import gymnasium
 from gymnasium.envs.registration import parse_env_id, registry
 
-from duetto.environments import families
+from duetto.environments import bullet, families
 from duetto.errors import UsageError
 
 _DISPLAYS = ("opengl", "egl", "glfw", "osmesa")
@@ -86,7 +89,32 @@ def is_of_windows(environment: str, error: BaseException | None) -> bool:
     return missing or family_of(environment) is not None or any(word in str(error).lower() for word in _WINDOWS)
 
 
-def no_window(environment: str, error: BaseException | None) -> UsageError:
+def check_display(environment: str, envs: Sequence[Any]) -> None:
+    """UsageError where there is no display for a window of these that would not say so itself.
+
+    Without one MuJoCo ends the process without a word, and Bullet waits for ever.
+    """
+    absent = any(map(bullet.is_bullet, envs)) and sys.platform == "linux" and not os.environ.get("DISPLAY")
+    if any(hasattr(env, "mujoco_renderer") for env in envs):
+        try:
+            glfw: Any = importlib.import_module("glfw")
+        except ImportError as error:
+            raise not_shown(environment, error) from error
+        absent = not glfw.init()
+    if absent:
+        raise no_window(environment, "there is no display")
+
+
+def is_drawn_nowhere() -> bool:
+    """Whether SDL found no display, and draws into memory, without anybody having told it to."""
+    pygame: Any = sys.modules.get("pygame")
+    if pygame is None or not pygame.display.get_init():
+        return False
+    told = {"SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER"} & set(os.environ)
+    return not told and pygame.display.get_driver() in ("dummy", "offscreen")
+
+
+def no_window(environment: str, error: BaseException | str | None) -> UsageError:
     """The UsageError for an environment that cannot show itself."""
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
         return not_shown(environment, error)

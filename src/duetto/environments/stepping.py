@@ -211,11 +211,14 @@ class Stepper:
         """
         try:
             with self._quiet_at_first():
+                naming.check_display(self.name, [env.unwrapped for env in self.environments])
                 self.reset(seed)
         except EnvironmentFailedError as error:
             if self._rendered or not naming.is_of_windows(self.name, error.__cause__):
                 raise
             raise naming.no_window(self.name, error.__cause__) from error
+        if naming.is_drawn_nowhere():
+            raise naming.no_window(self.name, "there is no display")
 
     @contextmanager
     def _quiet_at_first(self) -> Iterator[None]:

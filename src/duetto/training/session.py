@@ -513,7 +513,7 @@ class Session:
 
         Raises CheckpointError where they, their spaces or their observations' statistics do not fit.
         """
-        resuming.check_spaces(state["spaces"], self.stepper)
+        resuming.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
         self.normalizer.load_state_dict(state["normalizer"])
         self.learner.load_parameters(state["learner"]["parameters"])
         if optimizers:
