@@ -104,14 +104,16 @@ class Window(Screen):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human"]}  # type: ignore[misc]
 
     def reset(self, **arguments: Any) -> Any:
+        os.write(2, b"error: XDG_RUNTIME_DIR")
         if not self.display:
             raise RuntimeError("No available video device")
         return super().reset(**arguments)
 
 
-def test_where_no_window_can_be_opened_a_sentence_says_what_can_be_done():
+def test_where_no_window_can_be_opened_a_sentence_says_what_can_be_done(capfd: pytest.CaptureFixture[str]):
     with pytest.raises(UsageError, match=r"in a window \(No available .* record it: duetto video"):
         environments.make(Window(display=False, render_mode="human")).show(0)
+    assert capfd.readouterr().err == ""
     environments.make(Window(display=True, render_mode="human")).show(0)
 
 

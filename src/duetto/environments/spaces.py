@@ -195,7 +195,7 @@ def to_gymnasium(
     match space:
         case Box():
             own = dtype or np.dtype(space.dtype)
-            bounds = (np.broadcast_to(np.array(bound, own), space.size) for bound in (space.low, space.high))
+            bounds = (np.broadcast_to(_bound(bound, own), space.size) for bound in (space.low, space.high))
             low, high = (bound.reshape(space.shape) for bound in bounds)
             return gymnasium.spaces.Box(low, high, space.shape, own.type)
         case Discrete():
@@ -208,3 +208,11 @@ def to_gymnasium(
         case Dict():
             own = dtypes or {}
             return gymnasium.spaces.Dict({name: to_gymnasium(part, own.get(name)) for name, part in space.parts})
+
+
+def _bound(values: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
+    """A bound in this dtype; the greatest int64, which is no float64, is that again."""
+    if not np.issubdtype(dtype, np.integer):
+        return np.array(values, dtype)
+    limits = np.iinfo(dtype)
+    return np.array([min(max(int(value), limits.min), limits.max) for value in values], dtype)

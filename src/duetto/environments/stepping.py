@@ -210,7 +210,7 @@ class Stepper:
             UsageError: No window can be opened.
         """
         try:
-            with self._quiet_at_first():
+            with self._quiet_at_first(window=True):
                 naming.check_display(self.name, [env.unwrapped for env in self.environments])
                 self.reset(seed)
         except EnvironmentFailedError as error:
@@ -221,9 +221,9 @@ class Stepper:
             raise naming.no_window(self.name, "there is no display")
 
     @contextmanager
-    def _quiet_at_first(self) -> Iterator[None]:
+    def _quiet_at_first(self, window: bool = False) -> Iterator[None]:
         """SDL prints that there is no display before the first frame, which needs none; GLFW warns before it fails."""
-        silent = not self._rendered and naming.family_of(self.name) is not None
+        silent = not self._rendered and (window or naming.family_of(self.name) is not None)
         with quiet.repeated_warnings(), quiet.output() if silent else contextlib.nullcontext():
             yield
         self._rendered = True
