@@ -51,7 +51,7 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
     assert lines[4] == "          discount 0.98, tau 0.01"  # the preset's 0.005 is outside; this is the nearest
     assert "2 trials: 2 complete." in lines
     again = [number for number, line in enumerate(lines) if line.startswith("Confirming trial ")]
-    assert lines[again[0]].endswith(" with 1 seeds that it was not chosen by, from 1 on.")
+    assert lines[again[0]].endswith(" with 1 seed that it was not chosen by, from 1 on.")
     assert any(line.startswith("With seeds that it was not chosen by it comes to -") for line in lines[again[0] :])
     assert "Judge it by others" not in out
     code, out, err = command(f"{call} --json", *QUICK)

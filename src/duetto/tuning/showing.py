@@ -74,8 +74,9 @@ class StudyDisplay:
     def confirming(self, study: Study, best: Trial) -> None:
         """The best trial is trained with other seeds."""
         self._look()
-        first, seeds = study.plan.config.run.seed, study.plan.seeds
-        self.say(f"Confirming trial {best.number} with {seeds} seeds that it was not chosen by, from {first} on.")
+        first, count = study.plan.config.run.seed, study.plan.seeds
+        seeds = f"{count} seed{'s' * (count > 1)}"
+        self.say(f"Confirming trial {best.number} with {seeds} that it was not chosen by, from {first} on.")
         self._study, self._trials, self._notices, self._doing = study, [], 0, ""
         study.on_look = self._look
 
