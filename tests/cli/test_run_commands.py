@@ -323,7 +323,7 @@ def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int):
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert err.endswith("duetto: interrupted.\n")
+    assert err == "duetto: interrupted.\n"
     assert process.returncode == 1
     assert list((run / "videos").iterdir()) == []
 
