@@ -298,9 +298,12 @@ def test_video(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     assert (tmp_path / "mine.mp4").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int):
-    """To all of its processes, as a terminal and a job's end do: ffmpeg, too, has its part in it."""
+@pytest.mark.parametrize(
+    ("number", "alone"),
+    [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGHUP, False), (signal.SIGTERM, True)],
+)
+def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int, alone: bool):
+    """To all of its processes, as a terminal and a job's end do (ffmpeg, too, has its part in it), or to Python alone."""
     pytest.importorskip("pygame")
     pytest.importorskip("imageio_ffmpeg")
     # An episode that goes on for ever.
@@ -318,7 +321,7 @@ def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int):
         while not partial.exists():
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.02)
-        os.killpg(process.pid, number)
+        (os.kill if alone else os.killpg)(process.pid, number)
         _, err = process.communicate(timeout=60)
     finally:
         with suppress(ProcessLookupError):
