@@ -64,6 +64,7 @@ class Diary(gymnasium.Env):
         self.left -= 1
         episode["obs"].append(self.see())
         episode["actions"].append(np.array(action))
+        episode.setdefault("told", []).append(action)
         episode["rewards"].append(float(self.np_random.normal()))
         if not self.left:
             episode["end"] = "terminated" if self.np_random.random() < 0.5 else "truncated"
@@ -206,6 +207,39 @@ def test_fresh_episodes_are_those_of_record(duetto: Command):
     code, _, err = duetto("demos", "export", "runs/made", "--output", "best", "--checkpoint", "best")
     assert code == 2
     assert "The best checkpoint has networks only" in err
+
+
+class Cockpit(Diary):
+    """Several actions at once."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.action_space = Dict({"dial": Box(LOW, HIGH, dtype=np.float32), "push": Discrete(4, start=2)})
+
+
+gymnasium.register("DemosCockpit-v0", entry_point=Cockpit)
+
+
+def test_several_actions_at_once(duetto: Command):
+    """Minari reads each part; the numbers are those of the environment, in [-1, 1], and never beyond."""
+    small = ["--rollout-steps", "20", "--minibatches", "2", "--hidden", "8", "--backend", "torch", "--num-envs", "1"]
+    call = ["--steps", "40", *small, "--initial-log-std", "1", "--evaluate-every", "0", "--name", "made"]
+    assert duetto("train", "ppo", "DemosCockpit-v0", *call).code == 0
+    Diary.made.clear()
+    code, out, err = duetto("demos", "export", "runs/made", "--output", "demos", "--episodes", "2")
+    assert (code, err) == (0, "")
+    assert "demos: 2 episodes" in out
+    found = list(minari.MinariDataset(Path("demos")).iterate_episodes())
+    for one, episode in zip(found, demonstrations.load("demos").episodes, strict=True):
+        raw = next(raw for env in Diary.made for raw in env.episodes if np.array_equal(raw["obs"], one.observations))
+        dials = np.array([action["dial"] for action in raw["told"]])
+        np.testing.assert_allclose(one.actions["dial"], (dials - LOW) / (HIGH - LOW) * 2 - 1, atol=1e-6)
+        np.testing.assert_array_equal(one.actions["push"], [action["push"] - 2 for action in raw["told"]])
+        np.testing.assert_array_equal(episode.action[:, :2], one.actions["dial"])
+        assert abs(one.actions["dial"]).max() <= 1
+    assert "actions       Dict(dial: Box((2,), float32, from [-1.0, 2.0] to [3.0, 2.5]), push: Discrete(4))" in (
+        duetto("demos", "inspect", "demos").out
+    )
 
 
 def test_without_a_replay_memory_it_says_so(duetto: Command):

@@ -298,9 +298,12 @@ def test_video(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     assert (tmp_path / "mine.mp4").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int):
-    """To all of its processes, as a terminal and a job's end do: ffmpeg, too, has its part in it."""
+@pytest.mark.parametrize(
+    ("number", "alone"),
+    [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGHUP, False), (signal.SIGTERM, True)],
+)
+def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int, alone: bool):
+    """All of its processes, as by a terminal and a job's end (ffmpeg, too, has its part in it), or Python alone."""
     pytest.importorskip("pygame")
     pytest.importorskip("imageio_ffmpeg")
     # An episode that goes on for ever.
@@ -318,12 +321,12 @@ def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int):
         while not partial.exists():
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.02)
-        os.killpg(process.pid, number)
+        (os.kill if alone else os.killpg)(process.pid, number)
         _, err = process.communicate(timeout=60)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert err.endswith("duetto: interrupted.\n")
+    assert err == "duetto: interrupted.\n"
     assert process.returncode == 1
     assert list((run / "videos").iterdir()) == []
 
@@ -414,5 +417,10 @@ def test_watch(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
     code, out, err = duetto("watch", run, "--episodes", "2")
     assert (code, err) == (0, "")
     assert re.fullmatch(r"episode 1: return -[\d.]+, 200 steps\nepisode 2: return -[\d.]+, 200 steps\n", out)
+    monkeypatch.setenv("SDL_VIDEODRIVER", "none-such")
+    code, out, err = duetto("watch", run)
+    where = "Where there is no display, record it: duetto video."
+    said = f"duetto: Pendulum-v1 cannot be shown in a window (none-such not available). {where}\n"
+    assert (code, out, err) == (2, "", said)
     code, _, err = duetto("watch", run, "--episodes", "-1")
     assert (code, err) == (2, "duetto: episodes is -1; it must be at least 0, which is without an end.\n")

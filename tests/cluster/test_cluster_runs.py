@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line, Opaque
@@ -129,6 +130,35 @@ def check_lockstep(tmp_path: Path, agent: Any, environment: Any, blocks: dict[st
     killed.resume(cluster=Simulation(rates=STEADY, actors=3, pace="lockstep"))
     assert_same(undisturbed, killed)
     assert {line["time/lag_versions_max"] for line in killed.metrics()[1:]} == {1}
+
+
+def test_at_the_free_pace_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
+    """Blocks come in any order, and what an actor's death breaks off is no part of the next episode."""
+    seen: list[tuple[Any, Any]] = []
+
+    class Spy(duetto.Callback):
+        def on_start(self, session: duetto.Session) -> None:
+            relabelling: Any = session.memory._relabelling  # pyright: ignore[reportAttributeAccessIssue]
+            steps, rings = relabelling._steps, relabelling._rings
+
+            def noted(index: Any, uniform: Any) -> Any:
+                chosen = steps(index, uniform)
+                seen.append((rings.arrays["obs/desired_goal"][index], rings.arrays["obs/desired_goal"][chosen]))
+                seen.append((index != chosen, None))
+                return chosen
+
+            relabelling._steps = noted
+
+    cluster = Simulation(pace="free", actors=3, block=5, rates=OFTEN)
+    algorithm, how = small("td3", hindsight="future"), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
+    run = train(
+        tmp_path, algorithm, "goal_environment:GoalLine-v0", cluster=cluster, callbacks=[Spy(), StopAt(130)], **how
+    )
+    run.resume(cluster=Simulation(actors=2, rates=OFTEN), callbacks=[Spy()])
+    assert cluster.transports[0].mishaps["dies_before"] > 0
+    assert sum(later.sum() for later, _ in seen[1::2]) > 500
+    for one, other in seen[::2]:
+        np.testing.assert_array_equal(one, other)  # each episode has another goal
 
 
 @pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), [*ACTING[::2], ACTING[3]])

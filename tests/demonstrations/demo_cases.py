@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from duetto.demonstrations import Demonstration, Demonstrations, Description
+from duetto.demonstrations.form import limits
 from duetto.environments import Stepper, make
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
@@ -23,10 +24,20 @@ PICTURES = Dict(
 )
 TORQUES = Box((2, 2), "float32", (-2.0, -2.0, -1.0, 0.0), (2.0, 4.0, 1.0, 1.0))
 
+# Several actions at once: choices, and numbers of which some have no bound.
+COCKPIT = Dict(
+    (
+        ("aim", MultiDiscrete((2, 3), start=(1, 5))),
+        ("move/0", Discrete(3, start=-1)),
+        ("move/1", Box((2,), "float32", (0.0, -np.inf), (4.0, np.inf))),
+    )
+)
+
 SPACES: dict[str, tuple[Space, Space]] = {
     "vector": (VECTOR, Discrete(7)),
     "pictures": (PICTURES, MultiDiscrete((2, 3))),
     "real": (REAL, TORQUES),
+    "several": (REAL, COCKPIT),
 }
 
 
@@ -49,6 +60,17 @@ def _part(space: Space, rows: int, random: np.random.Generator) -> np.ndarray:
     raise AssertionError
 
 
+def _action(space: Space, steps: int, random: np.random.Generator) -> np.ndarray:
+    match space:
+        case Box():
+            low, high = limits(space)
+            return random.uniform(np.maximum(low, -9), np.minimum(high, 9), (steps, space.size)).astype(np.float32)
+        case Dict():
+            parts = [_action(part, steps, random).reshape(steps, -1) for _, part in space.parts]
+            return np.concatenate(parts, axis=1, dtype=np.float32)
+    return _part(space, steps, random)
+
+
 def episode(kind: str = "vector", steps: int = 4, seed: int = 0, terminated: bool = True) -> Demonstration:
     random = np.random.default_rng(seed)
     observation, action = SPACES[kind]
@@ -56,10 +78,7 @@ def episode(kind: str = "vector", steps: int = 4, seed: int = 0, terminated: boo
         obs: Any = {name: _part(part, steps + 1, random) for name, part in observation.parts}
     else:
         obs = _part(observation, steps + 1, random)
-    if isinstance(action, Box):
-        acted = random.uniform(-1, 1, (steps, action.size)).astype(np.float32)
-    else:
-        acted = _part(action, steps, random)
+    acted = _action(action, steps, random)
     reward = random.normal(size=steps).astype(np.float32)
     return Demonstration(obs, acted, reward, terminated, not terminated)
 

@@ -73,11 +73,18 @@ def test_minari_reads_it(tmp_path: Path, kind: str):
     dataset = minari.MinariDataset(tmp_path / "demos")
     assert (dataset.total_episodes, dataset.total_steps) == (3, 12)
     found = dataset[1]
-    np.testing.assert_array_equal(found.actions, episodes[1].action)
+    acted = found.actions
+    if kind == "several":
+        assert [part.shape for part in acted.values()] == [(4, 2), (4,), (4, 2)]
+        acted = np.concatenate([part.reshape(4, -1) for part in acted.values()], axis=1)
+    np.testing.assert_array_equal(acted, episodes[1].action)
     np.testing.assert_array_equal(found.rewards, episodes[1].reward)
     assert found.truncations.tolist() == [False, False, False, True]
     assert not found.terminations.any()
-    assert all(action in dataset.action_space for action in found.actions)
+    each = found.actions
+    if kind == "several":
+        each = [dict(zip(each, row, strict=True)) for row in zip(*each.values(), strict=True)]
+    assert all(action in dataset.action_space for action in each)
     for obs in (one.observations for one in dataset):
         rows = (
             [dict(zip(obs, row, strict=True)) for row in zip(*obs.values(), strict=True)] if kind == "pictures" else obs
@@ -153,6 +160,30 @@ def test_an_episode_that_is_not_as_described_is_refused(tmp_path: Path, change: 
     with pytest.raises(UsageError, match=f"Episode 1 does not fit.*{match}"):
         demonstrations.save(tmp_path / "demos", description(), [episode(), change(episode())])
     assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        (0, 2, "action aim has choices that are not in"),
+        (1, 0.5, "choices that are no whole numbers"),
+        (2, np.nan, "action is NaN or infinite"),
+        (3, 1.5, "action move/1 is outside"),
+        (4, 1.5, ""),  # without a bound
+    ],
+)
+def test_each_part_of_an_action_is_checked(tmp_path: Path, column: int, value: float, said: str):
+    wrong = episode("several")
+    wrong.action[2, column] = value
+    if not said:
+        demonstrations.save(tmp_path / "demos", description("several"), [wrong])
+        return
+    with pytest.raises(UsageError, match=said):
+        demonstrations.save(tmp_path / "demos", description("several"), [wrong])
+    with pytest.raises(UsageError, match=r"action is float64 .* needs float32 \(4, 5\)"):
+        demonstrations.save(
+            tmp_path / "demos", description("several"), [wrong._replace(action=wrong.action.astype(np.float64))]
+        )
 
 
 def test_actions_outside_of_their_interval_are_refused(tmp_path: Path):

@@ -226,6 +226,11 @@ def test_our_own_need_no_import(tmp_path: Path):
         open_source(str(tmp_path / "demos"), *SPACES["vector"])
 
 
+def test_several_actions_at_once_are_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match="no algorithm learns from demonstrations of several at once"):
+        open_source(str(tmp_path), *SPACES["several"])
+
+
 def test_nothing_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     with pytest.raises(UsageError, match="no Minari dataset, and no folder with npz files"):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from demo_cases import Diary, EverySecond, check_same, diary
+from gymnasium.spaces import Box, Dict, Discrete
 
 from duetto.demonstrations import Game, record
-from duetto.environments import Stepper
+from duetto.environments import Stepper, make
 from duetto.environments.engines import Loop
 from duetto.environments.practice import Practice
 from duetto.errors import UsageError
@@ -82,6 +84,55 @@ def test_a_lost_life_ends_a_demonstration_but_not_the_game():
     np.testing.assert_array_equal(one.obs[:, 1], [0, 1, 2])
     np.testing.assert_array_equal(other.obs[:, 1], [2, 3, 4])
     np.testing.assert_array_equal(np.concatenate([one.reward, other.reward]), [1, 0, 1, 0])
+
+
+class Levers(gymnasium.Env):
+    """One step each. It keeps what it was given."""
+
+    observation_space = Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, action_space: Any) -> None:
+        self.action_space, self.given = action_space, []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.given.append(action)
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+
+class Beyond:
+    """Wants more than there is."""
+
+    def __init__(self, action: Any) -> None:
+        self.action = np.float32([action])
+
+    def __call__(self, obs: Any, starts: np.ndarray) -> np.ndarray:
+        return self.action
+
+    def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
+        """It does not care."""
+
+
+NUMBERS = Box(np.array([-2, 0, -np.inf], np.float32), np.array([2, np.inf, np.inf], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("space", "wanted", "recorded"),
+    [
+        # bounds -2 and 2; one bound, 0, which is -1 to an agent; none
+        (NUMBERS, [3, -5, -5], [1, -1, -5]),
+        (Dict({"numbers": NUMBERS, "push": Discrete(3)}), [3, -5, -5, 2], [1, -1, -5, 2]),
+    ],
+)
+def test_what_is_beyond_a_bound_is_recorded_as_what_was_done(space: Any, wanted: list[float], recorded: list[float]):
+    env = Levers(space)
+    (game,) = record(Beyond(wanted), make(lambda: env), 1, seed=0)
+    np.testing.assert_array_equal(game.demonstrations[0].action, np.float32([recorded]))
+    given = env.given[0]
+    np.testing.assert_array_equal(given["numbers"] if isinstance(given, dict) else given, [2, 0, -5])
 
 
 def test_no_episodes_are_a_mistake():

@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 LENGTHS = (5, 9, 7)
 
@@ -104,6 +104,34 @@ class Masked(Plain):
             raise ValueError("not allowed")
         obs, _, terminated, truncated, _ = super().step(np.zeros(1))
         return obs, 0.0, terminated, truncated, {"action_mask": self.mask.copy()}
+
+
+class Cockpit(Plain):
+    """Several actions at once, of which some are not allowed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space: Any = Dict(
+            {"gear": Discrete(3), "pedals": Tuple((Box(0, 1, (2,), np.float32), Discrete(2)))}
+        )
+
+    def reset(self, **arguments: Any) -> Any:
+        return super().reset(**arguments)[0], {"action_mask": np.array([1, 0, 1, 0, 1])}
+
+    def step(self, action: Any) -> Any:
+        if not self.action_space.contains(action) or action["gear"] == 1 or action["pedals"][1] == 0:
+            raise ValueError("not allowed")
+        obs, reward, terminated, truncated, _ = super().step(np.zeros(1))
+        return obs, reward, terminated, truncated, {"action_mask": np.array([1, 0, 1, 0, 1])}
+
+
+class Pusher(Cockpit):
+    """Changes a part of the action that it was given."""
+
+    def step(self, action: Any) -> Any:
+        given = super().step(action)
+        action["pedals"][0][:] = 0.5
+        return given
 
 
 class OldLimit(Plain):

@@ -149,9 +149,16 @@ def test_costs_while_it_is_played(environment: Any, about: str, sentence: str):
     assert sentence in sentences["costs", about]
 
 
-def test_masks_are_kept_to():
-    sentences = found(questionable.Masked, until="seed")
+def test_a_part_of_an_action_that_was_changed_is_noticed():
+    assert ("costs", "actions") in bad(found(questionable.Pusher, until="seed"))
+
+
+@pytest.mark.parametrize("environment", [questionable.Masked, questionable.Cockpit])
+def test_masks_are_kept_to(environment: Any):
+    """Also where seeds are tried."""
+    sentences = found(environment, until="saved")
     assert bad(sentences) == set()
+    assert ("fine", "seeds") in sentences
     assert "algorithms that choose take allowed actions alone" in sentences["fine", "actions"]
 
 

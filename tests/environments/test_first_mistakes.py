@@ -15,7 +15,7 @@ import pytest
 
 from duetto import environments
 from duetto.environments import naming
-from duetto.errors import UsageError
+from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.extras import install
 
 
@@ -96,6 +96,80 @@ def test_what_warns_before_a_picture_fails_is_not_told_before_the_sentence():
         for _ in range(3):
             stepper.render()
     assert [str(warning.message) for warning in told] == ["GLFWError: no display"]
+
+
+class Window(Screen):
+    """Shows itself, or fails to."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human"]}  # type: ignore[misc]
+
+    def reset(self, **arguments: Any) -> Any:
+        os.write(2, b"error: XDG_RUNTIME_DIR")
+        if not self.display:
+            raise RuntimeError("No available video device")
+        return super().reset(**arguments)
+
+
+def test_where_no_window_can_be_opened_a_sentence_says_what_can_be_done(capfd: pytest.CaptureFixture[str]):
+    with pytest.raises(UsageError, match=r"in a window \(No available .* record it: duetto video"):
+        environments.make(Window(display=False, render_mode="human")).show(0)
+    assert capfd.readouterr().err == ""
+    environments.make(Window(display=True, render_mode="human")).show(0)
+
+
+def test_nothing_is_said_before_that_sentence(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """Neither by SDL, nor is it taken for a mistake of the environment's."""
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "none-such")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    stepper = environments.make("CartPole-v1", render_mode="human")
+    with pytest.raises(UsageError, match=r"CartPole-v1 cannot be shown in a window \(none-such not available\)"):
+        stepper.show(0)
+    stepper.close()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a display is told by DISPLAY there")
+@pytest.mark.parametrize("environment", ["HalfCheetah-v5", "HopperBulletEnv-v0"])
+def test_windows_that_would_end_the_process_or_wait_for_ever(environment: str, monkeypatch: pytest.MonkeyPatch):
+    """MuJoCo's do one, Bullet's the other, where there is no display."""
+    pytest.importorskip("glfw")
+    pytest.importorskip("pybullet_envs_gymnasium")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setattr("glfw.init", lambda: False)
+    stepper = environments.make(environment, render_mode="human")
+    with pytest.raises(UsageError, match=rf"{environment} cannot be shown in a window \(there is no display\)"):
+        stepper.show(0)
+    stepper.close()
+
+
+def test_what_is_drawn_where_nobody_sees_it_is_not_shown(monkeypatch: pytest.MonkeyPatch):
+    """Without a display SDL draws into memory. Told to do so, as by tests, it may."""
+    pygame: Any = pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    stepper = environments.make("CartPole-v1", render_mode="human")
+    stepper.show(0)
+    assert pygame.display.get_driver() == "dummy"
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    with pytest.raises(UsageError, match=r"CartPole-v1 cannot be shown in a window \(there is no display\)\. .*video"):
+        stepper.show(0)
+    stepper.close()
+
+
+def test_an_environment_that_fails_in_its_first_reset_is_not_taken_for_one_without_a_window():
+    class Broken(Window):
+        def reset(self, **arguments: Any) -> Any:
+            raise RuntimeError("a wheel is missing")
+
+    with pytest.raises(EnvironmentFailedError, match="a wheel is missing"):
+        environments.make(Broken(display=True, render_mode="human")).show(0)
+
+
+def test_without_pygame_watching_names_what_installs_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(UsageError) as refusal:
+        environments.make("CartPole-v1", render_mode="human").show(0)
+    assert str(refusal.value).endswith(f"Install: {install('classic')}")
 
 
 def test_what_c_libraries_print_before_the_first_picture_is_not_shown(capfd: pytest.CaptureFixture[str]):

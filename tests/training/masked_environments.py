@@ -63,6 +63,25 @@ class Turnstiles(Turnstile):
             raise ValueError(f"{action} is forbidden at {self.at}")
 
 
+class Shown(Turnstile):
+    """With a picture, bright as one goes on, and a window that is none. `camera`: it observes the picture."""
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(self, camera: bool = False, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode, self.camera = render_mode, camera
+        if camera:
+            self.observation_space = Box(0, 255, (1, 36, 36), np.uint8)
+
+    def see(self) -> Any:
+        obs, info = super().see()
+        return np.full((1, 36, 36), 60 * self.at, np.uint8) if self.camera else obs, info
+
+    def render(self) -> Any:
+        return np.full((36, 36, 3), 60 * self.at, np.uint8)
+
+
 class Trap(gymnasium.Env):
     """Two steps. What is done in the second pays 0. Action 0 there is forbidden, and so a network that values it at 10
     in the beginning is never corrected.

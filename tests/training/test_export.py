@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from goal_environment import GoalLine
 from masked_environments import Turnstile, Turnstiles
 from policy_environments import Cell, Free, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
 from small_runs import small, train
+from test_joint_actions import Cockpit, Notches
 
 import duetto
 from duetto.cli import main
 from duetto.errors import DuettoError, UsageError
 from duetto.exporting import writing
-from duetto.exporting.graph import NEXT
+from duetto.exporting.graph import NEXT, Graph
 from duetto.extras import install
 from duetto.runs.run import Run
 
@@ -39,10 +42,15 @@ CASES: dict[str, tuple[Any, Any]] = {
     "allowed choices": (lambda: small("dqn"), Turnstile),
     "allowed choices, remembered": (lambda: small("ppo", recurrent="gru", minibatches=1), Turnstiles),
     "remembered numbers": (lambda: small("td3", **LSTM | {"recurrent": "gru"}), Numbers),
+    "parts of an action": (lambda: small("ppo"), partial(Cockpit, masked=True)),
+    "parts, remembered": (lambda: small("ppo", recurrent="gru", recurrent_size=8, minibatches=1), Cockpit),
+    "notches": (lambda: small("ppo"), Notches),
+    "goals": (lambda: small("td3", hindsight="future", normalize_observations="sampled"), GoalLine),
     "remembered twice": (lambda: small("ppo", recurrent="lstm", recurrent_size=8, minibatches=1), Several),
 }
 FORMATS = ["torch", "jax"]
 ALSO = ["numbers scaled", "gaussian", "parts", "remembered choices", "remembered numbers", "allowed choices"]
+ALSO += ["parts of an action", "parts, remembered", "goals"]
 
 
 @pytest.fixture(scope="module")
@@ -123,13 +131,68 @@ def test_it_acts_as_the_agent_does(made: Any, tmp_path: Path, case: str, form: s
         if "starts" in memory:
             given |= {"starts": np.array([begins]), "previous_reward": np.array([reward], np.float32)}
         found = written(given)
-        np.testing.assert_allclose(found["action"][0], expected, atol=1e-5)
-        assert found["action"].shape == (1, *env.action_space.shape)
+        check_action(as_taken(about, found), expected)
         memory |= {name.removeprefix(NEXT): part for name, part in found.items() if name.startswith(NEXT)}
         obs, reward, over, cut, info = env.step(expected)
         begins = over or cut
         if begins:
             (obs, info), reward = env.reset(), 0.0
+
+
+def as_taken(about: dict[str, Any], found: dict[str, np.ndarray]) -> Any:
+    """What the environment takes, put together as the contract says where its action has parts."""
+
+    def put_together(made: Any) -> Any:
+        match made:
+            case dict():
+                return {key: put_together(part) for key, part in made.items()}
+            case list():
+                return tuple(put_together(part) for part in made)
+        return found[made][0]
+
+    return put_together(about.get("action", "action"))
+
+
+def check_action(found: Any, expected: Any) -> None:
+    assert isinstance(found, dict | tuple) == isinstance(expected, dict | tuple)
+    pairs = [(found, expected)]
+    if isinstance(expected, dict | tuple):
+        one, other = flat(found), flat(expected)
+        assert one.keys() == other.keys()
+        pairs = [(one[name], other[name]) for name in one]
+    for part, wanted in pairs:
+        np.testing.assert_allclose(part, wanted, atol=1e-5)
+        assert np.shape(part) == np.shape(wanted)
+
+
+def test_the_contract_of_an_action_with_parts(made: Any, tmp_path: Path):
+    about = json.loads(
+        Path(f"{duetto.export(made('parts of an action'), 'torch', tmp_path / 'a.pt2')}.json").read_text()
+    )
+    outputs = {port["name"]: (port["shape"], port["dtype"]) for port in about["outputs"]}
+    assert outputs == {
+        "action/aim": (["N", 2], "int64"),
+        "action/buttons": (["N", 2], "int8"),
+        "action/move/0": (["N"], "int64"),
+        "action/move/1": (["N", 2], "float64"),
+    }
+    assert about["action"] == {
+        "aim": "action/aim", "buttons": "action/buttons", "move": ["action/move/0", "action/move/1"]
+    }  # fmt: skip
+    assert about["inputs"][-1]["shape"] == ["N", 12]  # the mask
+
+
+def test_an_action_with_one_wrong_part_is_not_kept(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each part of an action is compared."""
+    apart = Graph.apart
+
+    def wrong(self: Graph, action: Any) -> Any:
+        parts = apart(self, action)
+        return parts if isinstance(action, np.ndarray) else parts | {"buttons": 1 - parts["buttons"]}
+
+    monkeypatch.setattr(Graph, "apart", wrong)
+    with pytest.raises(DuettoError, match="choices differ"):
+        duetto.export(made("parts of an action"), "torch", tmp_path / "agent.pt2")
 
 
 def test_of_any_number_of_environments(made: Any, tmp_path: Path):

@@ -115,8 +115,38 @@ def test_it_learns_acts_and_resumes(recurrent: Any, tmp_path: Path) -> None:
     several = agent.act_batch([obs] * 3, action_mask=[info["action_mask"]] * 3)
     assert several["move"][1].shape == (3, 2)
     assert several["buttons"].dtype == np.int8
-    with pytest.raises(UsageError, match="cannot be exported"):
-        duetto.export(whole)
+
+
+class Notches(gymnasium.Env):
+    """Whole numbers from 0 to 10 beside a choice; it keeps what it was given."""
+
+    observation_space = Box(-1, 1, (1,), np.float32)
+    action_space: Any = Dict({"dial": Box(0, 10, (3,), np.int64), "switch": Discrete(2)})
+
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        self.given.append(action)
+        return np.ones(1, np.float32), 0.0, False, len(self.given) == 4, {}
+
+
+def test_whole_numbers_are_rounded_and_not_cut(tmp_path: Path) -> None:
+    """An agent gives what its environment gets in evaluations: the nearest ones."""
+    run = train(tmp_path, small("ppo"), Notches, steps=16, evaluate_every=0)
+    env = Notches()
+    run.evaluate(episodes=1, environment=lambda: env)
+    agent = run.agent()
+    raw = agent.policy(np.ones((1, 1), np.float32))[0, :3]
+    expected = np.rint(5 + 5 * np.clip(raw.astype(np.float64), -1, 1))
+    assert any(expected != np.floor(5 + 5 * raw))  # so this test can tell
+    np.testing.assert_array_equal(env.given[0]["dial"], expected)
+    np.testing.assert_array_equal(agent.act(np.ones(1, np.float32))["dial"], expected)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from fake_run import same
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from masked_environments import Trap, Turnstile, Turnstiles
+from imageio.v2 import imread
+from masked_environments import Shown, Trap, Turnstile, Turnstiles
 from small_runs import StopAt, small, train
 
 import duetto
 from duetto import environments, learners
+from duetto.algorithms import ALGORITHMS
 from duetto.algorithms.base import Batch
 from duetto.environments import make
 from duetto.errors import DuettoError, UsageError
@@ -238,6 +240,31 @@ def test_agents_want_their_mask(tmp_path: Path) -> None:
     for only in range(4):
         assert agent.act(obs, action_mask=np.eye(4)[only]) == only
     assert agent.act_batch(np.zeros((4, 1)), action_mask=np.eye(4)).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["dqfd", "r2d3", "bc"])
+def test_demonstrations_know_no_masks_and_nothing_is_written(name: str, tmp_path: Path) -> None:
+    algorithm = ALGORITHMS[name](demonstrations=str(tmp_path / "demos"))
+    with pytest.raises(UsageError, match=rf"info\['action_mask'\] .* so {name} would value forbidden ones"):
+        train(tmp_path / "runs", algorithm, Turnstile)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("camera", [False, True])
+def test_videos_and_watching(camera: bool, tmp_path: Path) -> None:
+    """An environment that raises at a forbidden action is filmed and shown; the mask is no part of the picture."""
+    pytest.importorskip("imageio_ffmpeg")
+    environment = partial(Shown, camera)
+    algorithm = small("dqn", image_features=16, evaluation_epsilon=0.5)
+    run = train(tmp_path, algorithm, environment, steps=40, evaluate_every=0)
+    frames = tmp_path / "frames"
+    assert run.video(frames=frames).stat().st_size > 500
+    pictures = [imread(path) for path in sorted(frames.iterdir())]
+    assert len(pictures) in range(3, 7)
+    assert {picture.shape for picture in pictures} == {(36, 72 if camera else 36, 3)}
+    if camera:  # what is observed is beside what is shown, and the same
+        assert all((picture[:, :36] == picture[:, 36:]).all() for picture in pictures)
+    assert [episode.length in range(3, 7) for episode in run.watch(episodes=3)] == [True] * 3
 
 
 def test_in_processes_of_their_own() -> None:

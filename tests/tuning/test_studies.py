@@ -83,6 +83,36 @@ def test_a_table_and_a_picture_of_all_trials(study: Tuned):
     assert json.loads(json.dumps(study.to_dict()))["best"]["value"] == study.best.value  # type: ignore[union-attr]
 
 
+def test_the_best_is_confirmed_with_seeds_that_it_was_not_chosen_by(tmp_path: Path):
+    found = tuned(tmp_path / "study", seeds=1)
+    assert found.confirmed is None
+    more = tuned(tmp_path / "study", seeds=1, confirm=2)  # of a study that is over
+    assert more.trials == found.trials
+    best, confirmed = more.best, more.confirmed
+    assert best is not None
+    assert confirmed is not None
+    assert [str(path.relative_to(more.folder)) for path in confirmed.runs] == [
+        f"confirmed/{best.number:04}/ddpg-Short-s{seed}" for seed in (1, 2)
+    ]
+    for path, score in zip(confirmed.runs, confirmed.seeds, strict=True):
+        run = Run(path, environment=Short)
+        assert run.evaluations()[-1]["step"] == 60
+        assert run.evaluations()[-1]["mean_return"] == score
+        assert {name: getattr(run.config.algorithm, name) for name in best.options} == best.options
+    assert confirmed.value == interquartile_mean(confirmed.seeds)
+    assert more.to_dict()["confirmed"]["value"] == confirmed.value
+    written = [path.joinpath("metrics.jsonl").stat().st_mtime_ns for path in confirmed.runs]
+    assert tuned(tmp_path / "study", seeds=1, confirm=2).confirmed == confirmed
+    assert [path.joinpath("metrics.jsonl").stat().st_mtime_ns for path in confirmed.runs] == written
+
+
+def test_on_jax(tmp_path: Path):
+    found = tuned(tmp_path / "study", trials=1, seeds=1, backend="jax", steps=40)
+    assert [trial.state for trial in found.trials] == ["complete"]
+    assert found.fresh is not None
+    assert Run(found.runs[0], environment=Short).config.run.backend == "jax"
+
+
 # ---------------------------------------------------------------------------------------------------- going on
 def test_the_same_call_goes_on_and_another_is_refused(study: Tuned):
     again = tuned(study.folder, trials=4)
@@ -230,6 +260,7 @@ def test_a_study_without_a_trial_that_is_complete_is_an_error(tmp_path: Path):
         ({"trials": 0}, "trials is 0; it must be a whole number of at least 1"),
         ({"jobs": 0}, "jobs is 0"),
         ({"seeds": 0}, "seeds is 0"),
+        ({"confirm": -1}, "confirm is -1"),
         ({"evaluate_every": 0}, "a study goes by evaluations"),
         ({"policy_delay": 2}, "tune has no option 'policy_delay'"),
         ({"environment": Short()}, "needs an environment of its own"),

@@ -40,7 +40,7 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 
 def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, tmp_path: Path):
     (tmp_path / "search.yaml").write_text("tau: {low: 0.01, high: 0.1, log: true}\ndiscount: auto\n")
-    call = "tune td3 Pendulum-v1 --trials 2 --seeds 1 --search search.yaml --search-only"
+    call = "tune td3 Pendulum-v1 --trials 2 --seeds 1 --search search.yaml --search-only --confirm 1"
     code, out, err = command(call, *QUICK)
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -50,10 +50,16 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
     assert lines[3].endswith("  best so far")
     assert lines[4] == "          discount 0.98, tau 0.01"  # the preset's 0.005 is outside; this is the nearest
     assert "2 trials: 2 complete." in lines
+    again = [number for number, line in enumerate(lines) if line.startswith("Confirming trial ")]
+    assert lines[again[0]].endswith(" with 1 seed that it was not chosen by, from 1 on.")
+    assert any(line.startswith("With seeds that it was not chosen by it comes to -") for line in lines[again[0] :])
+    assert "Judge it by others" not in out
     code, out, err = command(f"{call} --json", *QUICK)
     said = json.loads(out)
     assert (code, len(said["trials"]), said["stopped"], said["notices"]) == (0, 2, False, [])
     assert said["preset"] == "studies/td3-Pendulum-v1/best.yaml"
+    assert [Path(run).name for run in said["confirmed"]["runs"]] == ["td3-Pendulum-v1-s1"]
+    assert said["confirmed"]["value"] == said["confirmed"]["seeds"][0]
     code, out, err = command(
         f"train td3 Pendulum-v1 --preset {said['preset']} --dry-run --backend torch --device cpu --hidden 8"
     )

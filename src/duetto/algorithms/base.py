@@ -362,6 +362,14 @@ class Algorithm:
         """Raise UsageError that names environment and spaces where the algorithm does not support them."""
         raise NotImplementedError
 
+    def check_masks(self, environment: str) -> None:
+        """Raise UsageError where it cannot learn in an environment that says which actions are allowed."""
+        if self.demonstration_folder():
+            raise UsageError(
+                f"{environment} says in info['action_mask'] which actions are allowed; demonstrations do not, so "
+                f"{self.name()} would value forbidden ones in them. Take dqn or r2d2."
+            )
+
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """The networks that learn, by name. Order matters: initial parameters are drawn in it."""
         raise NotImplementedError

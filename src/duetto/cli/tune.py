@@ -18,7 +18,7 @@ from duetto.storage.config import RunOptions
 from duetto.storage.origin import Origin
 
 # Those of the command itself, beside the run's and the algorithm's; see `_command`.
-OWN_OPTIONS = ("trials", "seeds", "search", "search_only", "jobs", "no_prune", "output")
+OWN_OPTIONS = ("trials", "seeds", "search", "search_only", "jobs", "no_prune", "confirm", "output")
 OWN_OPTIONS += ("environment_options", "preset", "quiet", "json")
 USAGE = "duetto tune ALGORITHM ENVIRONMENT [options]"
 ABOUT = """Every option of `duetto train` that is given keeps its value; the others are searched around the preset's
@@ -32,6 +32,7 @@ ALGORITHM is a name, or FILE.py:CLASS. Algorithms: {algorithms}.
   --search-only        search these alone
   --jobs N             processes that train at a time (1)
   --no-prune           let every trial run to its end
+  --confirm N          train the best once more, with N seeds that it was not chosen by (0)
   --output FOLDER      the study's folder (studies/ALGORITHM-ENVIRONMENT)
 
 duetto tune td3 --help lists td3's options, too."""
@@ -81,7 +82,7 @@ def tune(call: Any, name: str, preset: Preset, origin: Origin | None, fixed: fro
                 call.seeds,
                 not call.no_prune,
             )
-            found = api.conduct(plan, call.output, call.trials, call.jobs, display)
+            found = api.conduct(plan, call.output, call.trials, call.jobs, call.confirm, display)
         display.finish(found)
     if call.json:
         print_json(found.to_dict())
@@ -99,6 +100,7 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
         ("search_only", Annotated[yes, arg(help="Search the options of --search alone.")], False),
         ("jobs", Annotated[int, arg(help="Processes that train at a time.")], 1),
         ("no_prune", Annotated[yes, arg(help="Let every trial run to its end.")], False),
+        ("confirm", Annotated[int, arg(help="Train the best once more, with N other seeds.", metavar="N")], 0),
         ("output", Annotated[str | None, arg(help="The study's folder.", metavar="FOLDER")], None),
         ("run", OmitArgPrefixes[RunOptions], dataclasses.field(default=run)),
         (

@@ -101,8 +101,6 @@ def read_description(about: Mapping[str, Any]) -> Description:
         raise ValueError("one of its spaces is none of Duetto's") from error
     for space in (observation, action):
         _check_space(space)
-    if isinstance(action, Dict):
-        raise ValueError("its action space has parts")
     texts = [about["environment"], about["expert"], *about["versions"], *about["versions"].values()]
     if not all(isinstance(text, str) for text in texts) or not isinstance(about["options"], dict):
         raise ValueError("its environment, options, expert and versions are not what they should be")
@@ -160,7 +158,7 @@ def read_counted(about: Mapping[str, Any], description: Description, size: int) 
 
 def _row_bytes(space: Space, is_action: bool = False) -> int:
     if isinstance(space, Dict):
-        return sum(_row_bytes(part) for _, part in space.parts)
+        return sum(_row_bytes(part, is_action) for _, part in space.parts)
     shape, dtype = row(space, is_action=is_action)
     return math.prod(shape) * dtype.itemsize
 

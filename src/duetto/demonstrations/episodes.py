@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.demonstrations.form import FORMAT
+from duetto.demonstrations.form import FORMAT, limits
 from duetto.environments import Tree
 from duetto.errors import UsageError
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.functional.distributions import cuts
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, columns
 
 
 class Demonstration(NamedTuple):
     """One episode of T >= 1 steps, as a training run's `Stepper` gives and takes it."""
 
     obs: Tree  # (T + 1, ...), the final observation last; a dict of such arrays for Dict spaces
-    action: np.ndarray  # (T, A) float32 in [-1, 1]; Discrete (T,) int64; MultiDiscrete (T, k) int64; from 0
+    # (T, A) float32 in [-1, 1]; Discrete (T,) int64; MultiDiscrete (T, k) int64; from 0. Dict: the parts side by side
+    action: np.ndarray
     reward: np.ndarray  # (T,) float32, to learn from
     terminated: bool
     truncated: bool
@@ -80,7 +82,7 @@ def check(episode: Demonstration, description: Description) -> None:
     if episode.reward.shape != (steps,) or episode.reward.dtype != np.float32:
         raise UsageError(f"Its rewards are {_shape(episode.reward)}. Give float32 (T,).")
     _check_obs(episode.obs, description.observation_space, steps + 1)
-    _check_part("action", episode.action, description.action_space, steps, is_action=True)
+    _check_action(episode.action, description.action_space, steps)
     for name, part in [("reward", episode.reward), ("action", episode.action)]:
         if part.dtype.kind == "f" and not np.isfinite(part).all():
             raise UsageError(f"Its {name} is NaN or infinite. Record it anew.")
@@ -100,6 +102,22 @@ def _check_obs(obs: Tree, space: Space, rows: int) -> None:
     return None
 
 
+def _check_action(action: np.ndarray, space: Space, rows: int) -> None:
+    if not isinstance(space, Dict):
+        return _check_part("action", action, space, rows, is_action=True)
+    wanted = (rows, columns(space))
+    if action.shape != wanted or action.dtype != np.float32:
+        raise UsageError(f"Its action is {_shape(action)}; {space} with {rows} rows needs float32 {wanted}.")
+    if not np.isfinite(action).all():
+        raise UsageError("Its action is NaN or infinite. Record it anew.")
+    parts = dict(apart(action, space))
+    for name, part in space.parts:
+        _check_part(f"action {name}", parts[name], part, rows, is_action=True)
+    if not np.array_equal(together(parts, space), action):
+        raise UsageError("Its action has choices that are no whole numbers.")
+    return None
+
+
 def _check_part(name: str, array: np.ndarray, space: Space, rows: int, *, is_action: bool = False) -> None:
     shape, dtype = row(space, is_action=is_action)
     if array.shape != (rows, *shape) or array.dtype != dtype:
@@ -110,7 +128,7 @@ def _check_part(name: str, array: np.ndarray, space: Space, rows: int, *, is_act
         count = np.array(space.n if isinstance(space, Discrete) else space.nvec)
         if np.any((array < 0) | (array >= count)):
             raise UsageError(f"Its {name} has choices that are not in {space}.")
-    elif is_action and np.any(np.abs(array) > 1):
+    elif is_action and np.any((array < limits(space)[0]) | (array > limits(space)[1])):
         raise UsageError(f"Its {name} is outside of [-1, 1], where agents act.")
 
 
@@ -124,6 +142,24 @@ def row(space: Space, *, is_action: bool) -> tuple[tuple[int, ...], np.dtype]:
         case MultiDiscrete():
             return (len(space.nvec),), np.dtype(np.int64)
     raise UsageError(f"The space {space} has no single array.")
+
+
+def apart(action: np.ndarray, space: Dict) -> Iterator[tuple[str, np.ndarray]]:
+    """The parts of actions (T, A) by name, each as if it were alone: choices are whole numbers."""
+    ends = cuts([columns(part) for _, part in space.parts])
+    for (name, part), (low, high) in zip(space.parts, ends, strict=True):
+        shape, dtype = row(part, is_action=True)
+        yield name, action[:, low:high].reshape(-1, *shape).astype(dtype)
+
+
+def together(parts: Mapping[str, np.ndarray], space: Dict) -> np.ndarray:
+    """Undo `apart`. ValueError where a part is not as it was."""
+    for name, part in space.parts:
+        shape, dtype = row(part, is_action=True)
+        if parts[name].dtype != dtype or parts[name].shape[1:] != shape:
+            raise ValueError(f"its action {name} is {_shape(parts[name])}")
+    arrays = [parts[name].reshape(len(parts[name]), -1) for name, _ in space.parts]
+    return np.concatenate(arrays, axis=1, dtype=np.float32)
 
 
 def _shape(array: np.ndarray) -> str:

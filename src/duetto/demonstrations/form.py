@@ -10,9 +10,11 @@ import zlib
 from typing import Any, cast
 from urllib.parse import quote
 
+import numpy as np
+
 from duetto.errors import UsageError
 from duetto.extras import install
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, columns
 
 FORMAT = 2
 SEALED = 2  # the first format whose folders have a seal
@@ -35,14 +37,29 @@ def stored(space: Space, *, is_action: bool = False) -> Space:
     """The space of what is in the arrays: choices from 0, rows flat, actions in [-1, 1], keys that HDF5 can have."""
     match space:
         case Box() if is_action:
-            return Box((space.size,), "float32", (-1.0,), (1.0,))
+            low, high = limits(space)
+            return Box((space.size,), "float32", tuple(low.tolist()), tuple(high.tolist()))
         case Discrete():
             return Discrete(space.n)
         case MultiDiscrete():
             return MultiDiscrete(space.nvec)
         case Dict():
-            return Dict(tuple((key(name), cast("Any", stored(part))) for name, part in space.parts))
+            parts = ((key(name), stored(part, is_action=is_action)) for name, part in space.parts)
+            return Dict(cast("Any", tuple(parts)))
     return space
+
+
+def limits(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest number (A,) that an algorithm's action has where its numbers have bounds: -1 and 1."""
+    match space:
+        case Dict():
+            low, high = zip(*(limits(part) for _, part in space.parts), strict=True)
+            return np.concatenate(low), np.concatenate(high)
+        case Box():
+            low, high = space.bounds
+            return np.where(np.isfinite(low), -1.0, -np.inf), np.where(np.isfinite(high), 1.0, np.inf)
+    free = np.full(columns(space), np.inf)
+    return -free, free
 
 
 def key(name: str) -> str:

@@ -48,6 +48,11 @@ def open_source(source: str, observation_space: Space, action_space: Space) -> S
     Raises:
         UsageError: There is nothing of this kind, or its spaces are not these; damaged files show when they are read.
     """
+    if isinstance(action_space, Dict):
+        raise UsageError(
+            f"{source} cannot be taken over: here actions are {action_space}, and no algorithm learns from "
+            "demonstrations of several at once."
+        )
     path = Path(source)
     if path.suffix == ".npz" and path.is_file():
         return _open_npz([path], observation_space, action_space)

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from duetto.demonstrations.describing import read_counted, read_description, read_metadata
-from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, check
+from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, check, together
 from duetto.demonstrations.form import DAMAGE, FORMAT, KEY, METADATA, SEALED, key, minari, stored
 from duetto.demonstrations.hdf5 import EpisodeFile
 from duetto.demonstrations.sealing import check_seal, is_sealed
@@ -99,7 +99,7 @@ class _Episodes(Sequence[Demonstration]):
             return [self[i] for i in range(len(self))[index]]
         number = range(len(self))[index]
         try:
-            episode = _read(self._file.read(number, *self._layouts), self._description.observation_space)
+            episode = _read(self._file.read(number, *self._layouts), self._description)
             check(episode, self._description)
             if episode.length != self._lengths[number]:
                 raise ValueError(f"it has {episode.length} steps instead of {self._lengths[number]}")
@@ -108,12 +108,16 @@ class _Episodes(Sequence[Demonstration]):
         return episode
 
 
-def _read(found: dict[str, Any], space: Space) -> Demonstration:
-    obs = found["observations"]
-    if isinstance(space, Dict):
-        obs = {name: obs[key(name)] for name, _ in space.parts}
+def _read(found: dict[str, Any], about: Description) -> Demonstration:
+    obs, action = _named(found["observations"], about.observation_space), found["actions"]
+    if isinstance(about.action_space, Dict):
+        action = together(_named(action, about.action_space), about.action_space)
     terminated, truncated = (bool(found[name][-1]) for name in ("terminations", "truncations"))
-    return Demonstration(obs, found["actions"], found["rewards"], terminated, truncated)
+    return Demonstration(obs, action, found["rewards"], terminated, truncated)
+
+
+def _named(arrays: Any, space: Space) -> Any:
+    return {name: arrays[key(name)] for name, _ in space.parts} if isinstance(space, Dict) else arrays
 
 
 def _wrong_seal(path: Path, error: object) -> UsageError:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from duetto.demonstrations.episodes import Demonstration
+from duetto.demonstrations.form import limits
 from duetto.environments import Stepper, Transition, Tree
 from duetto.errors import UsageError
 from duetto.networks import masks
-from duetto.networks.spaces import Dict
+from duetto.networks.spaces import Space
 
 MOST_TRIES = 20  # episodes for each one that is kept: whoever needs more is no expert
 
@@ -46,8 +47,6 @@ def record(
     Raises:
         UsageError: Nearly all of them are left out.
     """
-    if isinstance(stepper.action_space, Dict):
-        raise UsageError(f"Demonstrations of actions that are {stepper.action_space} cannot be recorded.")
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
     played: dict[int, Game | None] = {}  # by seed, those that wait for one with a lower seed; None: left out
@@ -79,7 +78,7 @@ def _play(expert: Expert, stepper: Stepper, seed: int, more: Callable[[int], boo
     running: dict[int, _Tape] = {}
     for env in range(stepper.num_envs):
         if more(len(running)):
-            running[env] = _Tape(upcoming)
+            running[env] = _Tape(upcoming, stepper.action_space)
             upcoming += 1
     while running:
         transition, ended = stepper.step(expert(stepper.obs, stepper.starts))
@@ -94,15 +93,15 @@ def _play(expert: Expert, stepper: Stepper, seed: int, more: Callable[[int], boo
             yield Game(tape.seed, episode.total_reward, tape.demonstrations)
             if more(len(running)):
                 stepper.reset_env(episode.env, upcoming)
-                running[episode.env] = _Tape(upcoming)
+                running[episode.env] = _Tape(upcoming, stepper.action_space)
                 upcoming += 1
 
 
 class _Tape:
     """What happens in one environment since a game began in it."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, action: Space) -> None:
+        self.seed, self._limits = seed, limits(action)
         self.demonstrations: list[Demonstration] = []
         self._rows: list[tuple[Transition, int]] = []
 
@@ -110,11 +109,12 @@ class _Tape:
         """Take a row of a transition; where a game goes on after a lost life, the next demonstration begins."""
         self._rows.append((transition, row))
         if transition.terminated[row] or transition.truncated[row]:
-            self.demonstrations.append(_cut(self._rows))
+            self.demonstrations.append(_cut(self._rows, *self._limits))
             self._rows = []
 
 
-def _cut(rows: list[tuple[Transition, int]]) -> Demonstration:
+def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) -> Demonstration:
+    """Numbers beyond a bound, as a Gaussian policy gives them, are what the environment made of them: the bound."""
     last, row = rows[-1]
     trees = [(step.obs, i) for step, i in rows] + [(last.next_obs, row)]
     seen: list[Any] = [_row(masks.parted(tree)[0], i) for tree, i in trees]
@@ -123,9 +123,10 @@ def _cut(rows: list[tuple[Transition, int]]) -> Demonstration:
         obs: Tree = {name: np.stack([one[name] for one in seen]) for name in first}
     else:
         obs = np.stack(seen)
+    action = np.stack([step.action[i] for step, i in rows])
     return Demonstration(
         obs,
-        np.stack([step.action[i] for step, i in rows]),
+        np.clip(action, low, high, dtype=action.dtype) if action.dtype.kind == "f" else action,
         np.array([step.reward[i] for step, i in rows], np.float32),
         bool(last.terminated[row]),
         bool(last.truncated[row]),

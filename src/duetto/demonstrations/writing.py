@@ -15,12 +15,13 @@ from typing import Any, cast
 import numpy as np
 
 from duetto.demonstrations.describing import read_metadata, write_description
-from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, check
+from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, apart, check
 from duetto.demonstrations.form import FORMAT, KEY, METADATA, SEALED, key, minari, stored
 from duetto.demonstrations.reading import load, read
 from duetto.demonstrations.sealing import check_own_file, write_seal
 from duetto.environments import Tree, to_gymnasium
 from duetto.errors import DuettoError, UsageError
+from duetto.networks.spaces import Dict, Space
 from duetto.storage import disk
 
 BUFFERED = 2**26  # bytes, and
@@ -135,7 +136,7 @@ class Writer:
         values = (float(episode.reward.sum(dtype=np.float64)), episode.length, bool(episode.terminated), seed, part)
         for entries, value in zip(self._about.values(), values, strict=True):
             entries.append(value)
-        self._buffer.append(_buffer(episode, seed))
+        self._buffer.append(_buffer(episode, seed, self._description.action_space))
         self._bytes += sum(array.nbytes for array in _arrays(episode.obs))
         if self._bytes > BUFFERED or len(self._buffer) >= MANY:
             self._flush()
@@ -162,14 +163,17 @@ class Writer:
         self._buffer, self._bytes = [], 0
 
 
-def _buffer(episode: Demonstration, seed: int | None) -> Any:
+def _buffer(episode: Demonstration, seed: int | None, space: Space) -> Any:
     ends = np.zeros((2, episode.length), bool)
     ends[:, -1] = episode.terminated, episode.truncated
     obs = {key(name): part for name, part in episode.obs.items()} if isinstance(episode.obs, dict) else episode.obs
+    action: Any = episode.action
+    if isinstance(space, Dict):
+        action = {key(name): part for name, part in apart(action, space)}
     return minari().data_collector.EpisodeBuffer(
         seed=seed,
         observations=obs,
-        actions=episode.action,
+        actions=action,
         rewards=cast("list[float]", episode.reward),
         terminations=cast("list[bool]", ends[0]),
         truncations=cast("list[bool]", ends[1]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -178,24 +179,41 @@ class Structure:
         """How many numbers of a row each part has, by name."""
         return {name: high - low for name, (low, high) in self._ends.items()}
 
+    @property
+    def dtypes(self) -> dict[str, np.dtype]:
+        """What each part is of, by name; {} where there is one array."""
+        return {name: np.dtype(dtype) for _, name, _, dtype in _arrays(self._made)}
+
+    def named(self, called: Callable[[str], str]) -> Any:
+        """The same of names: {"aim": "aim", "move": ("move/0", "move/1")}, as `called` has them."""
+        return _filled(self._made, lambda name, shape, dtype: called(name))
+
     def many(self, rows: np.ndarray) -> Any:
         """Those of N environments together, as a vector environment takes them: (N, ...) in every part."""
-        return self._filled(self._made, rows) if self._made else rows
+        return self._of(rows) if self._made else rows
 
     def one(self, row: Any) -> Any:
         """That of one environment, of its row (A,)."""
-        return self._filled(self._made, row) if self._made else row
+        return self._of(row) if self._made else row
 
-    def _filled(self, made: list[Any], rows: np.ndarray) -> Any:
-        match made:
-            case ["dict", *pairs]:
-                return {key: self._filled(part, rows) for key, part in zip(pairs[::2], pairs[1::2], strict=True)}
-            case ["tuple", *parts]:
-                return tuple(self._filled(part, rows) for part in parts)
-        _, name, shape, dtype = made
-        low, high = self._ends[name]
-        own = rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)
-        return own if own.ndim else own[()]
+    def _of(self, rows: np.ndarray) -> Any:
+        def own(name: str, shape: list[int], dtype: str) -> Any:
+            low, high = self._ends[name]
+            part = rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)
+            return part if part.ndim else part[()]
+
+        return _filled(self._made, own)
+
+
+def _filled(made: list[Any], fill: Callable[[str, list[int], str], Any]) -> Any:
+    """Dicts and tuples as they were, with what `fill` makes of each array's name, shape and dtype."""
+    match made:
+        case ["dict", *pairs]:
+            return {key: _filled(part, fill) for key, part in zip(pairs[::2], pairs[1::2], strict=True)}
+        case ["tuple", *parts]:
+            return tuple(_filled(part, fill) for part in parts)
+    _, name, shape, dtype = made
+    return fill(name, shape, dtype)
 
 
 def _arrays(made: list[Any]) -> list[list[Any]]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 import gymnasium
 from gymnasium.envs.registration import parse_env_id, registry
 
-from duetto.environments import families
+from duetto.environments import bullet, families
 from duetto.errors import UsageError
 
 _DISPLAYS = ("opengl", "egl", "glfw", "osmesa")
+_WINDOWS = (*_DISPLAYS, "display", "video device", "video driver", "x11", "wayland")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -77,6 +81,46 @@ def not_shown(environment: str, error: Exception) -> UsageError:
     if family is families.MUJOCO or any(word in str(error).lower() for word in _DISPLAYS):
         sentence += " Without a display, MuJoCo wants: export MUJOCO_GL=egl"
     return UsageError(sentence)
+
+
+def is_of_windows(environment: str, error: BaseException | None) -> bool:
+    """Whether what was raised where a window was to be opened is of the window, not of the environment's own."""
+    missing = isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError)
+    return missing or family_of(environment) is not None or any(word in str(error).lower() for word in _WINDOWS)
+
+
+def check_display(environment: str, envs: Sequence[Any]) -> None:
+    """UsageError where there is no display for a window of these that would not say so itself.
+
+    Without one MuJoCo ends the process without a word, and Bullet waits for ever.
+    """
+    absent = any(map(bullet.is_bullet, envs)) and sys.platform == "linux" and not os.environ.get("DISPLAY")
+    if any(hasattr(env, "mujoco_renderer") for env in envs):
+        try:
+            glfw: Any = importlib.import_module("glfw")
+        except ImportError as error:
+            raise not_shown(environment, error) from error
+        absent = not glfw.init()
+    if absent:
+        raise no_window(environment, "there is no display")
+
+
+def is_drawn_nowhere() -> bool:
+    """Whether SDL found no display, and draws into memory, without anybody having told it to."""
+    pygame: Any = sys.modules.get("pygame")
+    if pygame is None or not pygame.display.get_init():
+        return False
+    told = {"SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER"} & set(os.environ)
+    return not told and pygame.display.get_driver() in ("dummy", "offscreen")
+
+
+def no_window(environment: str, error: BaseException | str | None) -> UsageError:
+    """The UsageError for an environment that cannot show itself."""
+    if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
+        return not_shown(environment, error)
+    return UsageError(
+        f"{environment} cannot be shown in a window ({error}). Where there is no display, record it: duetto video."
+    )
 
 
 def family_of(environment: str) -> families.Family | None:

@@ -6,7 +6,7 @@ are its positions. Real numbers become float32, images and other bytes stay uint
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,15 +184,18 @@ def _holds_nothing(space: gymnasium.Space[Any]) -> bool:
     return 0 in (space.shape or ()) or (isinstance(space, gymnasium.spaces.MultiDiscrete) and int(space.nvec.min()) < 1)
 
 
-def to_gymnasium(space: Space, dtype: np.dtype | None = None) -> gymnasium.Space[Any]:
+def to_gymnasium(
+    space: Space, dtype: np.dtype | None = None, dtypes: Mapping[str, np.dtype] | None = None
+) -> gymnasium.Space[Any]:
     """A Gymnasium space that takes the same values, and that `from_gymnasium` makes into the same plain one.
 
     `dtype` is that of the space that it once was made from: numbers were float32 or uint8 since then, choices int64.
+    `dtypes` are those of the parts of a Dict, by name.
     """
     match space:
         case Box():
             own = dtype or np.dtype(space.dtype)
-            bounds = (np.broadcast_to(np.array(bound, own), space.size) for bound in (space.low, space.high))
+            bounds = (np.broadcast_to(_bound(bound, own), space.size) for bound in (space.low, space.high))
             low, high = (bound.reshape(space.shape) for bound in bounds)
             return gymnasium.spaces.Box(low, high, space.shape, own.type)
         case Discrete():
@@ -203,4 +206,13 @@ def to_gymnasium(space: Space, dtype: np.dtype | None = None) -> gymnasium.Space
             kind: Any = (dtype or np.dtype(np.int64)).type
             return gymnasium.spaces.MultiDiscrete(np.reshape(space.nvec, shape), dtype=kind, start=start)
         case Dict():
-            return gymnasium.spaces.Dict({name: to_gymnasium(part) for name, part in space.parts})
+            own = dtypes or {}
+            return gymnasium.spaces.Dict({name: to_gymnasium(part, own.get(name)) for name, part in space.parts})
+
+
+def _bound(values: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
+    """A bound in this dtype; the greatest int64, which is no float64, is that again."""
+    if not np.issubdtype(dtype, np.integer):
+        return np.array(values, dtype)
+    limits = np.iinfo(dtype)
+    return np.array([min(max(int(value), limits.min), limits.max) for value in values], dtype)

@@ -19,7 +19,7 @@ from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.faults import Fault
 from duetto.environments.trees import Tree
-from duetto.errors import CheckpointError, DuettoError, NonFiniteError, UsageError
+from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, Each, Optional, Rows
 from duetto.networks import masks
@@ -194,17 +194,39 @@ class Stepper:
         Raises:
             UsageError: The environment was made without a render mode, or fails to render.
         """
-        # SDL prints that there is no display before the first frame, which needs none, and GLFW warns before it fails.
-        silence = contextlib.nullcontext() if self._rendered or not naming.family_of(self.name) else quiet.output()
         try:
-            with quiet.repeated_warnings(), silence:
+            with self._quiet_at_first():
                 frame = self._engine.render()
-            self._rendered = True
         except Exception as error:
             raise naming.not_shown(self.name, error) from error
         if frame is None:
             raise UsageError(f'{self.name} gives no frames. Make it with render_mode="rgb_array".')
         return frame
+
+    def show(self, seed: int | None) -> None:
+        """`reset` of environments with render_mode "human", which show themselves; at the first, a window opens.
+
+        Raises:
+            UsageError: No window can be opened.
+        """
+        try:
+            with self._quiet_at_first(window=True):
+                naming.check_display(self.name, [env.unwrapped for env in self.environments])
+                self.reset(seed)
+        except EnvironmentFailedError as error:
+            if self._rendered or not naming.is_of_windows(self.name, error.__cause__):
+                raise
+            raise naming.no_window(self.name, error.__cause__) from error
+        if naming.is_drawn_nowhere():
+            raise naming.no_window(self.name, "there is no display")
+
+    @contextmanager
+    def _quiet_at_first(self, window: bool = False) -> Iterator[None]:
+        """SDL prints that there is no display before the first frame, which needs none; GLFW warns before it fails."""
+        silent = not self._rendered and (window or naming.family_of(self.name) is not None)
+        with quiet.repeated_warnings(), quiet.output() if silent else contextlib.nullcontext():
+            yield
+        self._rendered = True
 
     def close(self) -> None:
         """Release the environments."""

@@ -35,7 +35,8 @@ def check(graph: Graph, written: Call, policy: Policy, stepper: Stepper, seed: i
     Raises:
         DuettoError: They do not act alike.
     """
-    units = ActionMap(to_gymnasium(graph.action, np.dtype(graph.action_dtype)))
+    dtypes = {name: np.dtype(dtype) for name, dtype in graph.action_dtypes.items()}
+    units = ActionMap(to_gymnasium(graph.action, dtypes.get(""), dtypes))
     policy.greedy = True
     stepper.reset(seed)
     remembered = {port.name: port.empty(stepper.num_envs) for port in graph.inputs}
@@ -48,13 +49,8 @@ def check(graph: Graph, written: Call, policy: Policy, stepper: Stepper, seed: i
         policy.rewarded(reward, np.arange(stepper.num_envs))
         action = policy(stepper.obs, starts)
         found = written(remembered | given | ({"previous_reward": reward, "starts": starts} if graph.carries else {}))
-        expected, got = units.to_environment(action), found["action"]
-        if got.shape != expected.shape:
-            raise DuettoError(f"The written file gives actions of the shape {got.shape}, the agent {expected.shape}.")
-        if isinstance(graph.action, Box):
-            largest = max(largest, _distance(graph.action, expected, got))
-        else:
-            differing += int(np.sum(np.any((expected != got).reshape(len(got), -1), axis=1)))
+        apart, differs = _compare(graph, graph.apart(units.to_environment(action)), found)
+        largest, differing = max(largest, apart), differing + int(differs.sum())
         # It remembers what *it* did, as it will where nobody stands beside it.
         remembered |= {name.removeprefix(NEXT): part for name, part in found.items() if name.startswith(NEXT)}
         seen += len(action)
@@ -67,6 +63,21 @@ def check(graph: Graph, written: Call, policy: Policy, stepper: Stepper, seed: i
             f"numbers by up to {largest:.1e} of their range. It was deleted. Please report this, with config.yaml."
         )
     return Verdict(seen, largest, differing)
+
+
+def _compare(graph: Graph, expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> tuple[float, np.ndarray]:
+    """The largest distance of all numbers, and which rows (N,) have another choice. DuettoError for another shape."""
+    largest, differs = 0.0, np.zeros(1, bool)
+    for port, (name, part) in zip(graph.outputs, graph.actions, strict=False):  # what is remembered comes after
+        got = found[port.name]
+        wanted = expected[name].reshape(-1, *port.shape)
+        if got.shape != wanted.shape:
+            raise DuettoError(f"The written file's {port.name} has the shape {got.shape}, the agent's {wanted.shape}.")
+        if isinstance(part, Box):
+            largest = max(largest, _distance(part, wanted, got))
+        else:
+            differs = differs | np.any((wanted != got).reshape(len(got), -1), axis=1)
+    return largest, differs
 
 
 def _distance(space: Box, one: np.ndarray, other: np.ndarray) -> float:

@@ -9,14 +9,15 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import Algorithm, Array, Tree
+from duetto.functional.distributions import cuts
 from duetto.functional.scaling import Moments
 from duetto.networks import masks
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, columns
 from duetto.networks.specs import NetworkSpec
 from duetto.networks.windows import Window
 from duetto.training.recurrence import no_action
 
-SINGLE = "observation"  # the input's name, where there is one part
+SINGLE, ACTION = "observation", "action"  # the names of input and output, where there is one part
 NEXT = "next/"  # before the names of outputs that are inputs of the next step
 PREVIOUS = ("previous_action", "previous_reward", "starts")
 
@@ -40,6 +41,7 @@ class Graph:
     """The computation, as a value without a framework.
 
     Attributes:
+        action_dtypes: What the environment takes, by the part of an action; "" is the only part.
         carries: Shapes of what the acting networks carry, by name; none without recurrence.
         moments: Statistics that observations are scaled by, by part; "" is the only part.
     """
@@ -48,7 +50,7 @@ class Graph:
     specs: dict[str, NetworkSpec]
     observation: Space
     action: Space
-    action_dtype: str
+    action_dtypes: dict[str, str]
     carries: dict[str, tuple[int, ...]]
     moments: dict[str, Moments]
     clip: float
@@ -84,14 +86,23 @@ class Graph:
 
     @property
     def outputs(self) -> list[Port]:
-        """In order: the action, then what a recurrent agent remembers."""
-        action = Port("action", _shape(self.action), self.action_dtype, "as the environment takes it")
+        """In order: the action, or its parts, then what a recurrent agent remembers."""
+        about = "as the environment takes it"
+        actions = [
+            Port(output(name), _shape(part), self.action_dtypes[name], f"part {name}, {about}" if name else about)
+            for name, part in self.actions
+        ]
         if not self.carries:
-            return [action]
+            return actions
         before = no_action(self.action, 1)
         about = "to hand in with the next observation"
         again = Port(f"{NEXT}previous_action", before.shape[1:], before.dtype.name, about)
-        return [action, again, *self._carried(NEXT, about)]
+        return [*actions, again, *self._carried(NEXT, about)]
+
+    @property
+    def actions(self) -> tuple[tuple[str, Any], ...]:
+        """The parts of an action by name; "" is the only part."""
+        return self.action.parts if isinstance(self.action, Dict) else (("", self.action),)
 
     def _carried(self, prefix: str, about: str) -> list[Port]:
         return [Port(f"{prefix}carry/{name}", shape, "float32", about) for name, shape in self.carries.items()]
@@ -103,19 +114,19 @@ class Graph:
         obs = self._scaled(parts if several else parts[SINGLE])
         obs = masks.beside(obs, given[self.mask] if self.masked else None)
         if not self.carries:
-            return (self.in_units(self.algorithm.act(nets, obs, None)),)
+            return self.in_units(self.algorithm.act(nets, obs, None))
         action = self.algorithm.act(nets, self._window(obs, given), None)
         carry: dict[str, Array] = {}
         for name in self.algorithm.acting_networks:
             carry |= getattr(nets, name).carry
         before = array_namespace(action).astype(action, given["previous_action"].dtype)
-        return (self.in_units(action), before, *(carry[name] for name in self.carries))
+        return (*self.in_units(action), before, *(carry[name] for name in self.carries))
 
     def _window(self, obs: Tree, given: dict[str, Array]) -> Window:
         """As `training.recurrence` makes it, which forgets where an episode begins."""
         action, reward, starts = (given[name] for name in PREVIOUS)
         xp = array_namespace(reward)
-        none = xp.zeros_like(action) if isinstance(self.action, Box) else xp.zeros_like(action) - 1
+        none = _like(action, no_action(self.action, 1)[0])
         action = xp.where(xp.reshape(starts, (-1, *(1,) * (action.ndim - 1))), none, action)
         reward = xp.where(starts, xp.zeros_like(reward), self.algorithm.seen_reward(reward))
         return Window(
@@ -143,18 +154,17 @@ class Graph:
         spread = _like(centred, np.sqrt(moments.variance) + 1e-8)
         return xp.clip(centred / spread, -self.clip, self.clip)
 
-    def in_units(self, action: Array) -> Array:
-        """The environment's actions; see `environments.ActionMap.to_environment`."""
-        xp, space = array_namespace(action), self.action
-        dtype = getattr(xp, self.action_dtype)
-        if isinstance(space, Box):
-            low, high, centre, half = (part.astype(np.float32) for part in (*space.bounds, *space.units()))
-            own = action * _like(action, half) + _like(action, centre)
-            own = xp.minimum(xp.maximum(own, _like(action, low)), _like(action, high))
-            own = xp.round(own) if np.issubdtype(np.dtype(self.action_dtype), np.integer) else own
-            return xp.reshape(xp.astype(own, dtype), (-1, *space.shape))
-        own = xp.astype(xp.reshape(action, (-1, *_shape(space))), dtype)
-        return own + _like(own, _start(space))
+    def in_units(self, action: Array) -> tuple[Array, ...]:
+        """The environment's actions, part by part; see `environments.ActionMap.to_environment`."""
+        each = self.apart(action)
+        return tuple(_in_units(part, each[name], self.action_dtypes[name]) for name, part in self.actions)
+
+    def apart(self, action: Array) -> dict[str, Array]:
+        """Of actions (N, ...) each part by name; the parts of several lie side by side."""
+        if not isinstance(self.action, Dict):
+            return {"": action}
+        ends = cuts([columns(part) for _, part in self.action.parts])
+        return {name: action[:, low:high] for (name, _), (low, high) in zip(self.action.parts, ends, strict=True)}
 
     def as_given(self, obs: Tree) -> dict[str, np.ndarray]:
         """Observations as a `Stepper` has them (choices from 0), as its environment gave them: the inputs."""
@@ -164,6 +174,25 @@ class Graph:
             name: np.reshape(parts[name], (-1, *_shape(part))).astype(_dtype(part)) + _start(part).astype(_dtype(part))
             for name, part in _parts(self.observation)
         }
+
+
+def output(part: str) -> str:
+    """What the output is called that is this part of an action."""
+    return f"{ACTION}/{part}" if part else ACTION
+
+
+def _in_units(space: Any, action: Array, name: str) -> Array:
+    """The environment's actions (N, ...) of one space, of the type of this name."""
+    xp = array_namespace(action)
+    dtype = getattr(xp, name)
+    if isinstance(space, Box):
+        low, high, centre, half = (part.astype(np.float32) for part in (*space.bounds, *space.units()))
+        own = action * _like(action, half) + _like(action, centre)
+        own = xp.minimum(xp.maximum(own, _like(action, low)), _like(action, high))
+        own = xp.round(own) if np.issubdtype(np.dtype(name), np.integer) else own
+        return xp.reshape(xp.astype(own, dtype), (-1, *space.shape))
+    own = xp.astype(xp.reshape(action, (-1, *_shape(space))), dtype)
+    return own + _like(own, _start(space))
 
 
 def _parts(space: Space) -> tuple[tuple[str, Any], ...]:

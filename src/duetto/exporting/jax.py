@@ -20,7 +20,7 @@ NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}  # without
 def write(graph: Graph, learner: JaxLearner, path: Path) -> None:
     """Write the file, for CPUs, NVIDIA's GPUs and TPUs."""
     names = [port.name for port in graph.inputs]
-    graph = replace(graph, action_dtype=narrow(graph.action_dtype))
+    graph = replace(graph, action_dtypes={name: narrow(dtype) for name, dtype in graph.action_dtypes.items()})
 
     def step(*arrays: Any) -> tuple[Any, ...]:
         return graph(learner.networks(), dict(zip(names, arrays, strict=True)))

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from duetto import learners
 from duetto.errors import UsageError
 from duetto.exporting.checking import Call, Verdict, check
-from duetto.exporting.graph import Graph, Port
+from duetto.exporting.graph import Graph, Port, output
 from duetto.extras import install
 from duetto.learners.acting import OnlyActs
 from duetto.networks.spaces import Dict
@@ -67,8 +67,6 @@ def export(
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
     agent = run.agent(checkpoint, precision="float32")
-    if isinstance(agent.action_space, Dict):
-        raise UsageError(f"An agent whose actions are {agent.action_space} cannot be exported yet: only single spaces.")
     graph = _graph(agent)
     with _new_folder(path) as folder, closing(run.stepper(ENVIRONMENTS)) as stepper:
         temporary = Path(folder) / f"agent{ending}"
@@ -91,12 +89,13 @@ def _new_folder(path: Path) -> TemporaryDirectory[str]:
 
 def _graph(agent: Agent) -> Graph:
     specs = agent.config.algorithm.networks(agent.observation_space, agent.action_space)
+    dtypes = agent.action_structure.dtypes or {"": agent.action_dtype}
     return Graph(
         agent.config.algorithm,
         {name: specs[name] for name in agent.config.algorithm.acting_networks},
         agent.observation_space,
         agent.action_space,
-        agent.action_dtype.name,
+        {name: dtype.name for name, dtype in dtypes.items()},
         dict(agent.carry_shapes),
         agent.normalizer.moments,
         agent.normalizer.clip,
@@ -139,6 +138,7 @@ def _contract(agent: Agent, graph: Graph, form: Format, file: Path, name: str, v
         "parameters": agent.fingerprint,
         "inputs": [_described(port, form) for port in graph.inputs],
         "outputs": [_described(port, form) for port in graph.outputs],
+        **({"action": agent.action_structure.named(output)} if isinstance(graph.action, Dict) else {}),
         "checked": asdict(verdict),
         "versions": {package: version(package) for package in packages},
     }

@@ -58,7 +58,7 @@ class Agent:
         self.action_space: Space = spaces.from_json(state["spaces"]["action"])
         self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
         self._structure = _structured(state["spaces"], self.action_space)
-        taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]))
+        taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]), self._structure.dtypes)
         self._actions = environments.ActionMap(taken)
         self.action_dtype: np.dtype = np.dtype(taken.dtype)
         self.masked: bool = state["spaces"].get("action_mask") is True
@@ -190,6 +190,11 @@ class Agent:
         return self._learner.parameters()
 
     @property
+    def action_structure(self) -> environments.Structure:
+        """How actions of several spaces are put together, and what each part is of."""
+        return self._structure
+
+    @property
     def normalizer(self) -> Normalizer:
         """What scales observations before its networks see them."""
         return self._normalizer
@@ -221,6 +226,7 @@ def _structured(saved: dict[str, Any], action: Space) -> environments.Structure:
         made = environments.Structure(saved["action_structure"])
         right = made.sizes == {name: spaces.columns(part) for name, part in action.parts}
         made.one(np.zeros(spaces.columns(action)))
+        environments.to_gymnasium(action, dtypes=made.dtypes)
     except Exception as error:  # whatever a stranger has written
         raise CheckpointError(
             f"The checkpoint does not say how actions of {action} are made ({error!r:.80})."

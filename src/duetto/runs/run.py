@@ -394,6 +394,7 @@ def _resolved(
     probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
     try:
         _check_spaces(algorithm, probe, label)
+        _check_masks(algorithm, probe, label, options.seed)
         if wrapper := environments.running_statistics(environment, probe):
             raise UsageError(_own_statistics(label, wrapper, algorithm))
         if options.engine == "envpool" and options.evaluate_every:
@@ -415,6 +416,16 @@ def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: st
     if error := refusal(algorithm):
         others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
         raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if others else str(error)) from error
+
+
+def _check_masks(algorithm: Algorithm, stepper: environments.Stepper, label: str, seed: int) -> None:
+    """An environment says with its first info only whether it has masks: it is reset where that matters."""
+    try:
+        algorithm.check_masks(label)
+    except UsageError:
+        stepper.reset(seed)
+        if stepper.masked:
+            raise
 
 
 def _own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> str:

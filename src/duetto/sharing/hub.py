@@ -130,7 +130,7 @@ class Hub:
 
         operations: list[Any] = [CommitOperationAdd(name, path) for name, path in files.items()]
         operations += [CommitOperationDelete(name, is_folder=False) for name in deleted]
-        with self._asked(repository):
+        with self._asked(repository), _over_http():
             self._api.create_commit(repository, operations, commit_message=message, revision=revision)
         return f"{self._api.endpoint}/{repository}" + (f"/tree/{revision}" if revision else "")
 
@@ -230,6 +230,23 @@ class Hub:
             case _ if status >= 500:
                 return f"{words}: it fails. Try again later."
         return f"{words}. Nothing came of it."
+
+
+@contextmanager
+def _over_http() -> Iterator[None]:
+    """Within, files go up as HTTP requests of this process, and not by hf_xet.
+
+    That one brings a client of its own, which has other time limits, tries for minutes, and says what went wrong in
+    other words. What it saves, sending again what is there already, is little for what a run has. The Hub keeps both
+    ways open, and moves what came by HTTP itself.
+    """
+    from huggingface_hub import constants
+
+    before, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_DISABLE_XET = before
 
 
 def _is_transport(error: Exception) -> bool:

@@ -93,7 +93,7 @@ def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray,
     """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
     observation (1, ...) that the policy acts on. Without it, the environment shows itself, or nobody looks.
     """
-    stepper.reset(seed + SEED_OFFSET)
+    (stepper.show if on_frame is None else stepper.reset)(seed + SEED_OFFSET)
     while True:
         if on_frame is not None:
             on_frame(stepper.render(), stepper.obs)

@@ -67,13 +67,15 @@ def check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
             )
 
 
-def check_spaces(saved: dict[str, Any], stepper: Stepper) -> None:
-    """Raise CheckpointError where the environment has other spaces now."""
+def check_spaces(
+    saved: dict[str, Any], stepper: Stepper, instead: str = "Resume it with the environment that it was started with."
+) -> None:
+    """Raise CheckpointError where the environment has other spaces now; it ends with what to do."""
     for kind, ours in (("observation", stepper.observation_space), ("action", stepper.action_space)):
         if spaces.from_json(saved[kind]) != ours:
             raise CheckpointError(
                 f"The run was made with the {kind} space {spaces.from_json(saved[kind])}; "
-                f"{stepper.name} has {ours} now. Resume it with the environment that it was started with."
+                f"{stepper.name} has {ours}. {instead}"
             )
 
 

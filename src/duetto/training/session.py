@@ -23,7 +23,7 @@ import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
-from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
+from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
 from duetto.functional.randomness import generator
 from duetto.learners.base import on_host
 from duetto.learners.parameters import Parameters
@@ -157,11 +157,7 @@ class Session:
         """The memory anew, with room for the masks of allowed actions: an environment says with its first info only
         whether it gives any. UsageError where they cannot be learned with.
         """
-        if self.config.algorithm.demonstration_folder():
-            raise UsageError(
-                f"{self.config.environment} says in info['action_mask'] which actions are allowed; demonstrations do "
-                f"not, so {self.config.algorithm.name()} would value forbidden ones in them. Take dqn or r2d2."
-            )
+        self.config.algorithm.check_masks(self.config.environment)
         self._masked = True
         del self.memory  # first: two have no room, perhaps
         self.memory = self._build_memory(masks.space(self.stepper.observation_space, self.stepper.action_space))
@@ -517,7 +513,7 @@ class Session:
 
         Raises CheckpointError where they, their spaces or their observations' statistics do not fit.
         """
-        resuming.check_spaces(state["spaces"], self.stepper)
+        resuming.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
         self.normalizer.load_state_dict(state["normalizer"])
         self.learner.load_parameters(state["learner"]["parameters"])
         if optimizers:

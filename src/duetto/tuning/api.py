@@ -21,8 +21,9 @@ from duetto.storage.origin import Origin
 from duetto.training.notices import shown_elsewhere
 from duetto.training.session import is_instance
 from duetto.tuning import pictures, results
+from duetto.tuning.confirming import Confirmed, confirming
 from duetto.tuning.folder import settle
-from duetto.tuning.optuna import Optimizer, best_of
+from duetto.tuning.optuna import Optimizer, Trial, best_of
 from duetto.tuning.results import Tuned
 from duetto.tuning.showing import StudyDisplay
 from duetto.tuning.space import space
@@ -39,6 +40,7 @@ def tune(
     search_only: bool = False,
     jobs: int = 1,
     prune: bool = True,
+    confirm: int = 0,
     output: str | Path | None = None,
     preset: str | None = None,
     environment_options: dict[str, Any] | None = None,
@@ -57,6 +59,8 @@ def tune(
         search_only: Search the options of `search` alone.
         jobs: Processes that train at a time. With 1, the same call gives the same trials.
         prune: End a trial early that is worse than the median of the others at an evaluation.
+        confirm: Seeds that the best trial is trained with once more in the end, none of which it was chosen by: what
+            they come to is without the luck of having been chosen.
         output: The study's folder; by default `studies/<algorithm>-<environment>`.
         preset: As in `duetto.train`; or FILE.yaml.
         environment_options: Arguments for the environment's own constructor.
@@ -80,9 +84,9 @@ def tune(
     plan = planned_study(made, environment, run, name, kwargs, None, asked, search_only, fixed, seeds, prune)
     console = Console()
     if not (progress and console.is_terminal):
-        return conduct(plan, output, trials, jobs)
+        return conduct(plan, output, trials, jobs, confirm)
     with shown_elsewhere(), StudyDisplay(console) as display:
-        found = conduct(plan, output, trials, jobs, display)
+        found = conduct(plan, output, trials, jobs, confirm, display)
     display.finish(found)
     return found
 
@@ -114,10 +118,10 @@ def planned_study(
 
 
 def conduct(
-    plan: Plan, output: str | Path | None, trials: int, jobs: int, display: StudyDisplay | None = None
+    plan: Plan, output: str | Path | None, trials: int, jobs: int, confirm: int, display: StudyDisplay | None = None
 ) -> Tuned:
     """Work on a study until it has so many trials, and say what it found. Raises as `tune` does."""
-    _check_counts(trials=trials, jobs=jobs)
+    _check_counts(trials=trials, jobs=jobs, **({"confirm": confirm} if confirm else {}))
     Optimizer.needed()
     pictures.needed()
     default = Path("studies") / f"{plan.centre.name()}-{slug(plan.config.environment)}"
@@ -131,17 +135,31 @@ def conduct(
         study.work()
         if display is not None:
             display.doing("writing down what was found, evaluating the best in other episodes")
-        return _concluded(study)
+        concluded = _concluded(study, optimizer)
+        if not confirm or concluded.best is None or concluded.stopped:
+            return concluded
+        return _confirmed(concluded, concluded.best, confirming(plan, folder, concluded.best, confirm, jobs), display)
 
 
-def _concluded(study: Study) -> Tuned:
+def _confirmed(found: Tuned, best: Trial, study: Study, display: StudyDisplay | None) -> Tuned:
+    """With what the best comes to in a study of it alone."""
+    if display is not None:
+        display.confirming(study, best)
+    study.work()
+    again = study.optimizer.trial(best.number)
+    confirmed = Confirmed(again.value, again.seeds, results.runs_of(study.plan, study.runs, again))
+    notices = (*found.notices, *study.notices)
+    return dataclasses.replace(found, confirmed=confirmed, stopped=study.stopped, notices=notices)
+
+
+def _concluded(study: Study, optimizer: Optimizer) -> Tuned:
     """Write down what was found, also in a study that was stopped."""
-    plan, folder, found = study.plan, study.folder, study.optimizer.trials()
+    plan, folder, found = study.plan, study.folder, optimizer.trials()
     results.write_table(folder, found)
     best, preset, fresh = best_of(found), None, None
-    importances = study.optimizer.importances()
+    importances = optimizer.importances()
     drawn = pictures.draw(folder, found, importances, f"{plan.centre.name()} on {plan.config.environment}")
-    runs = results.runs_of(plan, folder, best) if best else ()
+    runs = results.runs_of(plan, study.runs, best) if best else ()
     if best is not None:
         preset = results.write_preset(plan, folder, best, found)
         if not study.stopped:
@@ -153,7 +171,7 @@ def _concluded(study: Study) -> Tuned:
             f"None of the {len(found)} trials in {folder} is complete. What the last one says: {(reasons or ['-'])[-1]}"
         )
     notices = tuple(study.notices)
-    return Tuned(folder, tuple(found), best, runs, preset, drawn, fresh, importances, study.stopped, notices)
+    return Tuned(folder, tuple(found), best, runs, preset, drawn, fresh, None, importances, study.stopped, notices)
 
 
 def read_search(path: str | Path) -> dict[str, Any]:

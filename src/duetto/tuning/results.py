@@ -15,6 +15,7 @@ from duetto.storage import disk
 from duetto.storage.config import RunOptions
 from duetto.storage.yaml_files import to_yaml
 from duetto.tuning import scores
+from duetto.tuning.confirming import Confirmed
 from duetto.tuning.optuna import Trial
 from duetto.tuning.space import applied, as_text
 from duetto.tuning.study import Plan
@@ -46,6 +47,7 @@ class Tuned:
         preset: The file that the best is written to.
         pictures: The pictures that were drawn.
         fresh: Interquartile mean over its seeds of the returns in episodes that nothing was chosen by.
+        confirmed: What the best comes to with seeds that it was not chosen by; None where that was not asked for.
         importances: Which share each option has in what makes trials good; {} where too few are complete.
         stopped: Whether it ended before its last trial; the same call goes on.
         notices: Sentences for the user.
@@ -58,6 +60,7 @@ class Tuned:
     preset: Path | None = None
     pictures: tuple[Path, ...] = ()
     fresh: float | None = None
+    confirmed: Confirmed | None = None
     importances: dict[str, float] = field(default_factory=dict)
     stopped: bool = False
     notices: tuple[str, ...] = ()
@@ -66,14 +69,15 @@ class Tuned:
         """JSON values."""
         paths = {"study": str(self.folder), "preset": self.preset and str(self.preset)}
         lists = {"runs": [str(run) for run in self.runs], "pictures": [str(path) for path in self.pictures]}
-        rest = {"fresh": self.fresh, "importances": self.importances, "stopped": self.stopped}
+        confirmed = {"fresh": self.fresh, "confirmed": self.confirmed and self.confirmed.to_dict()}
+        rest = confirmed | {"importances": self.importances, "stopped": self.stopped}
         trials = {"best": self.best and self.best.to_dict(), "trials": [trial.to_dict() for trial in self.trials]}
         return paths | trials | lists | rest | {"notices": list(self.notices)}
 
 
-def runs_of(plan: Plan, folder: Path, trial: Trial) -> tuple[Path, ...]:
-    """The folders of a trial's runs that are there, by their seeds."""
-    parent, first = folder / "trials" / f"{trial.number:04}", plan.config.run.seed
+def runs_of(plan: Plan, runs: Path, trial: Trial) -> tuple[Path, ...]:
+    """The folders of a trial's runs in `runs` that are there, by their seeds."""
+    parent, first = runs / f"{trial.number:04}", plan.config.run.seed
     names = [run_name(plan.centre, plan.config.environment, first + number) for number in range(plan.seeds)]
     return tuple(parent / name for name in names if (parent / name / "config.yaml").is_file())
 

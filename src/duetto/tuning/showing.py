@@ -71,6 +71,15 @@ class StudyDisplay:
         if self._trials:
             self.say(f"Going on after {len(self._trials)} trials: {counted(self._trials)}.")
 
+    def confirming(self, study: Study, best: Trial) -> None:
+        """The best trial is trained with other seeds."""
+        self._look()
+        first, count = study.plan.config.run.seed, study.plan.seeds
+        seeds = f"{count} seed{'s' * (count > 1)}"
+        self.say(f"Confirming trial {best.number} with {seeds} that it was not chosen by, from {first} on.")
+        self._study, self._trials, self._notices, self._doing = study, [], 0, ""
+        study.on_look = self._look
+
     def finish(self, found: Tuned) -> None:
         """The last lines: what was found, what to do with it, or how to go on."""
         self._look()
@@ -81,13 +90,16 @@ class StudyDisplay:
             self.say("\n".join(f"  {name:28} {as_text(value)}" for name, value in best.options.items()))
         if found.fresh is not None:
             self.say(f"In other episodes than those that it was chosen by, its runs come to {found.fresh:.6g}.")
+        if found.confirmed is not None and found.confirmed.value is not None:
+            seeds = ", ".join(f"{seed:.4g}" for seed in found.confirmed.seeds)
+            self.say(f"With seeds that it was not chosen by it comes to {found.confirmed.value:.6g} (seeds {seeds}).")
         for path in found.pictures:
             self.say(str(path))
         if found.pictures and not found.importances:
             self.say(f"Which options matter is said from {FOR_IMPORTANCE} trials on that were judged.")
         if found.stopped:
             self.say("Stopped. Go on with the same command.")
-        elif best is not None and self._study is not None:
+        elif best is not None and self._study is not None and found.confirmed is None:
             config, seeds = self._study.plan.config, self._study.plan.seeds
             name = config.origin and config.origin.file and f"{config.origin.file}:{config.origin.kind}"
             self.say(

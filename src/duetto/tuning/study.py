@@ -11,6 +11,7 @@ pruned is pruned before any of its seeds has run to its end. The study's folder 
     study.yaml      what is tuned, and by what: the same command goes on, another one is refused
     journal.jsonl   every trial, as Optuna keeps them
     trials/0007/    a trial's runs, one a seed, as `duetto train` makes them
+    confirmed/0007/ those of the best with other seeds, if asked for
     workers.log     what environments print
 """
 
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
@@ -33,9 +34,10 @@ from duetto.storage.config import Config
 from duetto.training.interruption import interruptible
 from duetto.training.notices import Notices, gist
 from duetto.tuning import scores
-from duetto.tuning.optuna import Optimizer, Trial
+from duetto.tuning.optuna import Trial
 from duetto.tuning.space import Space, applied, as_text
 
+TRIALS = "trials"  # the folder of their runs, in the study's
 LOOK = 0.2  # seconds between two looks at whether it shall stop
 RUNS = 20  # that one process trains, before another takes its place: what they leave behind in it does not add up
 
@@ -70,6 +72,38 @@ class Plan:
     def start(self) -> dict[str, Any]:
         """The centre's values of what is searched."""
         return {name: getattr(self.centre, name) for name in self.space}
+
+
+class Asked(Protocol):
+    """What a study asks of whoever says what to try; see `Optimizer`."""
+
+    def ask(self) -> Trial:
+        """The next one to try."""
+        ...
+
+    def unfinished(self) -> list[Trial]:
+        """Those of an earlier process that were not ended."""
+        ...
+
+    def trial(self, number: int) -> Trial:
+        """That of a number."""
+        ...
+
+    def trials(self) -> list[Trial]:
+        """All that were begun."""
+        ...
+
+    def report(self, number: int, step: int, score: float) -> None:
+        """Take a trial's score after so many steps."""
+
+    def is_hopeless(self, number: int) -> bool:
+        """Whether a trial should be pruned."""
+        ...
+
+    def end(
+        self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""
+    ) -> None:
+        """Take a trial's end."""
 
 
 @dataclass
@@ -108,13 +142,15 @@ class Study:
 
     plan: Plan
     folder: Path
-    optimizer: Optimizer
+    optimizer: Asked
     trials: int
     jobs: int
     stopped: bool
 
-    def __init__(self, plan: Plan, folder: Path, optimizer: Optimizer, trials: int, jobs: int) -> None:
+    def __init__(self, plan: Plan, folder: Path, optimizer: Asked, trials: int, jobs: int, runs: str = TRIALS) -> None:
+        """`runs` is the folder, in the study's, that the trials' runs go to."""
         self.plan, self.folder, self.optimizer = plan, folder, optimizer
+        self.runs: Path = folder / runs
         self.trials, self.jobs = trials, jobs
         self.trying: list[Trying] = []
         self.notices: Notices = Notices()
@@ -191,7 +227,7 @@ class Study:
         run = dataclasses.replace(config.run, seed=config.run.seed + number)
         config = dataclasses.replace(config, algorithm=algorithm, run=run)
         name = run_name(algorithm, config.environment, run.seed)
-        return Job.of(config, self.plan.environment, self.folder / "trials" / where, name, waits=True)
+        return Job.of(config, self.plan.environment, self.runs / where, name, waits=True)
 
     def _let_work(self, run: SeedRun) -> None:
         trying = next(one for one in self.trying if run in one.runs)

@@ -175,4 +175,4 @@ def info(seen: Played) -> Iterator[Finding]:
     if odd:
         yield costs("info", f"info has the key {odd[0]!r}. Vector environments want text as keys: use str.")
     elif seen.info_keys:
-        yield fine("info", f"info has {', '.join(sorted(seen.info_keys))}; Duetto reads lives alone.")
+        yield fine("info", f"info has {', '.join(sorted(seen.info_keys))}; Duetto reads lives and action_mask alone.")

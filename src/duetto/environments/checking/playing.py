@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from duetto.environments import calls
-from duetto.environments.actions import ActionMap, Structure, structure
+from duetto.environments.checking.drawing import Drawing, same
 from duetto.environments.faults import Fault
 from duetto.environments.spaces import Layout, Leaf
 
@@ -48,9 +48,7 @@ class Player:
     def __init__(self, env: gymnasium.Env, seed: int, alive: Callable[[], None]) -> None:
         self._env, self._seed, self._alive = env, seed, alive
         self._layout = Layout(env.observation_space)
-        self._actions = ActionMap(env.action_space)
-        self._structure = Structure(structure(env.action_space))
-        self._random = np.random.default_rng(seed)
+        self._draw = Drawing(env.action_space, seed)
         self.seen: Played = Played()
         self._held: Any = None  # the last observation, as it was given
         self._copy: list[bytes] = []  # and what was in it
@@ -84,25 +82,17 @@ class Player:
 
     def _step(self, info: dict[str, Any]) -> tuple[bool, bool, dict[str, Any]]:
         self._alive()
-        action = self._action(info)
-        given = action.copy()
+        action, given = self._draw(info)
         before = time.perf_counter()
         obs, reward, terminated, truncated, info = calls.step(self._env, None, action)
         self.seen.step_seconds += time.perf_counter() - before
         self.seen.steps += 1
-        self.seen.pushed |= not np.array_equal(action, given)
+        self.seen.pushed |= not same(action, given)
         if not np.isfinite(reward):
             self.seen.unfinite = f"The reward of step {self.seen.steps} is {reward}"
         self.seen.rewards.append(float(reward))
         self._look(obs, info)
         return bool(terminated), bool(truncated), info
-
-    def _action(self, info: dict[str, Any]) -> Any:
-        action = self._actions.sample(self._random, 1)
-        mask = np.asarray(info.get("action_mask", ()))
-        if mask.ndim == 1 and mask.any() and not self._actions.continuous and not self._actions.row_shape:
-            action = self._random.choice(np.flatnonzero(mask), 1)
-        return self._structure.one(self._actions.to_environment(action)[0])
 
     def _look(self, obs: Any, info: dict[str, Any]) -> None:
         seen = self.seen

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from duetto.environments import calls
-from duetto.environments.actions import ActionMap
+from duetto.environments.checking.drawing import Drawing
 from duetto.environments.checking.findings import Finding, costs, fine
 from duetto.environments.spaces import Layout
 
@@ -60,16 +60,16 @@ def _cause(env: gymnasium.Env, drawn: bool) -> str:
 
 
 def _trace(env: gymnasium.Env, seed: int, steps: int, alive: Callable[[], None]) -> Trace:
-    layout, actions = Layout(env.observation_space), ActionMap(env.action_space)
-    draw, began = np.random.default_rng(seed), time.perf_counter()
-    trace: Trace = [(_checksum(layout, calls.reset(env, None, seed=seed)[0]), 0, 0)]
+    layout, draw, began = Layout(env.observation_space), Drawing(env.action_space, seed), time.perf_counter()
+    obs, info = calls.reset(env, None, seed=seed)
+    trace: Trace = [(_checksum(layout, obs), 0, 0)]
     while len(trace) <= steps and time.perf_counter() - began < ENOUGH:
         alive()
-        action = actions.to_environment(actions.sample(draw, 1))[0]
-        obs, reward, terminated, truncated, _ = calls.step(env, None, action)
+        obs, reward, terminated, truncated, info = calls.step(env, None, draw(info)[0])
         trace.append((_checksum(layout, obs), hash(float(reward)), 2 * bool(terminated) + bool(truncated)))
         if terminated or truncated:
-            trace.append((_checksum(layout, calls.reset(env, None)[0]), 0, 0))
+            obs, info = calls.reset(env, None)
+            trace.append((_checksum(layout, obs), 0, 0))
     return trace
 
 

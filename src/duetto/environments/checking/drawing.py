@@ -1,0 +1,44 @@
+"""Random actions as an environment takes them: of one space or of several, and allowed ones where it has a mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from duetto.environments.actions import ActionMap, Structure, structure
+from duetto.functional.distributions import cuts
+from duetto.networks import masks
+
+
+class Drawing:
+    """Draws them, with a generator of its own."""
+
+    def __init__(self, space: gymnasium.Space[Any], seed: int) -> None:
+        self._actions, self._structure = ActionMap(space), Structure(structure(space))
+        self._choices = masks.choices(self._actions.space)
+        self._random = np.random.default_rng(seed)
+
+    def __call__(self, info: dict[str, Any]) -> tuple[Any, Any]:
+        """An action for what came with this info, and the same again, which shares no memory with it."""
+        row = self._actions.to_environment(self._actions.sample(self._random, 1, self._mask(info)))[0]
+        return self._structure.one(row), self._structure.one(row.copy())
+
+    def _mask(self, info: dict[str, Any]) -> np.ndarray | None:
+        """(1, n); None where there is none that allows one action of each choice, which is judged elsewhere."""
+        mask = np.asarray(info.get("action_mask", ()))
+        if not self._choices or mask.shape != (sum(self._choices),) or mask.dtype.kind not in "biuf":
+            return None
+        mask = mask.astype(bool)
+        return mask[None] if all(mask[low:high].any() for low, high in cuts(self._choices)) else None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two actions are equal."""
+    match one:
+        case dict():
+            return all(same(one[key], other[key]) for key in one)
+        case tuple():
+            return all(map(same, one, other))
+    return np.array_equal(one, other)

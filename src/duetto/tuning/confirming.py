@@ -1,0 +1,74 @@
+"""The best trial once more, with seeds that it was not chosen by.
+
+The best of many scores is the best partly by luck: of its seeds, and of the episodes that it was judged in. Runs that
+nothing is chosen by have no such luck, so what they come to is what the same options come to another time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from duetto.tuning.optuna import Trial
+from duetto.tuning.study import Plan, Study
+
+CONFIRMED = "confirmed"  # the folder of its runs, in the study's
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What the best trial comes to with other seeds.
+
+    Attributes:
+        value: Interquartile mean over the seeds; None where learning diverged, a run failed, or it was stopped.
+        seeds: The score of each seed.
+        runs: The folders of their runs.
+    """
+
+    value: float | None
+    seeds: tuple[float, ...]
+    runs: tuple[Path, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON values."""
+        return {"value": self.value, "seeds": list(self.seeds), "runs": [str(run) for run in self.runs]}
+
+
+def confirming(plan: Plan, folder: Path, best: Trial, seeds: int, jobs: int) -> Study:
+    """A study of one trial, `best`, with so many seeds from the first on that the study of `plan` has not used."""
+    run = dataclasses.replace(plan.config.run, seed=plan.config.run.seed + plan.seeds)
+    others = dataclasses.replace(plan, config=dataclasses.replace(plan.config, run=run), seeds=seeds)
+    return Study(others, folder, _Once(best), 1, jobs, CONFIRMED)
+
+
+class _Once:
+    """Stands where a study has its optimiser: one trial, which is known, never pruned, and told to nobody."""
+
+    def __init__(self, best: Trial) -> None:
+        self._found = Trial(best.number, "running", best.options)
+        self._asked = False
+
+    def ask(self) -> Trial:
+        self._asked = True
+        return self._found
+
+    def unfinished(self) -> list[Trial]:
+        return []
+
+    def trial(self, number: int) -> Trial:
+        return self._found
+
+    def trials(self) -> list[Trial]:
+        return [self._found] if self._asked else []
+
+    def report(self, number: int, step: int, score: float) -> None:
+        return
+
+    def is_hopeless(self, number: int) -> bool:
+        return False
+
+    def end(
+        self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""
+    ) -> None:
+        self._found = dataclasses.replace(self._found, state=state, value=value, seeds=seeds, reason=reason)
