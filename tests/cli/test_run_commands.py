@@ -303,7 +303,7 @@ def test_video(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGHUP, False), (signal.SIGTERM, True)],
 )
 def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int, alone: bool):
-    """All of its processes, as by a terminal and a job's end (ffmpeg, too, has its part in it), or Python alone."""
+    """To all of its processes, as a terminal and a job's end do (ffmpeg has its part in it), or to Python alone."""
     pytest.importorskip("pygame")
     pytest.importorskip("imageio_ffmpeg")
     # An episode that goes on for ever.
