@@ -1,8 +1,9 @@
 """Pictures, of which the content is the caption.
 
-{drawn} MODULE.FUNCTION  what a function in `docs/figures` draws while the site is built. The SVG becomes part of the page, so
-                         its colours follow the page's, light or dark.
-{film} NAME              a moving picture of `_static/clips`; who asked for less motion gets a still. `:words:` say what it shows.
+{drawn} MODULE.FUNCTION  what a function in `docs/figures` draws while the site is built: SVG, which becomes part of the
+                         page, so its colours follow the page's, light or dark
+{film} NAME              a moving picture of `_static/clips`, and a still for those who asked for less motion; `:words:`
+                         say what it shows
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 from html import escape
 from importlib import import_module
 from pathlib import Path
+from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-
 
 STATIC = Path(__file__).parents[1] / "_static"
 
@@ -53,7 +54,7 @@ class Drawn(Picture):
 class Film(Picture):
     """See the module."""
 
-    option_spec = {"words": directives.unchanged_required}
+    option_spec: ClassVar[dict[str, Any]] = {"words": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
         """The figure, with paths from the page that it is on."""

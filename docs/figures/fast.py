@@ -1,4 +1,4 @@
-"""How many training steps a second we and others make: medians of the committed tables `benchmarks/results/speed*.csv`."""
+"""How many training steps a second we and others make: medians of `benchmarks/results/speed*.csv`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ LABELS = {
 }
 TASKS = {
     "td3": "TD3, HalfCheetah-v5",
+    "td3-256": "TD3 with layers of 256, HalfCheetah-v5",
     "ddpg": "DDPG, HalfCheetah-v5",
     "sac": "SAC, HalfCheetah-v5",
     "crossq": "CrossQ, HalfCheetah-v5",
@@ -53,13 +54,14 @@ def fastest(task: str, ours: bool) -> str:
 
 def summary() -> tuple[list[str], list[list[str]]]:
     """A table: for each task both of our backends, the fastest of the others, and how many times as fast ours is."""
+    order = list(TASKS)
     rows = []
-    for task in sorted(rates(), key=list(TASKS).index):
+    for task in sorted(rates(), key=lambda task: order.index(task) if task in order else len(order)):
         measured, peer, best = rates()[task], fastest(task, ours=False), fastest(task, ours=True)
         own = [f"{measured[name]:,.0f}" if name in measured else "–" for name in ("duetto-jax", "duetto-torch")]
         rows.append(
             [
-                TASKS[task],
+                TASKS.get(task, task),
                 *own,
                 f"{LABELS[peer]}: {measured[peer]:,.0f}",
                 f"{measured[best] / measured[peer]:.2f}",

@@ -2,7 +2,7 @@
 
     python docs/figures/frames.py        # plays a game, half a minute; writes data/breakout-*.png and data/breakout.csv
 
-Who plays is a rule, not an agent: it follows the ball, but for the times when it dozes. The same game comes out every time.
+Who plays is a rule, not an agent: it follows the ball. The same game comes out every time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from drawing import Drawing, Plot
 
 DATA = Path(__file__).parent / "data"
 GAME, SKIP, SIZE, STACK = "breakout", 4, 84, 4
-SHOWN = 30  # the step whose frames are drawn
-AWAKE, ASLEEP = 170, 60  # steps
+SHOWN = 300  # the step whose frames are drawn
 BALL = (200, 72, 72)
 ROWS = slice(93, 189)  # between bricks and paddle
 
@@ -48,9 +47,8 @@ def play() -> Iterator[Step]:
     ale.loadROM(ale_py.roms.get_rom_path(GAME))
     ale.reset_game()
     actions = ale.getMinimalActionSet()
-    step = 0
     while not ale.game_over():
-        action = follow(ale.getScreenRGB(), dozing=step % (AWAKE + ASLEEP) >= AWAKE)
+        action = follow(ale.getScreenRGB())
         colour, grey, reward = [], [], 0.0
         for _ in range(SKIP):
             reward += ale.act(actions[action])
@@ -58,18 +56,15 @@ def play() -> Iterator[Step]:
             grey.append(ale.getScreenGrayscale())
         seen = cv2.resize(np.maximum(grey[-2], grey[-1]), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
         yield Step(action, colour, grey, seen, reward, ale.lives())
-        step += 1
 
 
-def follow(screen: np.ndarray, dozing: bool) -> int:
+def follow(screen: np.ndarray) -> int:
     """No action, FIRE, right or left (0 to 3): towards the ball, which FIRE brings if there is none."""
     ball = np.flatnonzero((screen[ROWS, 8:152] == BALL).all(axis=2).any(axis=0))
     paddle = np.flatnonzero((screen[190, 8:152] == BALL).all(axis=1))
     if not len(ball):
         return 1
-    if dozing or not len(paddle):
-        return 0
-    apart = ball.mean() - paddle.mean()
+    apart = ball.mean() - paddle.mean() if len(paddle) else 0.0
     return 0 if abs(apart) < 4 else 2 if apart > 0 else 3
 
 
@@ -115,7 +110,7 @@ def steps() -> str:
     d = Drawing(
         860,
         320,
-        "Four frames of Breakout in colour; the last two in grey, their maximum, reduced to 84 by 84; and the last four of those",
+        "Four frames of Breakout; the brighter of the last two, in grey; reduced to 84 by 84; the last four of these",
     )
     for i in range(SKIP):
         _image(d, f"frame-{i}", 10 + 26 * i, 44 + 14 * i, 120, 157.5, **({"opacity": 0.45} if i < 2 else {}))
@@ -127,8 +122,8 @@ def steps() -> str:
     _image(d, "grey", 272, 61, 120, 157.5)
     d.text(332, 30, "the last two: grey, brighter of both", "strong", size=13)
     d.text(332, 262, "210 · 160 · 1", "faint", size=11.5)
-    d.text(332, 280, "so nothing is missed that the console", "faint", size=11.5)
-    d.text(332, 296, "draws in every other frame only", "faint", size=11.5)
+    d.text(332, 280, "some games draw things in", "faint", size=11.5)
+    d.text(332, 296, "every other frame only", "faint", size=11.5)
     d.arrow([(402, 140), (446, 140)])
     _image(d, "seen-3", 456, 98, 84, 84)
     d.text(498, 70, "smaller", "strong", size=13)
@@ -160,17 +155,16 @@ def ends() -> str:
     d.text(156, 242, "The game goes on, with fewer lives;", "faint", size=11.5)
     d.text(156, 260, "the next step begins an episode.", "faint", size=11.5)
     score, learned, lost = totals()
-    top = 10 * -(-max(score) // 10)
-    plot = Plot(d, 390, 44, 380, 186, (0, len(rows)), (0, top))
-    ticks = [tick for tick in range(0, len(rows), 100) if not tick % (100 if len(rows) < 700 else 200)]
-    plot.axes(ticks, (0, top // 2, top), "steps", "points of one game")
+    top = 10 * -(-max(score) // 10)  # the next ten
+    plot = Plot(d, 390, 44, 360, 186, (0, len(rows)), (0, top))
+    plot.axes(range(0, len(rows), 500), (0, 50, 100), "steps", "points of one game")
     for step in lost:
         plot.curve([(step, 0), (step, top)], "quiet dashed thin")
-    for values, name, ink in ((score, "the game's", "ink-reward"), (learned, "the learner's", "ink-critic")):
+    for values, name, ink in ((score, "the game", "ink-reward"), (learned, "the learner", "ink-critic")):
         plot.curve([(i, value) for i, value in enumerate(values)], ink)
         x, y = plot.at(len(rows), values[-1])
         d.text(x + 6, y + 4, name, f"{ink} strong", "start", size=12)
-    d.text(580, 290, "dashed: lives lost", "faint", size=11.5)
+    d.text(570, 290, "dashed: lives lost", "faint", size=11.5)
     return d.svg()
 
 

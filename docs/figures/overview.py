@@ -34,7 +34,7 @@ def overview() -> str:
     d = Drawing(
         860,
         560,
-        "Returns of our committed runs: HalfCheetah, Pong, MiniGrid's task of memory, and a task that needs demonstrations",
+        "Returns of committed runs: HalfCheetah, Pong, MiniGrid's task of memory, and one that needs demonstrations",
     )
     plot = _panel(d, 0, "HalfCheetah-v5, a million steps", (0, 1e6), (-600, 13_000), (0, 5e5, 1e6), (0, 5_000, 10_000))
     for run, name, ink, shift in (
@@ -43,7 +43,7 @@ def overview() -> str:
         ("ppo-halfcheetah", "PPO", "ink-reward", 4),
     ):
         _draw(d, plot, run, name, ink, shift)
-    _draw(d, plot, "crossq-halfcheetah-100k", "CrossQ", "ink-noise", -10)
+    _draw(d, plot, "crossq-halfcheetah-100k", "CrossQ", "ink-noise", -56)
     _crosses(d, plot, published("td3-halfcheetah", "TD3's authors, 10 seeds, v1"))
 
     plot = _panel(d, 1, "Pong, 3.2 million steps", (0, 4e6), (-22, 22), (0, 2e6, 4e6), (-21, 0, 21))
@@ -105,7 +105,9 @@ def alone(svg: str) -> str:
     style = (STATIC / "site.css").read_text("utf-8")
     rules = "".join(re.findall(r"^svg\.drawing .*\n", style, re.MULTILINE))
     inks = "".join(re.findall(r"^\.ink-\w+ \{.*\n", style, re.MULTILINE))
-    light, dark = (re.findall(r"--ink-\w+: #\w+;", part) for part in style.split("@media (prefers-color-scheme: dark)")[:2])
+    light, dark = (
+        re.findall(r"--ink-\w+: #\w+;", part) for part in style.split("@media (prefers-color-scheme: dark)")[:2]
+    )
     pages = (
         "--color-foreground-primary:#1f2328;--color-foreground-secondary:#59636e;--color-foreground-muted:#8c959f;",
         "--color-foreground-primary:#f0f6fc;--color-foreground-secondary:#9198a1;--color-foreground-muted:#6e7681;",

@@ -1,4 +1,4 @@
-"""The README: its code is the source's and runs, its numbers are those of the committed results, its links lead somewhere."""
+"""The README: its code is the source's and runs, its numbers are those of committed results, its links lead on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from duetto.algorithms import ALGORITHMS
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-ROWS = {cells[0]: cells[1:] for cells in (line.strip("| ").split(" | ") for line in TEXT.splitlines()) if len(cells) > 7}
+ROWS = {
+    cells[0]: cells[1:] for cells in (line.strip("| ").split(" | ") for line in TEXT.splitlines()) if len(cells) > 7
+}
 
 
 def numbers(cell: str) -> list[float]:
@@ -46,7 +48,11 @@ def test_the_lines_of_python_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_the_speeds_are_those_of_the_committed_tables():
-    tasks = {"TD3, steps a second": "td3", "PPO, eight HalfCheetahs": "ppo-halfcheetah-8", "PPO, Breakout": "ppo-breakout"}
+    tasks = {
+        "TD3, steps a second": "td3",
+        "PPO, eight HalfCheetahs": "ppo-halfcheetah-8",
+        "PPO, Breakout": "ppo-breakout",
+    }
     columns = (("duetto-jax", "duetto-torch"), ("sb3", "sbx"), ("skrl-torch",), (), ("tianshou",), (), ())
     for name, task in tasks.items():
         measured = fast.rates()[task]
