@@ -10,7 +10,9 @@ from typing import Any
 
 import gymnasium
 import pytest
+from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line, Opaque
+from policy_environments import Seen
 from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
@@ -78,11 +80,40 @@ ACTING = [
 ]
 
 
+DEMONSTRATED = [
+    ("r2d3", SEQUENCES | CHOICES | {"pretraining_updates": 6}),
+    ("dqfd", CHOICES | {"importance_anneal_samples": 50}),
+]
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
+
+
 @pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), ACTING)
 def test_in_lockstep_no_death_and_no_kill_changes_a_number(
     tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
 ):
-    agent, how = small(algorithm, **hyperparameters), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
+    check_lockstep(tmp_path, small(algorithm, **hyperparameters), environment, blocks)
+
+
+@pytest.mark.parametrize(("algorithm", "hyperparameters"), DEMONSTRATED)
+def test_nor_does_it_with_demonstrations(tmp_path: Path, demos: str, algorithm: str, hyperparameters: dict[str, Any]):
+    agent = small(algorithm, demonstrations=demos, **hyperparameters)
+    check_lockstep(tmp_path, agent, "CartPole-v1", {"block": 5}, **CUT)
+
+
+def test_nor_with_images_for_which_actors_have_a_framework(tmp_path: Path):
+    check_lockstep(tmp_path, small("ppo", image_features=8), Seen, {})
+
+
+def test_nor_with_jax(tmp_path: Path):
+    check_lockstep(tmp_path, small("sac", hidden=(16,)), "Pendulum-v1", {"block": 5}, backend="jax")
+
+
+def check_lockstep(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, Any], **options: Any) -> None:
+    how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
     cluster: dict[str, Any] = {"pace": "lockstep", "actors": 3} | blocks
     quiet = Simulation(rates=STEADY, **cluster)
     undisturbed = train(tmp_path, agent, environment, name="undisturbed", cluster=quiet, **how)
@@ -100,11 +131,31 @@ def test_in_lockstep_no_death_and_no_kill_changes_a_number(
     assert {line["time/lag_versions_max"] for line in killed.metrics()[1:]} == {1}
 
 
-@pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), ACTING[::2])
+@pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), [*ACTING[::2], ACTING[3]])
 def test_at_the_free_pace_every_count_is_right_on_any_number_of_actors(
     tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
 ):
-    agent, how = small(algorithm, **hyperparameters), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
+    every = 2 if algorithm == "r2d2" else 1
+    check_free(tmp_path, small(algorithm, **hyperparameters), environment, blocks, every)
+
+
+@pytest.mark.parametrize(("algorithm", "hyperparameters"), DEMONSTRATED)
+def test_so_it_is_with_demonstrations(tmp_path: Path, demos: str, algorithm: str, hyperparameters: dict[str, Any]):
+    agent = small(algorithm, demonstrations=demos, **hyperparameters | {"pretraining_updates": 6})
+    check_free(tmp_path, agent, "CartPole-v1", {"block": 5}, 4, 6, **CUT)
+
+
+def check_free(
+    tmp_path: Path,
+    agent: Any,
+    environment: Any,
+    blocks: dict[str, Any],
+    every: int,
+    before: int = 0,
+    **options: Any,
+) -> None:
+    """An update for so many steps, and so many before the first one."""
+    how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
     cluster = Simulation(pace="free", actors=3, **blocks)
     run = train(tmp_path, agent, environment, name="free", cluster=cluster, callbacks=[StopAt(130)], **how)
     assert run.config.cluster == {"pace": "free", "block": 5}
@@ -112,7 +163,7 @@ def test_at_the_free_pace_every_count_is_right_on_any_number_of_actors(
     run.resume(cluster=Simulation(actors=4))
     found = outcome(run)
     assert found["step"] >= 240
-    assert found["state"]["learner"]["updates"] == (found["step"] - 30) // (2 if algorithm == "r2d2" else 1)
+    assert found["state"]["learner"]["updates"] == before + (found["step"] - 30) // every
     written = run.metrics()[-1]
     assert written["time/actors"] == 4
     assert 0 <= written["time/lag_updates_min"] <= written["time/lag_updates_mean"] <= written["time/lag_updates_max"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line
 from small_runs import assert_same, outcome, small, train
 
@@ -98,9 +99,14 @@ def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algo
     wait_until(lambda: not processes(nodes.folder, "ray::Host"))
 
 
-def test_kill_9_of_an_actor_in_its_block_changes_no_number_in_lockstep(nodes: Nodes, tmp_path: Path):
-    how: dict[str, Any] = {"algorithm": small("ppo"), "environment": "CartPole-v1", "num_envs": 4, "evaluate_every": 0}
-    cluster = duetto.Cluster(actors=2)
+@pytest.mark.parametrize("algorithm", ["ppo", "r2d2", "r2d3"])
+def test_kill_9_of_an_actor_in_its_block_changes_no_number_in_lockstep(nodes: Nodes, tmp_path: Path, algorithm: str):
+    options: dict[str, Any] = {} if algorithm == "ppo" else SEQUENCES | CHOICES
+    if algorithm == "r2d3":
+        options |= {"demonstrations": recorded(tmp_path / "demos"), "pretraining_updates": 3}
+    agent = small(algorithm, **options)
+    how: dict[str, Any] = {"algorithm": agent, "environment": "CartPole-v1", "num_envs": 4, "evaluate_every": 0} | CUT
+    cluster = duetto.Cluster(actors=2, pace="lockstep")
     undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
     assert undisturbed.config.cluster == {"pace": "lockstep", "actors": 2, "block": 16}
     strike = Strike(20, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))

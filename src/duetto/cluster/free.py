@@ -12,8 +12,13 @@ says. The order in which blocks come is in the numbers.
 
 from __future__ import annotations
 
-from duetto.cluster.blocks import Blocks
+from collections.abc import Iterable
+from typing import Any
+
+from duetto.cluster.blocks import Blocks, Ready
 from duetto.cluster.crew import INFINITY
+from duetto.environments import Episode
+from duetto.memory import Experience
 
 
 class Free(Blocks):
@@ -26,28 +31,51 @@ class Free(Blocks):
     pace = "free"
     ahead = 0
 
+    def _begin(self) -> None:
+        super()._begin()
+        self._waiting = 0  # steps that were asked for, and not handed out yet
+        self._least = self.length * min(map(len, self._shares))
+
+    def stand(self, stepper: dict[str, Any]) -> bool:
+        """See Blocks."""
+        stands = super().stand(stepper)
+        self._waiting = _rows(self._ready)
+        return stands
+
+    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
+        """See Source."""
+        experience, episodes = super().collect(step, total_steps)
+        self._waiting -= len(experience.env)
+        return experience, episodes
+
     def _fill(self, step: int, total_steps: int) -> None:
         self._give_credit(step, total_steps)
         while self._orders:
             blocks = self._arrived(1, 0.0 if self._ready else INFINITY)
             for index in sorted(blocks):
-                self._ready.extend(self._opened(index, blocks[index]))
+                opened = self._opened(index, blocks[index])
+                self._ready.extend(opened)
+                self._waiting += _rows(opened) - self._size(index)
             self._give_credit(step, total_steps)
             if self._ready:
                 return
 
     def _give_credit(self, step: int, total_steps: int) -> None:
         """Ask idle actors, those first that have made the fewest blocks."""
-        waiting = sum(len(ready.experience.env) for ready in self._ready)
-        waiting += sum(self._size(index) for index in self._orders)
+        if self._waiting + self._least > self.ahead or len(self._orders) == len(self._shares):
+            return
         idle = [index for index in range(len(self._shares)) if index not in self._orders]
         for index in sorted(idle, key=lambda index: self._accepted[index]):
-            if waiting + self._size(index) > self.ahead:
+            if self._waiting + self._size(index) > self.ahead:
                 return
             if self._weights is None or self._weights.updates != self._learner.updates:
                 self._publish()
-            self._order(index, step + waiting, len(self._shares[index]), total_steps)
-            waiting += self._size(index)
+            self._order(index, step + self._waiting, len(self._shares[index]), total_steps)
+            self._waiting += self._size(index)
 
     def _size(self, index: int) -> int:
         return self.length * len(self._shares[index])
+
+
+def _rows(steps: Iterable[Ready]) -> int:
+    return sum(len(ready.experience.env) for ready in steps)
