@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -46,6 +47,18 @@ def rates(precision: str = "float32") -> dict[str, dict[str, float]]:
     return best
 
 
+@cache
+def machines() -> dict[str, str]:
+    """The processor that each task was measured on."""
+    found: dict[str, str] = {}
+    for path in sorted(RESULTS.glob("speed*.csv")):
+        machine = re.search(r"^- Machine: (.*?),", path.with_suffix(".md").read_text("utf-8"), re.MULTILINE)
+        assert machine is not None
+        with path.open(encoding="utf-8") as file:
+            found |= dict.fromkeys((row["task"] for row in csv.DictReader(file)), machine[1].replace("(R)", ""))
+    return found
+
+
 def fastest(task: str, ours: bool) -> str:
     """Of our two backends, or of all others."""
     measured = rates()[task]
@@ -53,7 +66,7 @@ def fastest(task: str, ours: bool) -> str:
 
 
 def summary() -> tuple[list[str], list[list[str]]]:
-    """A table: for each task both of our backends, the fastest of the others, and how many times as fast ours is."""
+    """A table: for each task both of our backends, the fastest of the others, and how many times that ours is."""
     order = list(TASKS)
     rows = []
     for task in sorted(rates(), key=lambda task: order.index(task) if task in order else len(order)):
@@ -65,6 +78,14 @@ def summary() -> tuple[list[str], list[list[str]]]:
                 *own,
                 f"{LABELS[peer]}: {measured[peer]:,.0f}",
                 f"{measured[best] / measured[peer]:.2f}",
+                machines()[task],
             ]
         )
-    return ["task", "Duetto, JAX", "Duetto, PyTorch", "the fastest of the others", "our best, times that"], rows
+    return [
+        "task",
+        "Duetto, JAX",
+        "Duetto, PyTorch",
+        "the fastest of the others",
+        "our best, times that",
+        "machine",
+    ], rows

@@ -50,6 +50,7 @@ def test_the_lines_of_python_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_the_speeds_are_those_of_the_committed_tables():
     tasks = {
         "TD3, steps a second": "td3",
+        "CrossQ (on another machine)": "crossq",
         "PPO, eight HalfCheetahs": "ppo-halfcheetah-8",
         "PPO, Breakout": "ppo-breakout",
     }
@@ -60,10 +61,19 @@ def test_the_speeds_are_those_of_the_committed_tables():
             assert numbers(cell) == [round(measured[one]) for one in contenders if one in measured], (name, cell)
 
 
+def test_what_the_page_says_of_speed():
+    """On JAX ahead of SBX or level with it but for CrossQ, and on PyTorch ahead of SB3 but for SAC."""
+    for task, measured in fast.rates().items():
+        ours = measured.get("duetto-jax", measured["duetto-torch"])
+        assert (ours < measured["sbx"]) == (task == "crossq")
+        assert measured["duetto-torch"] / measured.get("sb3", 1) > (0.98 if task == "sac" else 1.1)
+    assert fast.machines()["crossq"] != fast.machines()["td3"]
+
+
 def test_the_number_of_algorithms():
     assert numbers(ROWS["algorithms"][0]) == [len(ALGORITHMS)]
-    own = {name.lower().replace(" ", "") for name in re.findall(r"[\w][\w ]*\w", TEXT.split("[Which algorithm?]")[1])}
-    assert set(ALGORITHMS) <= own
+    named = TEXT.split("[Which algorithm?]")[1].lower().replace("discrete sac", "discretesac")
+    assert all(re.search(rf"\b{name}\b", named) for name in ALGORITHMS)
 
 
 def test_the_picture_of_results_is_made_again():
