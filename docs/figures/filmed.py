@@ -46,12 +46,12 @@ def cheetah(run: Path, folder: Path) -> tuple[list[Any], dict[str, Any]]:
     sides = [steps(which, 80) for which in (untrained(run, folder / "before"), run)]
     pictures = []
     for pair in zip(*sides, strict=True):
-        cut = [one.crop((0, 150, 480, 390)).resize((400, 200), Image.Resampling.LANCZOS) for one in pair]
-        both = Image.new("RGB", (808, 200), "white")
+        cut = [one.crop((0, 205, 480, 445)).resize((400, 200), Image.Resampling.LANCZOS) for one in pair]
+        both = Image.new("RGB", (808, 200), "gray")
         for i, one in enumerate(cut):
             both.paste(one, (408 * i, 0))
         pictures.append(both)
-    return pictures, {"quality": 45, "method": 6, "duration": 50}
+    return pictures, {"quality": 45, "method": 4, "duration": 50}
 
 
 def steps(run: Path, count: int) -> list[Any]:

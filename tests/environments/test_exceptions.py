@@ -68,13 +68,13 @@ def test_toy_text_continues_exactly(name: str) -> None:
     assert continues_exactly(name)
 
 
-def test_those_that_readme_names_begin_new_episodes() -> None:
+def test_those_that_the_page_names_begin_new_episodes() -> None:
     for name in documented() & set(installed()):
         assert not continues_exactly(name), name
 
 
 @pytest.mark.slow
-def test_readme_names_all_that_begin_new_episodes() -> None:
+def test_the_page_names_all_that_begin_new_episodes() -> None:
     """A minute; 222 ids where all packages are installed, of which seven cannot be made."""
     inexact = set()
     for name in installed():
