@@ -91,6 +91,8 @@ LOSSLESS = {"compress_images"}  # changes nothing that can be seen here: see tes
 GOALS = {"hindsight", "hindsight_share"}
 LOSSLESS |= GOALS  # want goals: see tests/training/test_hindsight_runs.py
 RUN_OPTIONS = {"seed": 1, "num_envs": 2, "precision": "bf16"}
+# Read by what both backends share, and JAX compiles a recurrent program for each.
+SHARED = {"burn_in", "unroll", "overlap", "stored_carry", "learn_from_start", "priority_mix", "previous_reward"}
 
 
 class Drift(gymnasium.Env):
@@ -165,7 +167,12 @@ class Unhashed(tuple):
 
 @pytest.mark.parametrize(
     ("kind", "backend", "field"),
-    [(k, b, f) for k, b in ((TD3, "torch"), (TD3, "jax"), (DDPG, "torch")) for f in k.options() if f not in LOSSLESS],
+    [
+        pytest.param(k, b, f, marks=pytest.mark.slow if b == "jax" and f in SHARED else ())
+        for k, b in ((TD3, "torch"), (TD3, "jax"), (DDPG, "torch"))
+        for f in k.options()
+        if f not in LOSSLESS
+    ],
     ids=lambda value: value if isinstance(value, str) else value.name(),
 )
 def test_the_field_changes_the_run(fingerprint, kind, backend, field):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from duetto.cli.clusters import cluster, with_address
@@ -36,3 +39,28 @@ def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
         cluster(None, actors=3, pace=None)
     with pytest.raises(UsageError, match="--pace is of a cluster"):
         cluster(None, actors=None, pace="exact")
+
+
+@pytest.mark.parametrize(
+    ("token", "mode", "then"), [(True, None, "token"), (False, None, None), (True, "disabled", "disabled")]
+)
+def test_rays_client_shows_the_token_that_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, token: bool, mode: str | None, then: str | None
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    if mode:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    if token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("secret")
+
+    def nobody(address: str | None, actors: int) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr("duetto.cluster.ray.RayTransport", nobody)
+    with pytest.raises(ConnectionError):
+        Cluster(address="ray://10.0.0.1:10001").connect(2)
+    assert os.environ.get("RAY_AUTH_MODE") == then
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)

@@ -40,7 +40,7 @@ def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str
 
 
 def test_the_first_lines_say_what_runs_where(tmp_path: Path):
-    text = shown(tmp_path, terminal=False, seed=3, steps=1200)
+    text = shown(tmp_path, terminal=False, seed=3, steps=1200, evaluate_every=600, checkpoint_every=0)
     assert text.startswith(
         f"td3 on Line, torch on cpu, seed 3, preset default, 1,200 steps\n{tmp_path}/shown/\nstep         0  evaluation"
     )

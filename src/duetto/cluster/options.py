@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from duetto.algorithms.base import Algorithm, CountOrZero, check_fields
@@ -120,6 +122,14 @@ class Cluster:
 
     def connect(self, actors: int) -> Transport:
         """The way to the cluster, which has room for so many actors, that of the evaluations included."""
+        _show_token()
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, actors)
+
+
+def _show_token() -> None:
+    """Have Ray's client show this user's token, as all else of Ray does by itself. Ray looks when it is imported."""
+    kept = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if kept or (Path.home() / ".ray" / "auth_token").is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
