@@ -59,13 +59,13 @@ def overestimation() -> str:
 
 
 def ablations() -> str:
-    """Returns of five changed algorithms, TD3 in grey behind each."""
-    d = Drawing(760, 470, "Returns of TD3 on Pendulum-v1 without one of its parts each, and of DDPG; TD3 in grey")
+    """Returns of the changed algorithms, TD3 in grey behind each."""
+    d = Drawing(860, 470, "Returns of TD3 on Pendulum-v1 without one of its parts each, and of DDPG; TD3 in grey")
     others = [variant for variant in VARIANTS if variant != "TD3"]
     for i, variant in enumerate(others):
-        plot = Plot(d, 62 + 240 * (i % 3), 40 + 232 * (i // 3), 190, 145, (0, STEPS), (-1900.0, 0.0))
-        plot.axes((0, 4000, 8000), (-1500, -1000, -500, 0) if i % 3 == 0 else (), "steps" if i > 1 else "", "")
-        d.text(plot.left + 95, plot.top - 14, variant, "strong", size=12.5)
+        plot = Plot(d, 54 + 206 * (i % 4), 40 + 232 * (i // 4), 172, 145, (0, STEPS), (-1900.0, 0.0))
+        plot.axes((0, 4000, 8000), (-1500, -1000, -500, 0) if i % 4 == 0 else (), "steps" if i > 2 else "", "")
+        d.text(plot.left + 86, plot.top - 14, variant, "strong", size=11.5)
         _draw(plot, "TD3", "episode_return", "quiet", 500, -1900.0, band=False)
         _draw(plot, variant, "episode_return", "ink-critic", 500, -1900.0)
     return d.svg()

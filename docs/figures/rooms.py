@@ -1,4 +1,4 @@
-"""The pictures of the pages on how the house is built, on one machine, and on Atari: made of the sources and tables."""
+"""The pictures of the pages on how the house is built and on one machine: made of the sources and tables."""
 
 from __future__ import annotations
 
@@ -162,31 +162,4 @@ def side_by_side() -> str:
         d.add("rect", f"box {ink}", x=plot.left, y=y - 11, width=x - plot.left, height=22, rx=2)
         d.text(x + 8, y + 4, f"{value:,.0f}", f"{ink} strong", "start", size=12)
     d.text(380, 204, "steps per second, one thread", "faint", size=11.5)
-    return d.svg()
-
-
-# ---------------------------------------------------------------------------------------------------- Atari
-def atari() -> str:
-    """From the console's frames to what a network sees."""
-    d = Drawing(
-        760,
-        210,
-        "Four frames of 210 x 160 in colour become one of 84 x 84 in grey; the last four of those are an observation",
-    )
-    for i in range(4):
-        d.add("rect", "box ink-state" if i > 1 else "box quiet", x=20 + 15 * i, y=40 + 11 * i, width=80, height=105)
-    d.text(84, 196, "4 frames, one action", "faint", size=11.5)
-    d.text(84, 26, "210 · 160 · 3", "", size=12)
-    for x, words in ((196, "max of the last 2"), (410, "grey, smaller")):
-        d.arrow([(x - 30, 100), (x + 34, 100)])
-        d.text(x, 88, words, "faint", size=11)
-    d.add("rect", "box ink-state", x=256, y=52, width=80, height=105)
-    d.text(296, 196, "rewards are added up", "faint", size=11.5)
-    d.add("rect", "box ink-critic", x=472, y=76, width=56, height=56)
-    d.text(500, 66, "84 · 84", "ink-critic", size=12)
-    d.arrow([(540, 100), (592, 100)])
-    d.text(566, 88, "stack", "faint", size=11)
-    for i in range(4):
-        d.add("rect", "box ink-critic", x=610 + 16 * i, y=56 + 16 * i, width=56, height=56)
-    d.text(668, 196, "4 · 84 · 84, oldest first", "faint", size=11.5)
     return d.svg()

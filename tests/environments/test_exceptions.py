@@ -1,4 +1,4 @@
-"""Which registered environments do not continue exactly: README names them all, and no others."""
+"""Which registered environments do not continue exactly: the page on resuming names them all, and no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resuming import assert_equal, record
 from duetto.environments import make
 from duetto.errors import UsageError
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "built" / "resume.md"
 PACKAGES = {  # what has to be imported, and how the entry points of what it registers begin
     "gymnasium": ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco"),
     "Box2D": ("gymnasium.envs.box2d",),
@@ -38,8 +38,8 @@ def installed() -> list[str]:
 
 
 def documented() -> set[str]:
-    """The ids in README's sentence."""
-    [sentence] = re.findall(r"<!-- begin new episodes -->(.*?)<!-- end -->", README.read_text(), re.DOTALL)
+    """The ids in the page's sentence."""
+    [sentence] = re.findall(r"<!-- begin new episodes -->(.*?)<!-- end -->", PAGE.read_text("utf-8"), re.DOTALL)
     return set(re.findall(r"`([\w-]+-v\d+)`", sentence))
 
 
@@ -68,13 +68,13 @@ def test_toy_text_continues_exactly(name: str) -> None:
     assert continues_exactly(name)
 
 
-def test_those_that_readme_names_begin_new_episodes() -> None:
+def test_those_that_the_page_names_begin_new_episodes() -> None:
     for name in documented() & set(installed()):
         assert not continues_exactly(name), name
 
 
 @pytest.mark.slow
-def test_readme_names_all_that_begin_new_episodes() -> None:
+def test_the_page_names_all_that_begin_new_episodes() -> None:
     """A minute; 222 ids where all packages are installed, of which seven cannot be made."""
     inexact = set()
     for name in installed():

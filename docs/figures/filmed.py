@@ -1,0 +1,97 @@
+"""Moving pictures of our own agents, from their runs' last checkpoints: `docs/_static/clips`, and a still of each.
+
+python docs/figures/filmed.py cheetah runs/crossq-HalfCheetah-v5-s0      # beside it what it was before its first step
+python docs/figures/filmed.py breakout runs/ppo-Breakout-v5-s0           # beside it what it sees
+python docs/figures/filmed.py pong runs/ppo-Pong-v5-s0
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+CLIPS = Path(__file__).parents[1] / "_static" / "clips"
+
+
+def untrained(run: Path, folder: Path) -> Path:
+    """A run of the same options that ends after its first step, before it has learned anything."""
+    import yaml
+
+    import duetto
+    from duetto.algorithms import ALGORITHMS
+
+    config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in config["algorithm"].items()}
+    duetto.train(
+        ALGORITHMS[options.pop("name")](**options),
+        config["environment"]["id"],
+        steps=config["run"]["steps"],
+        seed=config["run"]["seed"],
+        backend="torch",
+        evaluate_every=0,
+        callbacks=[lambda session: session.stop("it is to stay untrained")],
+        runs_dir=str(folder.parent),
+        name=folder.name,
+    )
+    return folder
+
+
+def cheetah(run: Path, folder: Path) -> tuple[list[Any], dict[str, Any]]:
+    """Four seconds from the same start, twice: by the policy before the first step, and by the last one."""
+    from PIL import Image
+
+    sides = [steps(which, 80) for which in (untrained(run, folder / "before"), run)]
+    pictures = []
+    for pair in zip(*sides, strict=True):
+        cut = [one.crop((0, 205, 480, 445)).resize((400, 200), Image.Resampling.LANCZOS) for one in pair]
+        both = Image.new("RGB", (808, 200), "gray")
+        for i, one in enumerate(cut):
+            both.paste(one, (408 * i, 0))
+        pictures.append(both)
+    return pictures, {"quality": 45, "method": 4, "duration": 50}
+
+
+def steps(run: Path, count: int) -> list[Any]:
+    """Pictures of the first steps of an episode, with seed 0."""
+    import gymnasium
+    from PIL import Image
+
+    import duetto
+
+    agent = duetto.Run(run).agent()
+    env = gymnasium.make("HalfCheetah-v5", render_mode="rgb_array", camera_name="track")
+    obs, _ = env.reset(seed=0)
+    pictures = []
+    for _ in range(count):
+        pictures.append(Image.fromarray(env.render()))
+        obs, *_ = env.step(agent.act(obs))
+    env.close()
+    return pictures
+
+
+def game(run: Path, folder: Path) -> tuple[list[Any], dict[str, Any]]:
+    """A quarter of a minute of a game, and beside it what the agent sees."""
+    from PIL import Image
+
+    command = [sys.executable, "-m", "duetto", "video", str(run), "--output", str(folder / "episode.mp4")]
+    subprocess.run([*command, "--frames", str(folder)], check=True)
+    pictures = [Image.open(path).convert("RGB") for path in sorted(folder.glob("*.png"))[:220]]
+    scaled = [one.resize((2 * one.width, 2 * one.height), Image.Resampling.NEAREST) for one in pictures]
+    return scaled, {"lossless": True, "quality": 75, "method": 4, "duration": 67}
+
+
+def write(name: str, run: Path) -> None:
+    """A clip and its still."""
+    with TemporaryDirectory() as there:
+        pictures, how = (cheetah if name == "cheetah" else game)(run, Path(there))
+        CLIPS.mkdir(parents=True, exist_ok=True)
+        first, *others = pictures
+        first.save(CLIPS / f"{name}.webp", save_all=True, append_images=others, loop=0, minimize_size=True, **how)
+        pictures[len(pictures) // 2].quantize(64).save(CLIPS / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    write(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,113 @@
+"""The README: its code is the source's and runs, its numbers are those of committed results, its links lead on."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fast
+import learned
+import overview
+import pytest
+
+import duetto
+from duetto.algorithms import ALGORITHMS
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+ROWS = {
+    cells[0]: cells[1:] for cells in (line.strip("| ").split(" | ") for line in TEXT.splitlines()) if len(cells) > 7
+}
+
+
+def numbers(cell: str) -> list[float]:
+    """What stands in a cell, without its thousands' commas."""
+    return [float(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*", cell)]
+
+
+def test_td3s_loss_is_the_sources():
+    assert "class TD3(DDPG):\n" + inspect.getsource(duetto.TD3.critic_loss) in BLOCKS
+
+
+def test_the_lines_of_python_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """As written, in a smaller environment and with a shorter training."""
+    monkeypatch.chdir(tmp_path)
+    small = partial(
+        duetto.train, steps=60, hidden=(8,), random_steps=20, learning_starts=20, batch_size=8, evaluate_every=0
+    )
+    monkeypatch.setattr(duetto, "train", partial(small, backend="torch"))
+    [block] = [block for block in BLOCKS if "duetto.train(" in block]
+    names: dict[str, Any] = {"observation": [1.0, 0.0, 0.0]}
+    exec(block.replace("HalfCheetah-v5", "Pendulum-v1").replace("episodes=10", "episodes=1"), names)
+    assert names["action"].shape == (1,)
+
+
+def test_the_speeds_are_those_of_the_committed_tables():
+    tasks = {
+        "TD3, steps a second": "td3",
+        "CrossQ (on another machine)": "crossq",
+        "PPO, eight HalfCheetahs": "ppo-halfcheetah-8",
+        "PPO, Breakout": "ppo-breakout",
+    }
+    columns = (("duetto-jax", "duetto-torch"), ("sb3", "sbx"), ("skrl-torch",), (), ("tianshou",), (), ())
+    for name, task in tasks.items():
+        measured = fast.rates()[task]
+        for cell, contenders in zip(ROWS[name], columns, strict=True):
+            assert numbers(cell) == [round(measured[one]) for one in contenders if one in measured], (name, cell)
+
+
+def test_what_the_page_says_of_speed():
+    """On JAX ahead of SBX or level with it but for CrossQ, and on PyTorch ahead of SB3 but for SAC."""
+    for task, measured in fast.rates().items():
+        ours = measured.get("duetto-jax", measured["duetto-torch"])
+        assert (ours < measured["sbx"]) == (task == "crossq")
+        assert measured["duetto-torch"] / measured.get("sb3", 1) > (0.98 if task == "sac" else 1.1)
+    assert fast.machines()["crossq"] != fast.machines()["td3"]
+
+
+def test_the_number_of_algorithms():
+    assert numbers(ROWS["algorithms"][0]) == [len(ALGORITHMS)]
+    named = TEXT.split("[Which algorithm?]")[1].lower().replace("discrete sac", "discretesac")
+    assert all(re.search(rf"\b{name}\b", named) for name in ALGORITHMS)
+
+
+def test_the_picture_of_results_is_made_again():
+    assert (ROOT / "docs" / "_static" / "results.svg").read_text("utf-8") == overview.alone(overview.overview())
+
+
+def test_the_returns_of_the_cheetahs():
+    """Those of the run that was filmed, before its first step and after its last."""
+    curve = learned.evaluations("crossq-halfcheetah-100k-s0")
+    first, last = (f"{curve[i][1]:,.0f}".replace("-", "−") for i in (0, -1))
+    assert f"with returns of {first} and {last}" in " ".join(TEXT.split())
+    assert curve[-1][0] == 100_000
+
+
+def test_the_moving_picture_moves_and_is_small():
+    from PIL import Image
+
+    path = ROOT / "docs" / "_static" / "clips" / "cheetah.webp"
+    assert path.stat().st_size < 1e6
+    with Image.open(path) as picture:
+        assert getattr(picture, "n_frames", 1) > 20
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)\s]+)\)", TEXT))))
+def test_a_link_leads_somewhere(link: str):
+    """To a file of the repository, and a heading there; the README has no other links."""
+    path, _, anchor = link.partition("#")
+    target = ROOT / path
+    assert target.is_file(), link
+    headings = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE) if anchor else []
+    assert not anchor or anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def test_the_blocks_that_ci_runs_are_there():
+    for mark, words in (("ci: install", "duetto train"), ("ci: test", "pytest")):
+        found = re.search(rf"<!-- {mark} -->\n```sh\n(.*?)```", TEXT, re.DOTALL)
+        assert found, mark
+        assert words in found[1]
