@@ -174,6 +174,7 @@ class Voice(Learner):
         super().__init__(algorithm, observation, action, seed, precision)
         self._choir, self._number = choir, number
         self.backend, self.threads, self.seeds = backend, threads, len(choir.seeds)
+        self._acts_on_host = self._acts_on_host and backend == "torch"
 
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """See `Learner._update`."""
