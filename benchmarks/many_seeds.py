@@ -42,9 +42,9 @@ class Job:
 
 
 JOBS = (
-    Job("PPO, CartPole-v1, preset classic", "ppo CartPole-v1 --steps 50000"),
-    Job("TD3, Pendulum-v1, 64-64", "td3 Pendulum-v1 --steps 6000 --hidden 64 64 --random-steps 500"),
-    Job("TD3, Pendulum-v1, 400-300", "td3 Pendulum-v1 --steps 3000 --random-steps 500"),
+    Job("PPO, CartPole-v1, preset classic", "ppo CartPole-v1 --steps 30000"),
+    Job("TD3, Pendulum-v1, 64-64", "td3 Pendulum-v1 --steps 3000 --hidden 64 64 --random-steps 500"),
+    Job("TD3, Pendulum-v1, 400-300", "td3 Pendulum-v1 --steps 2000 --random-steps 500"),
     Job("SAC, Pendulum-v1, 64-64", "sac Pendulum-v1 --steps 5000 --hidden 64 64 --random-steps 500"),
     Job("DQN, CartPole-v1", "dqn CartPole-v1 --steps 20000"),
 )

@@ -46,7 +46,7 @@ class GroupDisplay(ProgressDisplay):
         now = time.perf_counter()
         self._doing.text = ""
         self._show_all_notices()
-        self._show_evaluations(session)
+        self._show_evaluations()
         step = sum(one.step for one in self.sessions)
         if self._since is None:
             self._since = (now, step)
@@ -100,17 +100,15 @@ class GroupDisplay(ProgressDisplay):
                     say(self._console, f"Seed {seed}: {notice}", "yellow")
             self._seen[seed] = len(session.notices)
 
-    def _show_evaluations(self, session: Session) -> None:
-        """Once all that are as far have one."""
-        last = session.last_evaluation
-        if last is None or last[0] <= self._evaluated:
+    def _show_evaluations(self) -> None:
+        """Once all that go on have one."""
+        found = [one.last_evaluation or (-1, None) for one in self.sessions]
+        at = min((step for (step, _), one in zip(found, self.sessions, strict=True) if not one.stopped), default=-1)
+        if at <= self._evaluated:
             return
-        found = [one.last_evaluation for one in self.sessions if one.step >= session.step]
-        at = [evaluation for step, evaluation in filter(None, found) if step == last[0]]
-        if len(at) < len([one for one in self.sessions if not one.stopped and one.step <= session.step]):
-            return
-        self._evaluated, self._since = last[0], None
-        self._say(f"step {last[0]:>9,}  evaluations {_spread([one.mean_return for one in at])} over {len(at)} seeds")
+        self._evaluated, self._since = at, None  # an evaluation's time is not the steps'
+        returns = [result.mean_return for step, result in found if result is not None and step == at]
+        self._say(f"step {at:>9,}  evaluations {_spread(returns)} over {len(returns)} seeds")
 
     def _results_of_all(self) -> list[str]:
         parts: list[str] = []

@@ -46,5 +46,5 @@ def _run(session: Session, callbacks: Sequence[AnyCallback]) -> None:
     try:
         session.run(callbacks)
     except Exception as error:
-        session.notices.append(f"Seed {session.config.run.seed} has failed, and the others go on without: {error}")
+        session.stop(f"Seed {session.config.run.seed} has failed, and the others go on without it: {error}")
         raise
