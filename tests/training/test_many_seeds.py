@@ -141,7 +141,9 @@ class Breaking(Ending):
 
 
 def test_when_one_fails_the_others_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    with pytest.raises(DuettoError, match=r"1 of 3 seeds failed; the others are done\.\nSeed 3: .*a joint broke") as found:
+    with pytest.raises(
+        DuettoError, match=r"1 of 3 seeds failed; the others are done\.\nSeed 3: .*a joint broke"
+    ) as found:
         few(tmp_path, Breaking)
     assert isinstance(found.value.__cause__, EnvironmentFailedError)
     whole = few(tmp_path / "whole", Ending)

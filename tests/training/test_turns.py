@@ -1,4 +1,4 @@
-"""Functions in turn: always in the same order, never two at once; they wait for each other's questions, not for ends."""
+"""Functions in turn: always in one order, never two at once; they wait for each other's questions, not for ends."""
 
 from __future__ import annotations
 

@@ -74,7 +74,9 @@ class GroupDisplay(ProgressDisplay):
         sessions = self.sessions
         stopped = [path for path, session in zip(paths, sessions, strict=True) if session.stopped]
         if stopped:
-            self._say(f"{len(stopped)} of {len(paths)} seeds stopped. Each goes on by itself: duetto resume {stopped[0]}")
+            self._say(
+                f"{len(stopped)} of {len(paths)} seeds stopped. Each goes on by itself: duetto resume {stopped[0]}"
+            )
         if returns := _returns(sessions):
             each = ", ".join(f"{value:,.1f}" for value in returns)
             self._say(f"Last evaluations: {_spread(returns)} over {len(returns)} seeds ({each})")

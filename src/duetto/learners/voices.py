@@ -28,7 +28,7 @@ from duetto.networks.specs import Network
 
 
 class Many(Protocol):
-    """N learners at once: a `Learner` whose arrays all have a first axis of N seeds, in what goes in and what comes out."""
+    """N learners at once: a `Learner` whose arrays have a first axis of N seeds, what goes in and what comes out."""
 
     updates: int
     threads: int
@@ -36,14 +36,6 @@ class Many(Protocol):
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics: ...
 
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any: ...
-
-    def parameters(self) -> Parameters: ...
-
-    def load_parameters(self, parameters: Parameters) -> None: ...
-
-    def optimizer_state(self) -> dict[str, Any]: ...
-
-    def load_optimizer_state(self, state: dict[str, Any]) -> None: ...
 
 
 class Lesson(NamedTuple):
@@ -301,4 +293,3 @@ def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:
                 f"Seeds are trained side by side with networks of Duetto's own, without recurrence, on vectors; "
                 f"{algorithm.name()} has {what} here. Start a run for each seed: --seed 0, --seed 1, and so on."
             )
-

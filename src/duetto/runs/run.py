@@ -145,7 +145,7 @@ class Run:
                 if config != self.config or config.origin:  # whose file may have been edited
                     config.save(self.path / "config.yaml")
                     self.config = config
-                work(session, callbacks, on_start)
+                _work(session, callbacks, on_start)
 
     def _session(self, config: Config, lock: FolderLock, cluster: Cluster | None = None) -> Session:
         """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
@@ -326,7 +326,7 @@ def start(
     label = config.environment
     path = new_folder(Path(runs_dir), run_name(algorithm, label, options.seed) if name is None else name)
     with begun(config, path, environment, beginning, place) as session:
-        work(session, callbacks, on_start)
+        _work(session, callbacks, on_start)
     own = type(algorithm) if config.origin else None
     return Run(path, None if config.remakeable else environment, algorithm.custom_networks(), algorithm=own)
 
@@ -395,7 +395,7 @@ def planned(
     return config
 
 
-def work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable[[Session], None] | None) -> None:
+def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable[[Session], None] | None) -> None:
     session.look_ahead()
     if on_start is not None:
         on_start(session)

@@ -154,8 +154,8 @@ def notes_of_seeds(saved: int, now: int) -> list[str]:
     if saved == now:
         return []
     return [
-        f"The checkpoint was made side by side with {saved - 1} other seed{'s' * (saved > 2)}, and the run goes on alone: "
-        "from here its numbers may differ in their last bits from those of a run that was never interrupted."
+        f"The checkpoint was made side by side with {saved - 1} other seed{'s' * (saved > 2)}, and the run goes on "
+        "alone: from here its numbers may differ in their last bits from those of a run that was never interrupted."
     ]
 
 
