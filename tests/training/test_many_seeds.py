@@ -190,6 +190,22 @@ def test_each_has_a_callback_of_its_own(tmp_path: Path) -> None:
     assert [checkpoints(run).load_latest().step for run in runs] == [20, 20, 20]
 
 
+def test_each_begins_with_another_run_s_networks_and_optimisers(tmp_path: Path) -> None:
+    [source] = few(tmp_path / "source", seeds=[7])
+    found: list[dict[str, Any]] = []
+
+    class Look(duetto.Callback):
+        def on_start(self, session: Session) -> None:
+            found.append(session.learner.state_dict())
+
+    few(tmp_path, from_run=source, from_optimizers=True, steps=5, callbacks=[Look()])
+    state = checkpoints(source).load_latest().state["learner"]
+    assert len(found) == 3
+    for learner in found:
+        for part in ("parameters", "optimizers"):
+            np.testing.assert_equal(learner[part], state[part])
+
+
 def test_ctrl_c_stops_all_with_a_checkpoint_each(tmp_path: Path) -> None:
     def interrupt(session: Session) -> None:
         if session.config.run.seed == 3 and session.step == 33:

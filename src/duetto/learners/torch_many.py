@@ -128,8 +128,9 @@ class AdamOfMany(Adam):
             return norm
         before = [steps.clone() for steps in self._steps]
         for seed, own in enumerate(rate.tolist()):
+            weights, slopes, first, second = ([part[seed] for part in parts] for parts in moving)
             steps = self._steps if seed == 0 else [steps.clone() for steps in before]
-            self._move(*([part[seed] for part in parts] for parts in moving), steps, own)
+            self._move(weights, slopes, first, second, steps, own)
         return norm
 
 

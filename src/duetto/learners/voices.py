@@ -84,7 +84,7 @@ class Choir:
 
             made: Any = learners.build(backend, algorithm, observation, action, seed=self.seeds, **how)
             self._many = made
-        return Voice(self, number, backend, algorithm, observation, action, seed, how["precision"], self._many.threads)
+        return Voice(self, number, backend, algorithm, observation, action, seed, how["precision"], self._made.threads)
 
     def answer(self, requests: Mapping[int, Request]) -> dict[int, Any]:
         """Answers, by the voices' numbers, to some of the requests of all voices that still sing, all of which wait.
