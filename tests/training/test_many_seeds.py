@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     ),
     "ppo": (duetto.PPO(**PPO), Ending, {"steps": 816, "num_envs": 2}),
     # so that some end their epochs early, and each has a learning rate of its own
-    "ppo, by KL": (duetto.PPO(**PPO | {"epochs": 6}, target_kl=0.002, learning_rate_kl=0.01), Ending, {"steps": 640}),
+    "ppo, by KL": (duetto.PPO(**PPO | {"epochs": 6}, target_kl=0.001, learning_rate_kl=0.0005), Ending, {"steps": 320}),
 }
 RUN = {"evaluate_every": 60, "evaluation_episodes": 2, "checkpoint_every": 0, "log_every": 25, "device": "cpu"}
 
@@ -250,6 +250,21 @@ def test_what_cannot_be_side_by_side_is_refused_and_leaves_nothing(
     with pytest.raises(UsageError, match=sentence):
         duetto.train(algorithm, options.pop("environment"), runs_dir=tmp_path / "runs", **options)
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_where_a_later_seed_cannot_begin_none_does(tmp_path: Path) -> None:
+    made = 0
+
+    def licensed() -> Ending:
+        nonlocal made
+        made += 1
+        if made > len(SEEDS) + 1:  # all are tried, and the first is made
+            raise ValueError("no licence is left")
+        return Ending()
+
+    with pytest.raises(UsageError, match="no licence is left"):
+        few(tmp_path, licensed)
+    assert not list(tmp_path.glob("together/*"))
 
 
 def assert_close(one: Any, other: Any, path: str = "") -> None:

@@ -29,7 +29,8 @@ class GroupDisplay(ProgressDisplay):
 
     def announce_all(self, sessions: Sequence[Session]) -> None:
         """The first lines: what runs where."""
-        self.sessions, self.session = list(sessions), sessions[0]
+        self.sessions = list(sessions)
+        self.session: Session | None = sessions[0]
         for session in sessions:
             session.on_activity = self.doing
         self._doing.now("")

@@ -124,7 +124,7 @@ class Choir:
     def _alone(self, number: int, request: Request) -> Any:
         """An answer while nobody sings."""
         if isinstance(request, Lesson):
-            raise RuntimeError("Seeds that learn side by side do so within Chorus.run.")
+            raise RuntimeError("Seeds that learn side by side do so within run_together.")
         return self._respond({number: request})[number]
 
     @property
@@ -166,6 +166,7 @@ class Voice(Learner):
         super().__init__(algorithm, observation, action, seed, precision)
         self._choir, self._number = choir, number
         self.backend, self.threads, self.seeds = backend, threads, len(choir.seeds)
+        # One program for all seeds costs less than NumPy for each; PyTorch's `vmap` of a policy costs more than both.
         self._acts_on_host = self._acts_on_host and backend == "torch"
 
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
