@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import yaml
@@ -32,6 +33,25 @@ Runs = Annotated[
 ]
 Quiet = Annotated[FlagCreatePairsOff[bool], arg(help="Show nothing but what has to be known.")]
 Trust = Annotated[bool, arg(help="Run what the run names, its environment's package or its algorithm's file.")]
+Seeds = Annotated[
+    str | None, arg(help="Train these seeds at once, side by side, a run each: 0-9 or 0,3,7.", metavar="0-9|0,3,7")
+]
+
+
+def seeds(text: str) -> list[int]:
+    """Numbers and ranges of them, ends included, with commas between.
+
+    Raises:
+        UsageError: It is none.
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if first > last:
+            raise UsageError(f"--seeds is {text!r}; it must be numbers and ranges, such as 0-9 or 0,3,7.")
+        numbers += range(first, last + 1)
+    return numbers
 
 
 def environment_options(given: tuple[str, ...]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import ELSEWHERE, nearest
 from duetto.cli import watching
 from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, cluster, with_address
-from duetto.cli.options import EnvironmentOptions, Json, Quiet, environment_options
+from duetto.cli.options import EnvironmentOptions, Json, Quiet, Seeds, environment_options
 from duetto.cli.output import expendable, print_json
 from duetto.errors import UsageError
 from duetto.presets import Preset, beside, choose
@@ -28,7 +28,7 @@ from duetto.storage.origin import Origin, is_file, named
 # Those of the command itself, beside the run's and the algorithm's; see `_command`.
 OWN_OPTIONS = ("config", "environment_options", "from", "from_checkpoint", "from_optimizers", "from_memory", "preset")
 OWN_OPTIONS += watching.OPTIONS
-OWN_OPTIONS += ("cluster", "actors", "pace", "block", "ahead", "dry_run", "quiet", "json", "runs_dir", "name")
+OWN_OPTIONS += ("seeds", "cluster", "actors", "pace", "block", "ahead", "dry_run", "quiet", "json", "runs_dir", "name")
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
 Maker = Callable[[type[Algorithm], Algorithm, RunOptions], Any]  # of a command, with its defaults
@@ -130,6 +130,11 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
     from duetto.display.showing import shown
 
     given = preset.environment | environment_options(call.environment_options)
+    if call.seeds is not None:
+        from duetto.cli.many import train_many
+
+        train_many(call, name, given, origin, _beginning(call))
+        return
     if call.dry_run:
         from duetto.runs.run import planned
 
@@ -189,6 +194,7 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
         ("from_checkpoint", Annotated[str, arg(help="Which of its.", metavar="last|best|STEP")], "last"),
         ("from_optimizers", Annotated[bool, arg(help="Take its optimisers over, too.")], False),
         ("from_memory", Annotated[bool, arg(help="Take its replay memory over, too.")], False),
+        ("seeds", Seeds, None),
         ("cluster", Address, None),
         ("actors", Actors, None),
         ("pace", AnyPace, None),

@@ -169,8 +169,10 @@ class ProgressDisplay:
 
     def summary(self, path: object) -> dict[str, object]:
         """The last lines as JSON values."""
-        session = self.session
-        assert session is not None
+        assert self.session is not None
+        return self._summary(self.session, path)
+
+    def _summary(self, session: Session, path: object) -> dict[str, object]:
         last = session.last_evaluation
         return {
             "run": str(path),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -11,14 +12,18 @@ from duetto.display.progress import ProgressDisplay
 from duetto.errors import UsageError
 from duetto.training.notices import shown_elsewhere
 
+Display = TypeVar("Display", bound=ProgressDisplay)
+
 
 @contextmanager
-def shown(console: Console, beginning: str, quiet: bool = False) -> Iterator[ProgressDisplay]:
+def shown(
+    console: Console, beginning: str, quiet: bool = False, kind: type[Display] = ProgressDisplay
+) -> Iterator[Display]:
     """A progress display, which says what begins until there is more to say of it.
 
     Where the environment turns out to be wrong, the error says how to go on.
     """
-    with shown_elsewhere(), ProgressDisplay(console, quiet) as display:
+    with shown_elsewhere(), kind(console, quiet) as display:
         display.doing(beginning)
         try:
             yield display

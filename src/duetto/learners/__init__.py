@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
 from duetto.extras import install
@@ -20,25 +22,36 @@ def build(
     observation: Space,
     action: Space,
     *,
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
     device: str = "cpu",
     precision: Precision = "float32",
     threads: int = 0,
 ) -> Learner:
     """A learner with fresh parameters. `threads` is PyTorch's on a CPU; 0: see `learners.threads`.
 
+    Of several seeds it is what `voices.Choir` computes with.
+
     Raises:
         UsageError: The framework is not installed, or this machine has no memory for such networks.
     """
     check_room(algorithm, observation, action)
     try:
+        own = (algorithm, observation, action)
         if backend == "torch":
+            if not isinstance(seed, int):
+                from duetto.learners.torch_many import TorchMany
+
+                return TorchMany(*own, seed, device, precision, threads)
             from duetto.learners.torch import TorchLearner
 
-            return TorchLearner(algorithm, observation, action, seed, device, precision, threads)
+            return TorchLearner(*own, seed, device, precision, threads)
+        if not isinstance(seed, int):
+            from duetto.learners.jax_many import JaxMany
+
+            return JaxMany(*own, seed, device, precision)
         from duetto.learners.jax import JaxLearner
 
-        return JaxLearner(algorithm, observation, action, seed, device, precision)
+        return JaxLearner(*own, seed, device, precision)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA[backend]:
             raise

@@ -54,6 +54,7 @@ class Learner(Acting):
 
     backend: Literal["torch", "jax"]
     threads = 0  # whose results these are, where they may depend on it (PyTorch on a CPU)
+    seeds = 1  # that are computed side by side, see `voices`
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         super().__init__(algorithm, algorithm.networks(observation, action))

@@ -7,6 +7,7 @@ rest is read: acting with an actor that a phase leaves alone need not wait for t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -65,7 +66,7 @@ class JaxLearner(Learner):
         inputs = (batch, rows, noise, jax.tree.map(np.float32, rates))
         if number not in self._phases:
             jax_cache.hand_over()
-            self._phases[number] = _Phase(self, number, (self._state, *inputs))
+            self._phases[number] = _Phase(self, number, self._of_one((self._state, *inputs)))
         phase = self._phases[number]
         changing = {name: self._state[name] for name in phase.changes}
         fixed = {name: self._state[name] for name in phase.reads}
@@ -77,7 +78,7 @@ class JaxLearner(Learner):
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
         if method not in self._programs:
-            self._programs[method] = jax.jit(self._program(getattr(self.algorithm, method)))
+            self._programs[method] = jax.jit(self.each(self._program(getattr(self.algorithm, method))))
         state = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
 
@@ -89,6 +90,14 @@ class JaxLearner(Learner):
             return method(nets, *inputs), self._carry(nets)
 
         return run
+
+    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """What is compiled for a function of one learner's arrays: itself; see `jax_many`."""
+        return function
+
+    def _of_one(self, tree: Any) -> Any:
+        """One learner's arrays, of those that what `each` gives takes."""
+        return tree
 
     def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
         """A network as losses and policies call it, with these arrays."""
@@ -119,7 +128,7 @@ class JaxLearner(Learner):
             parts = self._state[f"optimizer/{name}"]
             adam: Any = next(part for part in parts if isinstance(part, optax.ScaleByAdamState))
             first, second = (self._named(name, moments) for moments in (adam.mu, adam.nu))
-            state[name] = {"steps": int(adam.count), "first": first, "second": second}
+            state[name] = {"steps": adam.count.tolist(), "first": first, "second": second}
         return state
 
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
@@ -127,7 +136,7 @@ class JaxLearner(Learner):
         for name in self._optimizers:
             owner, learned = f"the optimiser of {name}", self._nets[name].learned
             adam = optax.ScaleByAdamState(
-                count=jax.device_put(jnp.asarray(min(state[name]["steps"], 2**31 - 1), jnp.int32), self.device),
+                count=jax.device_put(jnp.asarray(np.minimum(state[name]["steps"], 2**31 - 1), jnp.int32), self.device),
                 mu=self._arrays(name, state[name]["first"], owner, learned),
                 nu=self._arrays(name, state[name]["second"], owner, learned),
             )
@@ -159,7 +168,7 @@ class _Phase:
         traced = self._example(state, batch, rows, noise, rates)
         self.names, self.changes = tuple(traced.names), tuple(sorted(traced.changed))
         self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.changes)
-        self.program = jax.jit(self._run, donate_argnums=0)
+        self.program = jax.jit(learner.each(self._run), donate_argnums=0)
 
     def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> _Trace:
         """An abstract run, to see what this phase changes and reports."""

@@ -78,18 +78,21 @@ class TorchLearner(Learner):
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """See `Learner._update`."""
-        self._rates, self._noise = rates.learning, _tensors(noise, self.device)
-        self.scheduled = {name: torch.tensor(value, device=self.device) for name, value in rates.scheduled.items()}
-        values = [
-            self._learn(batch if part is None else _rows(batch, part))
-            for part in (rows if rows is not None else [None])
-        ]
+        self._rates, self._noise = rates.learning, as_tensors(noise, self.device)
+        self.scheduled = {
+            name: torch.tensor(value, dtype=torch.float32, device=self.device)
+            for name, value in rates.scheduled.items()
+        }
+        values = [self._learn(part) for part in ([batch] if rows is None else self._parts(batch, rows))]
         return Metrics(
             tuple(self._names), values[0] if len(values) == 1 else torch.stack(values).mean(0), self._priority
         )
 
+    def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
+        return (take(batch, part) for part in rows)
+
     def _learn(self, batch: Any) -> Tensor:
-        tensors = type(batch)(*(_tensors(field, self.device) for field in batch))
+        tensors = type(batch)(*(as_tensors(field, self.device) for field in batch))
         if self._floating is None:
             self._use_threads(self.threads)
             return self._step(tensors)
@@ -105,7 +108,7 @@ class TorchLearner(Learner):
         self._values: list[Tensor] = []
         self._priority = None
         self.algorithm.update(self, batch, self._noise, self.algorithm.phase(self.updates))
-        return torch.stack(self._values)
+        return torch.stack(self._values, -1)
 
     def _step_outcome(self, batch: Any) -> bytes:
         """All that an update reports and changes, which is put back."""
@@ -203,10 +206,10 @@ class TorchLearner(Learner):
         """See `Learner._act`."""
         self._use_threads(self.threads)
         with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
-            inputs = (_tensors(part, self.device) for part in (obs, *noise))
+            inputs = (as_tensors(part, self.device) for part in (obs, *noise))
             nets = self.networks()
             result = getattr(self.algorithm, method)(nets, *inputs)
-            return _arrays(result), _arrays(self._carry(nets))
+            return as_arrays(result), as_arrays(self._carry(nets))
 
     # ------------------------------------------------------------------------------------------------ state
     def parameters(self) -> Values:
@@ -242,8 +245,7 @@ class Adam:
     weights: list[Tensor]
 
     def __init__(self, spec: OptimizerSpec, weights: Mapping[str, Tensor]):
-        learned = {name: weight for name, weight in weights.items() if weight.requires_grad}
-        self._spec, self._names, self.weights = spec, list(learned), list(learned.values())
+        self._spec, self._names, self.weights = spec, list(weights), list(weights.values())
         self._first = [torch.zeros_like(weight) for weight in self.weights]
         self._second = [torch.zeros_like(weight) for weight in self.weights]
         self._steps = [torch.zeros((), device=weight.device) for weight in self.weights]
@@ -256,13 +258,26 @@ class Adam:
             norm = torch.nn.utils.get_total_norm(gradients)
             factor = spec.max_grad_norm / torch.clamp(norm, min=spec.max_grad_norm)
             gradients = torch._foreach_mul(gradients, factor)  # pyright: ignore[reportAssignmentType, reportPrivateImportUsage]
+        self._move(self.weights, gradients, self._first, self._second, self._steps, rate)
+        return norm
+
+    def _move(
+        self,
+        weights: list[Tensor],
+        gradients: list[Tensor],
+        first: list[Tensor],
+        second: list[Tensor],
+        steps: list[Tensor],
+        rate: float,
+    ) -> None:
+        spec = self._spec
         adam(
-            self.weights,
-            [_laid_out(gradient, weight) for gradient, weight in zip(gradients, self.weights, strict=True)],
-            self._first,
-            self._second,
+            weights,
+            [_laid_out(gradient, weight) for gradient, weight in zip(gradients, weights, strict=True)],
+            first,
+            second,
             [],
-            self._steps,
+            steps,
             fused=True,
             decoupled_weight_decay=spec.decoupled,
             amsgrad=False,
@@ -273,7 +288,6 @@ class Adam:
             eps=spec.epsilon,
             maximize=False,
         )
-        return norm
 
     def tensors(self) -> list[Tensor]:
         """All that a step changes but the weights."""
@@ -305,11 +319,12 @@ def _laid_out(gradient: Tensor, weight: Tensor) -> Tensor:
     return torch.empty_like(weight).copy_(gradient)
 
 
-def _rows(tree: Any, rows: np.ndarray) -> Any:
+def take(tree: Any, rows: np.ndarray) -> Any:
+    """These rows of every array in it."""
     if isinstance(tree, dict):
-        return {name: _rows(value, rows) for name, value in tree.items()}
+        return {name: take(value, rows) for name, value in tree.items()}
     if isinstance(tree, tuple):
-        return type(tree)(*(_rows(value, rows) for value in tree))
+        return type(tree)(*(take(value, rows) for value in tree))
     if tree is None:
         return None
     return tree.take(rows, axis=0)
@@ -333,20 +348,22 @@ def _bits(tensors: list[Tensor]) -> bytes:
     return b"".join(tensor.detach().cpu().numpy().tobytes() for tensor in tensors)
 
 
-def _arrays(tree: Any) -> Any:
+def as_arrays(tree: Any) -> Any:
+    """NumPy's of every tensor in it."""
     if isinstance(tree, dict):
-        return {name: _arrays(value) for name, value in tree.items()}
+        return {name: as_arrays(value) for name, value in tree.items()}
     if isinstance(tree, tuple):
-        return tuple(_arrays(value) for value in tree)
+        return tuple(as_arrays(value) for value in tree)
     return tree.cpu().numpy()
 
 
-def _tensors(tree: Any, device: torch.device) -> Any:
+def as_tensors(tree: Any, device: torch.device) -> Any:
+    """Tensors of every array in it."""
     if isinstance(tree, np.ndarray):
         return torch.from_numpy(tree).to(device, non_blocking=True)
     if isinstance(tree, dict):
-        return {name: _tensors(value, device) for name, value in tree.items()}
+        return {name: as_tensors(value, device) for name, value in tree.items()}
     if isinstance(tree, tuple):
-        parts = [_tensors(value, device) for value in tree]
+        parts = [as_tensors(value, device) for value in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     return tree

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from rich.console import Console
 
@@ -13,23 +14,27 @@ from duetto import trackers
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.cluster import Cluster
+from duetto.display.group import GroupDisplay
 from duetto.display.showing import shown
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.presets import Preset, choose
 from duetto.runs.agent import Agent
 from duetto.runs.beginning import Beginning
+from duetto.runs.many import start_many
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.trackers import Tracker
-from duetto.training.callbacks import AnyCallback, check
+from duetto.training.callbacks import AnyCallback, Callback, check
 from duetto.training.session import Session
 
 
+@overload
 def train(
     algorithm: Algorithm | type[Algorithm] | str,
     environment: Any,
     *,
+    seeds: None = None,
     preset: str | None = None,
     runs_dir: str | Path = "runs",
     name: str | None = None,
@@ -43,13 +48,42 @@ def train(
     cluster: Cluster | None = None,
     track: Sequence[str | Tracker] = (),
     **options: Any,
-) -> Run:
-    """Train an agent and return its run.
+) -> Run: ...
+
+
+@overload
+def train(
+    algorithm: Algorithm | type[Algorithm] | str, environment: Any, *, seeds: Iterable[int], **options: Any
+) -> list[Run]: ...
+
+
+def train(
+    algorithm: Algorithm | type[Algorithm] | str,
+    environment: Any,
+    *,
+    seeds: Iterable[int] | None = None,
+    preset: str | None = None,
+    runs_dir: str | Path = "runs",
+    name: str | None = None,
+    callbacks: Sequence[AnyCallback] = (),
+    environment_options: dict[str, Any] | None = None,
+    progress: bool = True,
+    from_run: Run | str | Path | None = None,
+    from_checkpoint: str | int = "last",
+    from_optimizers: bool = False,
+    from_memory: bool = False,
+    cluster: Cluster | None = None,
+    track: Sequence[str | Tracker] = (),
+    **options: Any,
+) -> Run | list[Run]:
+    """Train an agent and return its run; with `seeds` one for each, and their runs.
 
     Args:
         algorithm: A name, "td3", or a class, with the preset that the command line takes and `options` on top of it; or
             an object, `duetto.TD3(policy_delay=2)`, which is taken as it is, whose fields are the hyper-parameters.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
+        seeds: Train with each of these seeds, side by side in this process: `range(10)`. Every seed has a folder of its
+            own, and is what it would be alone, to rounding; of each `Callback` it has a copy of its own.
         preset: Its name; by default the environment's own or its family's, else "default", the fields' defaults.
         runs_dir: The parent of the run's folder.
         name: The folder's name; by default made of algorithm, environment and seed.
@@ -83,28 +117,58 @@ def train(
     if folder is not None:
         beginning = Beginning(str(folder), str(from_checkpoint), from_optimizers, from_memory)
 
-    def begin(on_start: Callable[[Session], None] | None = None, watching: Sequence[AnyCallback] = ()) -> Run:
-        return start(
-            made,
-            environment,
-            RunOptions(**values.run | options),
-            runs_dir=runs_dir,
-            name=name,
-            preset=preset_name,
-            environment_options=values.environment | (environment_options or {}),
-            callbacks=[*watching, *callbacks, *tracking],
-            on_start=on_start,
-            beginning=beginning,
-            cluster=cluster,
-        )
-
+    run_options = RunOptions(**values.run | options)
+    how: dict[str, Any] = {
+        "runs_dir": runs_dir,
+        "name": name,
+        "preset": preset_name,
+        "environment_options": values.environment | (environment_options or {}),
+        "beginning": beginning,
+    }
     console = Console()
+    if seeds is not None:
+        _check_together("seed" in options, cluster, tracking)
+        return _train_many(made, environment, run_options, seeds, callbacks, console, progress, how)
+
+    def begin(on_start: Callable[[Session], None] | None = None, watching: Sequence[AnyCallback] = ()) -> Run:
+        own = [*watching, *callbacks, *tracking]
+        return start(made, environment, run_options, callbacks=own, on_start=on_start, cluster=cluster, **how)
+
     if not (progress and console.is_terminal):
         return begin()
     with shown(console, f"{made.name()}: making environments and networks") as display:
         run = begin(display.announce, [display])
         display.finish(run.path)
     return run
+
+
+def _train_many(
+    algorithm: Algorithm,
+    environment: Any,
+    options: RunOptions,
+    seeds: Iterable[int],
+    callbacks: Sequence[AnyCallback],
+    console: Console,
+    progress: bool,
+    how: dict[str, Any],
+) -> list[Run]:
+    def own() -> list[AnyCallback]:
+        return [copy.deepcopy(one) if isinstance(one, Callback) else one for one in callbacks]
+
+    if not (progress and console.is_terminal):
+        return start_many(algorithm, environment, options, seeds, callbacks=own, **how)
+    with shown(console, f"{algorithm.name()}: making environments and networks", kind=GroupDisplay) as display:
+        watched = {"callbacks": lambda: [display, *own()], "on_start": display.announce_all}
+        runs = start_many(algorithm, environment, options, seeds, **watched, **how)
+        display.finish_all([run.path for run in runs])
+    return runs
+
+
+def _check_together(seed: bool, cluster: Cluster | None, tracking: Sequence[AnyCallback]) -> None:
+    """UsageError for what goes with one seed only."""
+    for what, given in (("seed", seed), ("cluster", cluster), ("track", tracking)):
+        if given:
+            raise UsageError(f"{what} goes with one run in a process, and seeds are several. Leave one of the two out.")
 
 
 def made_of(

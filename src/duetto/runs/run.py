@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
+from duetto.training.place import Place
 from duetto.training.resuming import notes_of_stretching
 from duetto.training.session import Session, is_instance
 
@@ -323,11 +324,27 @@ def start(
     config = planned(algorithm, environment, options, preset, environment_options, origin)
     place = cluster and cluster.beginning(algorithm)
     label = config.environment
-    path = _new_folder(Path(runs_dir), run_name(algorithm, label, options.seed) if name is None else name)
+    path = new_folder(Path(runs_dir), run_name(algorithm, label, options.seed) if name is None else name)
+    with begun(config, path, environment, beginning, place) as session:
+        _work(session, callbacks, on_start)
+    own = type(algorithm) if config.origin else None
+    return Run(path, None if config.remakeable else environment, algorithm.custom_networks(), algorithm=own)
+
+
+@contextmanager
+def begun(
+    config: Config,
+    path: Path,
+    environment: Any,
+    beginning: Beginning | None = None,
+    place: Place | None = None,
+    build_learner: Callable[..., learners.Learner] = learners.build,
+) -> Iterator[Session]:
+    """The session of a new run in its new folder, which is removed again if the session cannot be made."""
     with FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            session = Session(config, path, environment, lock, place)
+            session = Session(config, path, environment, lock, place, build_learner)
             try:
                 if beginning is not None:
                     began = beginning.begin(session).to_dict()
@@ -347,9 +364,7 @@ def start(
                 f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
             )
         with closing(session):
-            _work(session, callbacks, on_start)
-    own = type(algorithm) if config.origin else None
-    return Run(path, None if config.remakeable else environment, algorithm.custom_networks(), algorithm=own)
+            yield session
 
 
 def planned(
@@ -456,7 +471,7 @@ def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> 
         ) from error
 
 
-def _new_folder(parent: Path, name: str) -> Path:
+def new_folder(parent: Path, name: str) -> Path:
     """A new run's folder; see `free_folder`."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(

@@ -44,6 +44,7 @@ LATER: dict[tuple[str, str], Any] = {
     ("session", "exact"): Optional(bool),
     ("session", "under_way"): bool,
     ("run", "threads"): int,
+    ("run", "seeds"): int,
 }
 
 
@@ -148,6 +149,16 @@ def notes_of_threads(saved: int, now: int) -> list[str]:
             "may differ."
         ]
     return []
+
+
+def notes_of_seeds(saved: int, now: int) -> list[str]:
+    """What is said where another number of seeds was computed side by side until the checkpoint."""
+    if saved == now:
+        return []
+    return [
+        f"The checkpoint was made side by side with {saved - 1} other seed{'s' * (saved > 2)}, and the run goes on "
+        "alone: from here its numbers may differ in their last bits from those of a run that was never interrupted."
+    ]
 
 
 def with_empty_memory(state: dict[str, Any], config: Config, memory: AnyMemory) -> tuple[dict[str, Any], str]:

@@ -78,12 +78,13 @@ class Session:
         environment: Any,
         lock: FolderLock | None = None,
         place: Place | None = None,
+        build_learner: Callable[..., learners.Learner] = learners.build,
     ) -> None:
         """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile.
 
         `place` is where the environments live that are learned from; None: in this process.
         """
-        self._place = place or Here()
+        self._place, self._build_learner = place or Here(), build_learner
         self.config, self.folder, self._environment = config, folder, environment
         self._lock = lock or FolderLock(folder)
         self.notices: Notices = Notices()
@@ -118,7 +119,7 @@ class Session:
         algorithm.check_spaces(observation, action, self.config.environment)
         assert options.backend != "auto"
         assert options.device != "auto"
-        self.learner = learners.build(
+        self.learner = self._build_learner(
             options.backend,
             algorithm,
             observation,
@@ -474,7 +475,8 @@ class Session:
                 "algorithm": self.config.algorithm.name(),
                 "environment": self.config.environment,
                 "threads": self.learner.threads,
-            },
+            }
+            | ({"seeds": self.learner.seeds} if self.learner.seeds > 1 else {}),
             "versions": self._versions,
         }
 
@@ -557,6 +559,7 @@ class Session:
         self.notices += return_to(logs, self.step)
         self.notices += self._evaluations.load_state_dict(state["session"])
         self.notices += resuming.notes_of_threads(state["run"].get("threads", 0), self.learner.threads)
+        self.notices += resuming.notes_of_seeds(state["run"].get("seeds", 1), self.learner.seeds)
         self._rehearsal.recall(state["session"].get("exact"))
         if self.stepper.resumed_exactly:
             return

@@ -1,0 +1,140 @@
+"""What a person sees of several seeds that are trained side by side: one run's lines, of all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from duetto.display.bar import clock
+from duetto.display.progress import LINE_SECONDS, RATE_SECONDS, REFRESH_SECONDS, ProgressDisplay, say
+from duetto.errors import escaped
+
+if TYPE_CHECKING:
+    from duetto.training.session import Session
+
+
+class GroupDisplay(ProgressDisplay):
+    """A callback of every session. Steps and steps/s are sums over the seeds, returns mean ± std over them."""
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        super().__init__(console, quiet)
+        self.sessions: list[Session] = []
+        self._said: set[str] = set()
+        self._seen: dict[int, int] = {}  # notices of each session that are dealt with
+        self._evaluated = -1  # the step of the last evaluations shown
+
+    def announce_all(self, sessions: Sequence[Session]) -> None:
+        """The first lines: what runs where."""
+        self.sessions = list(sessions)
+        self.session: Session | None = sessions[0]
+        for session in sessions:
+            session.on_activity = self.doing
+        self._doing.now("")
+        config, options = sessions[0].config, sessions[0].config.run
+        seeds = ", ".join(str(session.config.run.seed) for session in sessions)
+        self._say(
+            f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, seeds {seeds} "
+            f"side by side, preset {config.preset}, {options.steps:,} steps each\n{_folders(sessions)}"
+        )
+        self._show_all_notices()
+
+    def __call__(self, session: Session) -> None:
+        """After every step of one of them: cheap unless it is time to look."""
+        now = time.perf_counter()
+        self._doing.text = ""
+        self._show_all_notices()
+        self._show_evaluations()
+        step = sum(one.step for one in self.sessions)
+        if self._since is None:
+            self._since = (now, step)
+        if now < self._next and session.step < session.config.run.steps:
+            return
+        self._next = now + REFRESH_SECONDS
+        made, state = step - self._since[1], self._state
+        state.name = escaped(
+            f"{session.config.algorithm.name()} {session.config.environment} × {len(self.sessions)} seeds"
+        )
+        state.step, state.steps = step, sum(one.config.run.steps for one in self.sessions)
+        if made:
+            state.rate = made / max(now - self._since[0], 1e-9)
+        state.results = self._results_of_all()
+        if not self._live_lines and now >= self._next_line and made:
+            self._next_line = now + LINE_SECONDS
+            rate = f"{state.rate or 0:,.0f} steps/s of all seeds"
+            self._say("  ".join([f"step {session.step:>9,}", rate, *state.results]))
+        if now - self._since[0] > RATE_SECONDS:
+            self._since = (now, step)
+
+    def finish_all(self, paths: Sequence[object]) -> None:
+        """The last lines: done, or stopped and how to go on."""
+        self._show_all_notices()
+        sessions = self.sessions
+        stopped = [path for path, session in zip(paths, sessions, strict=True) if session.stopped]
+        if stopped:
+            self._say(
+                f"{len(stopped)} of {len(paths)} seeds stopped. Each goes on by itself: duetto resume {stopped[0]}"
+            )
+        if returns := _returns(sessions):
+            each = ", ".join(f"{value:,.1f}" for value in returns)
+            self._say(f"Last evaluations: {_spread(returns)} over {len(returns)} seeds ({each})")
+        steps, updates = (sum(one.step for one in sessions), sum(one.learner.updates for one in sessions))
+        self._say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in sessions))}.")
+        self._say(f"See them: duetto plot {' '.join(map(str, paths))}")
+
+    def summary_of_all(self, paths: Sequence[object]) -> dict[str, object]:
+        """The last lines as JSON values: each seed's as of a run alone."""
+        return {
+            "runs": [self._summary(session, path) for session, path in zip(self.sessions, paths, strict=True)],
+        }
+
+    def _show_all_notices(self) -> None:
+        """What all say, once."""
+        for session in self.sessions:
+            seed = session.config.run.seed
+            if len(session.notices) == self._seen.get(seed, 0):
+                continue
+            for notice in session.notices[self._seen.get(seed, 0) :]:
+                if notice not in self._said:
+                    self._said.add(notice)
+                    say(self._console, f"Seed {seed}: {notice}", "yellow")
+            self._seen[seed] = len(session.notices)
+
+    def _show_evaluations(self) -> None:
+        """Once all that go on have one."""
+        found = [one.last_evaluation or (-1, None) for one in self.sessions]
+        at = min((step for (step, _), one in zip(found, self.sessions, strict=True) if not one.stopped), default=-1)
+        if at <= self._evaluated:
+            return
+        self._evaluated, self._since = at, None  # an evaluation's time is not the steps'
+        returns = [result.mean_return for step, result in found if result is not None and step == at]
+        self._say(f"step {at:>9,}  evaluations {_spread(returns)} over {len(returns)} seeds")
+
+    def _results_of_all(self) -> list[str]:
+        parts: list[str] = []
+        if returns := _returns(self.sessions):
+            parts.append(f"evaluation {_spread(returns)}")
+        training = [one.log.recent_return for one in self.sessions if one.log.recent_return is not None]
+        if training:
+            parts.append(f"training {_spread(training)}")
+        losses = [one.log.last_line.get("learn/critic_loss") for one in self.sessions]
+        if found := [loss for loss in losses if loss is not None]:
+            parts.append(f"critic loss {np.mean(found):,.3g}")
+        return parts
+
+
+def _returns(sessions: Sequence[Session]) -> list[float]:
+    return [one.last_evaluation[1].mean_return for one in sessions if one.last_evaluation is not None]
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{np.mean(values):,.1f} ± {np.std(values):,.1f}"
+
+
+def _folders(sessions: Sequence[Session]) -> str:
+    if len(sessions) < 4:
+        return "\n".join(f"{session.folder}/" for session in sessions)
+    return f"{sessions[0].folder}/\n...\n{sessions[-1].folder}/"

@@ -1,0 +1,43 @@
+"""The learner in JAX of several seeds at once: that of one under `vmap`, with a first axis of seeds in every array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from duetto.algorithms.base import Algorithm
+from duetto.learners.base import Precision
+from duetto.learners.jax import JaxLearner
+from duetto.networks.spaces import Space
+
+
+class JaxMany(JaxLearner):
+    """See `voices.Many`."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        observation: Space,
+        action: Space,
+        seeds: Sequence[int],
+        device: str = "cpu",
+        precision: Precision = "float32",
+    ):
+        super().__init__(algorithm, observation, action, seeds[0], device, precision)
+        own = (algorithm, observation, action)
+        states = [JaxLearner(*own, seed, device, precision)._state for seed in seeds]
+        self._state = jax.tree.map(lambda *rows: jnp.stack(rows), *states)
+        for name in self.specs:  # a target shares its source's
+            net = self._nets[name]
+            net.shapes = [(len(seeds), *shape) for shape in net.shapes]
+
+    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """See `JaxLearner`."""
+        return jax.vmap(function)
+
+    def _of_one(self, tree: Any) -> Any:
+        """See `JaxLearner`."""
+        return jax.tree.map(lambda rows: rows[0], tree)

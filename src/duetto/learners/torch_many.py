@@ -1,0 +1,153 @@
+"""The learner in PyTorch of several seeds at once: every tensor has a first axis of seeds.
+
+Losses and policies are `torch.func`'s, `vmap`ped over that axis. What comes behind a gradient (Adam, averaging) treats
+every number alike, so it is that of one learner, over tensors that are N times as long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+from duetto.algorithms.base import PRIORITY, Algorithm, Tree
+from duetto.learners.base import Precision, summarize
+from duetto.learners.torch import Adam, TorchLearner, as_arrays, as_tensors
+from duetto.networks import torch_many_layers
+from duetto.networks.network import Network
+from duetto.networks.spaces import Space
+from duetto.networks.specs import Parameter
+
+Values = dict[str, Tensor]
+
+
+class Networks(NamedTuple):
+    """Those of one name, of all seeds."""
+
+    values: Values  # (N, ...)
+    learned: Values  # those of them that learn
+
+
+class TorchMany(TorchLearner):
+    """See `voices.Many`."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        observation: Space,
+        action: Space,
+        seeds: Sequence[int],
+        device: str = "cpu",
+        precision: Precision = "float32",
+        threads: int = 0,
+    ):
+        super().__init__(algorithm, observation, action, seeds[0], device, precision, threads)
+        own = (algorithm, observation, action)
+        nets = [TorchLearner(*own, seed, device, precision, threads)._nets for seed in seeds]
+        self._nets = {name: _together([each[name] for each in nets]) for name in self._nets}
+        self._optimizers = {
+            name: AdamOfMany(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()
+        }
+
+    # ------------------------------------------------------------------------------------------------ learning
+    def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
+        seeds = np.arange(len(rows))[:, None]
+        return (_mapped(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
+
+    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
+        """See `Updater.minimize`."""
+        every = {other: net.values for other, net in self._nets.items()}
+        names: list[str] = []
+
+        def of_one(learned: Values, every: dict[str, Values], args: Any) -> tuple[Tensor, Any]:
+            nets = self._networks_of(every | {name: every[name] | learned})
+            with self._autocast:
+                value, info = loss(nets, *args)
+            names[:], values = summarize(info, torch)
+            moved = getattr(getattr(nets, name), "moved", {})
+            return value, (info, moved, [value.float() for value in values])
+
+        gradients, (value, (info, moved, values)) = vmap(grad_and_value(of_one, has_aux=True), (0, 0, _axes(args)))(
+            self._nets[name].learned, every, args
+        )
+        norm = self._optimizers[name].step(list(gradients.values()), self._rates[name])
+        for key, statistics in moved.items():
+            every[name][key].copy_(statistics)
+        self._priority = info.get(PRIORITY, self._priority)
+        self._names += [f"{name}_loss", *names]
+        self._values += [value.float(), *values]
+        if norm is not None:
+            self._names.append(f"{name}_gradient_norm")
+            self._values.append(norm)
+        return info
+
+    def _networks_of(self, values: Mapping[str, Values]) -> SimpleNamespace:
+        """One seed's networks as losses and policies call them, with these tensors of its own."""
+        layers: Any = torch_many_layers
+        found: dict[str, Any] = {}
+        for name, own in values.items():
+            spec = self.specs[self.targets.get(name, name)]
+            found[name] = own["value"] if isinstance(spec, Parameter) else Network(spec, own, layers)
+        return SimpleNamespace(**found)
+
+    # ------------------------------------------------------------------------------------------------ acting
+    def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """See `Learner._act`."""
+        self._use_threads(self.threads)
+        acting = {name: self._nets[name].values for name in self.algorithm.acting_networks}
+        inputs = tuple(as_tensors(part, self.device) for part in (obs, *noise))
+
+        def of_one(acting: dict[str, Values], inputs: Any) -> Any:
+            return getattr(self.algorithm, method)(self._networks_of(acting), *inputs)
+
+        with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
+            return as_arrays(vmap(of_one, (0, _axes(inputs)))(acting, inputs)), {}
+
+
+class AdamOfMany(Adam):
+    """One optimiser for all seeds, whose counts of steps are equal."""
+
+    @torch.no_grad()
+    def step(self, gradients: list[Tensor], rate: Any) -> Tensor | None:
+        """See `Adam`. `rate` (N,) are the seeds' own; so is the norm."""
+        norm, limit, seeds = None, self._spec.max_grad_norm, len(rate)
+        if limit > 0:
+            norms = [torch.linalg.vector_norm(gradient.reshape(seeds, -1), dim=1) for gradient in gradients]
+            norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+            factor = limit / torch.clamp(norm, min=limit)
+            gradients = [part * factor.reshape(-1, *(1,) * (part.ndim - 1)) for part in gradients]
+        moving = (self.weights, gradients, self._first, self._second)
+        if len(set(rate.tolist())) == 1:
+            self._move(*moving, self._steps, float(rate[0]))
+            return norm
+        before = [steps.clone() for steps in self._steps]
+        for seed, own in enumerate(rate.tolist()):
+            weights, slopes, first, second = ([part[seed] for part in parts] for parts in moving)
+            steps = self._steps if seed == 0 else [steps.clone() for steps in before]
+            self._move(weights, slopes, first, second, steps, own)
+        return norm
+
+
+def _together(nets: list[Any]) -> Networks:
+    values = {key: torch.stack([net.values[key].detach() for net in nets]) for key in nets[0].values}
+    return Networks(values, {key: values[key] for key in nets[0].learned})
+
+
+def _axes(tree: Any) -> Any:
+    """0 for every tensor, as `vmap` wants to know it; None for what is none."""
+    return _mapped(lambda _: 0, tree)
+
+
+def _mapped(function: Any, tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {name: _mapped(function, part) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        parts = [_mapped(function, part) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    return None if tree is None else function(tree)

@@ -1,0 +1,296 @@
+"""Learners of several seeds that learn side by side, computed in one program.
+
+    voice of seed 0   update(batch) --.                                       .--> metrics
+    voice of seed 1   update(batch) --+-- Choir: batches (N, B, ...), one call +--> metrics
+    voice of seed 2   update(batch) --'                                       '--> metrics
+
+A voice is a learner like any other, with its own random numbers, counters and schedules: what it draws, counts and
+reports is what it would alone. Only parameters and optimisers lie side by side, and what is computed with them is asked
+of the choir. Whoever lets the voices sing (`training.chorus`) says when all have asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from duetto.algorithms.base import Algorithm, Tree
+from duetto.errors import UsageError
+from duetto.learners.acting import Method
+from duetto.learners.base import Learner, Metrics, Precision, Rates, on_host
+from duetto.learners.choice import Backend
+from duetto.learners.parameters import Parameters, matched
+from duetto.networks.encoding import is_image
+from duetto.networks.spaces import Space
+from duetto.networks.specs import Network
+
+
+class Many(Protocol):
+    """N learners at once: a `Learner` whose arrays have a first axis of N seeds, what goes in and what comes out."""
+
+    updates: int
+    threads: int
+
+    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics: ...
+
+    def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any: ...
+
+
+class Lesson(NamedTuple):
+    """An update that a voice wants; see `Learner._update`."""
+
+    batch: Any
+    rows: np.ndarray | None
+    noise: Any
+    rates: Rates
+    updates: int
+
+
+class Question(NamedTuple):
+    """What a voice wants of its networks as they are; see `Learner._act`."""
+
+    method: Method
+    inputs: tuple[Tree | None, ...]
+
+
+Request = Lesson | Question
+
+
+class Choir:
+    """The voices of N seeds, and what is computed for all of them.
+
+    Attributes:
+        ask: How a voice's request gets its answer.
+    """
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self.seeds: list[int] = list(seeds)
+        self.ask: Callable[[int, Request], Any] = self._alone
+        self._many: Many | None = None
+        self._copies: dict[str, Any] = {}  # of what all have, on the host, until it changes
+
+    def voice(self, backend: Backend, algorithm: Algorithm, observation: Space, action: Space, **how: Any) -> Voice:
+        """The learner of one of the seeds; for the arguments, and what it raises, see `learners.build`.
+
+        Raises:
+            UsageError: Such networks cannot be computed side by side.
+        """
+        _check(algorithm, observation, action)
+        number, seed = self.seeds.index(how["seed"]), how.pop("seed")
+        if self._many is None:
+            from duetto import learners
+
+            made: Any = learners.build(backend, algorithm, observation, action, seed=self.seeds, **how)
+            self._many = made
+        return Voice(self, number, backend, algorithm, observation, action, seed, how["precision"], self._made.threads)
+
+    def answer(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+        """Answers, by the voices' numbers, to some of the requests of all voices that still sing, all of which wait.
+
+        Questions come first: they change nothing, so who is not asking is asked anything. An update is made once all
+        that sing want one, so all have made equally many.
+        """
+        lessons = {number: one for number, one in requests.items() if isinstance(one, Lesson)}
+        if len(lessons) == len(requests):
+            return self._learn(lessons)
+        alike: dict[str, dict[int, Question]] = {}
+        for number, one in requests.items():
+            if isinstance(one, Question):
+                alike.setdefault(f"{one.method} {shapes(one.inputs)}", {})[number] = one
+        return {number: found for group in alike.values() for number, found in self._respond(group).items()}
+
+    def _learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Metrics]:
+        each = self._for_each(lessons)
+        many = self._made
+        many.updates = each[0].updates
+        found = many._update(*together([one[:-1] for one in each]))
+        self._copies.clear()
+        values = Whole(found.values)
+        priority = None if found.priority is None else Whole(found.priority)
+        return {i: Metrics(found.names, values[i], None if priority is None else priority[i]) for i in lessons}
+
+    def _respond(self, questions: Mapping[int, Question]) -> dict[int, Any]:
+        each = self._for_each(questions)
+        found = self._made._act(each[0].method, *together([one.inputs for one in each]))
+        return {number: row(found, number) for number in questions}
+
+    def _for_each(self, requests: Mapping[int, Any]) -> list[Any]:
+        """A request of every seed: where there is none, anybody's."""
+        other = next(iter(requests.values()))
+        return [requests.get(number, other) for number in range(len(self.seeds))]
+
+    def _alone(self, number: int, request: Request) -> Any:
+        """An answer while nobody sings."""
+        if isinstance(request, Lesson):
+            raise RuntimeError("Seeds that learn side by side do so within run_together.")
+        return self._respond({number: request})[number]
+
+    @property
+    def _made(self) -> Many:
+        assert self._many is not None
+        return self._many
+
+    # ------------------------------------------------------------------------------------------------ state
+    def state(self, kind: str, number: int) -> dict[str, Any]:
+        """What a method of `Many`, "parameters" or "optimizer_state", says of one seed: copies."""
+        if kind not in self._copies:
+            self._copies[kind] = getattr(self._made, kind)()
+        return row(self._copies[kind], number, copied=True)
+
+    def load(self, kind: str, number: int, state: dict[str, Any]) -> None:
+        """Set it, for one seed."""
+        every = getattr(self._made, kind)()
+        put(every, number, state)
+        getattr(self._made, f"load_{kind}")(every)
+        self._copies.clear()
+
+
+class Voice(Learner):
+    """One seed's learner."""
+
+    def __init__(
+        self,
+        choir: Choir,
+        number: int,
+        backend: Backend,
+        algorithm: Algorithm,
+        observation: Space,
+        action: Space,
+        seed: int,
+        precision: Precision,
+        threads: int,
+    ) -> None:
+        """Use `Choir.voice`."""
+        super().__init__(algorithm, observation, action, seed, precision)
+        self._choir, self._number = choir, number
+        self.backend, self.threads, self.seeds = backend, threads, len(choir.seeds)
+        # One program for all seeds costs less than NumPy for each; PyTorch's `vmap` of a policy costs more than both.
+        self._acts_on_host = self._acts_on_host and backend == "torch"
+
+    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
+        """See `Learner._update`."""
+        return self._choir.ask(self._number, Lesson(batch, rows, noise, rates, self.updates))
+
+    def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """See `Learner._act`."""
+        return self._choir.ask(self._number, Question(method, (obs, *noise)))
+
+    def parameters(self) -> Parameters:
+        """See `Learner.parameters`."""
+        return self._choir.state("parameters", self._number)
+
+    def load_parameters(self, parameters: Parameters) -> None:
+        """See `Learner.load_parameters`."""
+        self._host = None
+        own = self.parameters()
+        self._choir.load(
+            "parameters",
+            self._number,
+            {name: matched(parameters.get(name, {}), _shapes(own[name]), name) for name in own},
+        )
+
+    def optimizer_state(self) -> dict[str, Any]:
+        """See `Learner.optimizer_state`."""
+        return self._choir.state("optimizer_state", self._number)
+
+    def load_optimizer_state(self, state: dict[str, Any]) -> None:
+        """See `Learner.load_optimizer_state`."""
+        own = self.optimizer_state()
+        for name, moments in own.items():
+            owner = f"the optimiser of {name}"
+            given = {kind: matched(state[name][kind], _shapes(moments[kind]), owner) for kind in ("first", "second")}
+            own[name] = {"steps": state[name]["steps"], **given}
+        self._choir.load("optimizer_state", self._number, own)
+
+
+class Whole:
+    """An array (N, ...) on the device, which nobody waits for until one of its rows is looked at."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self._copy = array, None
+
+    def __getitem__(self, number: int) -> Row:
+        return Row(self, number)
+
+    def on_host(self) -> np.ndarray:
+        """All of it."""
+        if self._copy is None:
+            self._copy, self._array = on_host(self._array), None
+        return self._copy
+
+
+class Row:
+    """One seed's part of a `Whole`; NumPy knows how to make it an array."""
+
+    def __init__(self, whole: Whole, number: int) -> None:
+        self._whole, self._number = whole, number
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._whole.on_host()[self._number], dtype)
+
+
+def together(trees: Sequence[Any]) -> Any:
+    """Arrays and numbers of equal trees, with a first axis."""
+    first = trees[0]
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        return {name: together([tree[name] for tree in trees]) for name in first}
+    if isinstance(first, tuple):
+        parts = [together(parts) for parts in zip(*trees, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    return np.stack(trees)
+
+
+def row(tree: Any, number: int, copied: bool = False) -> Any:
+    """One row of every array and list in it; what is no array is the same for all."""
+    if isinstance(tree, dict):
+        return {name: row(part, number, copied) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        parts = [row(part, number, copied) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    if isinstance(tree, np.ndarray):
+        return np.array(tree[number]) if copied else tree[number]
+    return tree[number] if isinstance(tree, list) else tree
+
+
+def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
+    """Undo `row`."""
+    for name, part in tree.items():
+        if isinstance(part, dict):
+            put(part, number, own[name])
+        elif isinstance(part, np.ndarray | list):
+            part[number] = own[name]
+        else:
+            tree[name] = own[name]
+
+
+def shapes(tree: Any) -> Any:
+    """Of every array in it."""
+    if isinstance(tree, dict):
+        return {name: shapes(part) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(shapes(part) for part in tree)
+    return None if tree is None else np.shape(tree)
+
+
+def _shapes(values: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+    return {name: np.shape(value) for name, value in values.items()}
+
+
+def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:
+    """UsageError for networks that cannot be computed side by side, or gain nothing by it."""
+    nets = [spec for spec in algorithm.networks(observation, action).values() if isinstance(spec, Network)]
+    found = {
+        "networks of your own": any(net.custom is not None for net in nets),
+        "recurrent networks": any(net.custom is None and net.recurrent for net in nets),
+        "images": any(is_image(net.observation) for net in nets),
+    }
+    for what, there in found.items():
+        if there:
+            raise UsageError(
+                f"Seeds are trained side by side with networks of Duetto's own, without recurrence, on vectors; "
+                f"{algorithm.name()} has {what} here. Start a run for each seed: --seed 0, --seed 1, and so on."
+            )

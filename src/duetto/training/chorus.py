@@ -1,0 +1,50 @@
+"""Runs of several seeds at once: sessions like any others, whose learners are computed together.
+
+    seed 0   step, remember, ask |                              | step, remember, ask |
+    seed 1                       | step, remember, ask |                              | ...
+    both                                               | answer |
+
+Each session has its own environments, memory, random numbers, logs and folder, so each is what it would be alone, to
+rounding: products of N seeds are added up in another order. What one has more of than the others, an evaluation's
+steps or a rollout's epochs, they wait for; one that ends or fails, the others go on without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from duetto.learners.voices import Choir
+from duetto.training.callbacks import AnyCallback
+from duetto.training.interruption import interruptible
+from duetto.training.session import Session
+from duetto.training.turns import Turns
+
+
+def run_together(
+    choir: Choir, sessions: Sequence[Session], callbacks: Sequence[Sequence[AnyCallback]]
+) -> list[BaseException | None]:
+    """Run sessions whose learners are the choir's voices, in its order, to their ends. What each has raised.
+
+    Ctrl-C ends all of them after their steps, with a checkpoint each.
+    """
+
+    def stop() -> None:
+        for session in sessions:
+            session.stop()
+
+    turns = Turns(choir.answer)
+    alone, choir.ask = choir.ask, turns.ask
+    try:
+        with interruptible(stop):
+            return turns.run([partial(_run, one, own) for one, own in zip(sessions, callbacks, strict=True)])
+    finally:
+        choir.ask = alone
+
+
+def _run(session: Session, callbacks: Sequence[AnyCallback]) -> None:
+    try:
+        session.run(callbacks)
+    except Exception as error:
+        session.stop(f"Seed {session.config.run.seed} has failed, and the others go on without it: {error}")
+        raise

@@ -1,0 +1,72 @@
+"""`duetto train ... --seeds`: several runs by one command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from commands import Command
+
+from duetto.cli.options import seeds
+from duetto.errors import UsageError
+from duetto.runs.run import Run
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("0-3", [0, 1, 2, 3]), ("0,3,7", [0, 3, 7]), ("5", [5]), ("0-2,8, 11-12", [0, 1, 2, 8, 11, 12]), ("4-4", [4])],
+)
+def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]):
+    assert seeds(text) == numbers
+
+
+@pytest.mark.parametrize("text", ["", "3-1", "a", "1,,2", "-1", "0-", "1.5", "0..3"])
+def test_what_is_neither_is_refused(text: str):
+    with pytest.raises(UsageError, match="numbers and ranges, such as 0-9 or 0,3,7"):
+        seeds(text)
+
+
+def test_a_run_for_each_is_made_and_told_of(train: Command, tmp_path: Path):
+    code, out, err = train("--seeds", "0,2", "--json", "--evaluate-every", "0")
+    assert (code, err) == (0, "")
+    said = json.loads(out)["runs"]
+    assert [one["run"] for one in said] == ["runs/td3-Pendulum-v1-s0", "runs/td3-Pendulum-v1-s2"]
+    assert [(one["step"], one["updates"], one["stopped"]) for one in said] == [(60, 40, False)] * 2
+    assert [Run(tmp_path / one["run"]).config.run.seed for one in said] == [0, 2]
+
+
+def test_one_command_s_words_are_of_all_and_a_name_is_for_each(train: Command, tmp_path: Path):
+    code, out, err = train("--seeds", "0,2", "--name", "try", "--stop-at-return", "-100000")
+    assert (code, err) == (0, "")
+    first, *rest = out.splitlines()
+    assert first == "td3 on Pendulum-v1, torch on cpu, seeds 0, 2 side by side, preset Pendulum-v1, 60 steps each"
+    assert rest[:2] == ["runs/try-s0/", "runs/try-s2/"]
+    assert "2 of 2 seeds stopped. Each goes on by itself: duetto resume runs/try-s0" in rest
+    assert rest[-1] == "See them: duetto plot runs/try-s0 runs/try-s2"
+
+
+def test_a_dry_run_is_the_configuration_of_each(train: Command, tmp_path: Path):
+    code, out, err = train("--seeds", "0,2", "--dry-run")
+    assert (code, err) == (0, "")
+    assert [one["run"]["seed"] for one in yaml.safe_load_all(out)] == [0, 2]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--seed", "4"), "--seed 4 is one seed, --seeds 0-3 are several"),
+        (("--actors", "2"), "--actors is of a cluster"),
+        (("--track", "wandb"), "--track follows one run"),
+        (("--recurrent", "lstm"), "td3 has recurrent networks here"),
+    ],
+)
+def test_what_goes_with_one_run_only_is_refused(
+    train: Command, tmp_path: Path, options: tuple[str, ...], sentence: str
+):
+    code, _, err = train("--seeds", "0-3", *options)
+    assert code == 2
+    assert sentence in err
+    assert not list(tmp_path.glob("runs/*"))

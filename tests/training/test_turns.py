@@ -1,0 +1,103 @@
+"""Functions in turn: always in one order, never two at once; they wait for each other's questions, not for ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from duetto.training.turns import Turns
+
+
+def test_they_run_in_turn_until_all_that_are_left_have_asked():
+    tape: list[str] = []
+
+    def answer(requests: dict[int, Any]) -> dict[int, Any]:
+        tape.append(f"answer {sorted(requests.items())}")
+        return {number: request.upper() for number, request in requests.items()}
+
+    def singer(number: int, words: str) -> Any:
+        def sing() -> None:
+            for word in words:
+                tape.append(f"{number} {turns.ask(number, word)}")
+            tape.append(f"{number} ends")
+
+        return sing
+
+    turns = Turns(answer)
+    assert turns.run([singer(0, "ab"), singer(1, "c")]) == [None, None]
+    assert tape == [
+        "answer [(0, 'a'), (1, 'c')]",
+        "0 A",
+        "1 C",
+        "1 ends",
+        "answer [(0, 'b')]",
+        "0 B",
+        "0 ends",
+    ]
+
+
+def test_some_may_be_answered_before_others():
+    """The larger number waits until both want the same."""
+    answered: list[dict[int, int]] = []
+
+    def answer(requests: dict[int, int]) -> dict[int, int]:
+        least = min(requests.values())
+        answered.append({number: request for number, request in requests.items() if request == least})
+        return answered[-1]
+
+    turns = Turns(answer)
+    assert turns.run([lambda: turns.ask(0, 5), lambda: [turns.ask(1, n) for n in (3, 4, 5)]]) == [None, None]
+    assert answered == [{1: 3}, {1: 4}, {0: 5, 1: 5}]
+
+
+def test_never_two_at_once():
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(5):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.0005)  # another one would run now
+            inside -= 1
+            turns.ask(int(threading.current_thread().name.split()[1]), None)
+
+    turns = Turns(lambda requests: dict.fromkeys(requests))
+    turns.run([work] * 4)
+    assert most == 1
+
+
+def test_what_one_raises_ends_that_one_alone():
+    turns = Turns(lambda requests: requests)
+    made: list[int] = []
+
+    def fails() -> None:
+        turns.ask(0, 0)
+        raise KeyError("zero")
+
+    def works() -> None:
+        made.extend(turns.ask(1, n) for n in range(3))
+
+    first, second = turns.run([fails, works])
+    assert isinstance(first, KeyError)
+    assert second is None
+    assert made == [0, 1, 2]
+
+
+def test_what_the_answer_raises_is_raised_where_it_was_asked():
+    def answer(requests: dict[int, Any]) -> dict[int, Any]:
+        raise ValueError("no answer")
+
+    seen: list[str] = []
+
+    def asks(number: int) -> None:
+        with pytest.raises(ValueError, match="no answer"):
+            turns.ask(number, None)
+        seen.append(f"{number} goes on")
+
+    turns = Turns(answer)
+    turns.run([lambda: asks(0), lambda: asks(1)])
+    assert seen == ["0 goes on", "1 goes on"]
