@@ -13,12 +13,15 @@ import toy_networks
 from small_runs import CrashAt, CrashError, assert_same, checkpoints, differences, small, train
 from test_resume import check_killed_anywhere
 
+from duetto import learners
 from duetto.algorithms import Algorithm
 from duetto.errors import CheckpointError, UsageError
 from duetto.learners import blas
 from duetto.learners.acting import HostActing
+from duetto.learners.behind import Behind
 from duetto.learners.beside import Beside
 from duetto.learners.parameters import Parameters
+from duetto.networks import spaces
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run
 from duetto.training.callbacks import Callback
@@ -107,11 +110,11 @@ def test_killed_at_every_step_around_the_first_updates(tmp_path: Path, backend: 
     whole = train(tmp_path, algorithm, name="whole", **options | {"checkpoint_every": 0})
     every = train(tmp_path, algorithm, name="every", **options | {"checkpoint_every": 1})
     assert_same(whole, every, "with a checkpoint after every step")  # which looks on only
-    for step in (29, 30, 31, 32, 33, 34, 35, 36, 43):
+    for step in (30, 31, 32, 33, 34, 35, 43) if backend == "torch" else (33, 34):
         with pytest.raises(CrashError):
             train(tmp_path, algorithm, name=f"s{step}", callbacks=[CrashAt(step)], **options | {"checkpoint_every": 1})
         run = Run(tmp_path / f"s{step}")
-        assert checkpoints(run).load_latest().step == step - 1
+        assert checkpoints(run).load_latest().step == step
         assert_same(whole, run.resume(), f"after step {step}")
 
 
@@ -173,12 +176,12 @@ def test_a_config_of_before_acts_as_ever(tmp_path: Path):
 def test_others_parameters_in_its_place_are_refused(tmp_path: Path):
     run = train(tmp_path, steps=40, act_behind=True, evaluate_every=0)
     state = checkpoints(run).load_latest().state
-    session = Session(run.config, tmp_path / "other", "Pendulum-v1")
-    with pytest.raises(CheckpointError, match="actor"):
-        session._behind.load_state_dict({"actor": {}} | {"critic": state["learner"]["parameters"]["critic"]})  # type: ignore[union-attr]
-    with pytest.raises(CheckpointError, match="acting"):
-        session._behind.load_state_dict([1])  # type: ignore[union-attr, arg-type]
-    session.close()
+    specs = [spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action")]
+    behind = Behind(learners.build("torch", run.config.algorithm, *specs))
+    with pytest.raises(CheckpointError, match=r"actor's layers\.0\.weight has shape"):
+        behind.load_state_dict({"actor": state["learner"]["parameters"]["critic"]})
+    with pytest.raises(CheckpointError, match="acting is list"):
+        behind.load_state_dict([1])  # type: ignore[arg-type]
 
 
 def test_who_learns_from_rollouts_refuses(tmp_path: Path):
