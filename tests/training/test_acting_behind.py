@@ -198,38 +198,49 @@ def test_networks_that_numpy_cannot_act_with_are_refused(tmp_path: Path):
 
 # ---------------------------------------------------------------------------------------------------- the thread
 def test_the_host_goes_on_while_pytorch_learns(tmp_path: Path):
-    """An update of a learner that waits for the environment's next step: in one thread it would wait for ever."""
-    stepped = threading.Event()
+    """Ten updates, each of which waits for the environment's next step: in one thread they would wait for ever."""
+    steps, moved, updates = [0], threading.Condition(), [0]
 
     def wire(session: Session) -> None:
         if session.step != 40:
             return
-        update, step = session.learner.minimize, session.stepper.step  # type: ignore[attr-defined]
+        minimize, step = session.learner.minimize, session.stepper.step  # type: ignore[attr-defined]
 
-        def slow(*args: Any) -> Any:
-            assert stepped.wait(20)
-            return update(*args)
+        def slow(name: str, *args: Any) -> Any:
+            if name == "critic":
+                updates[0] += 1
+                with moved:
+                    assert updates[0] > 10 or moved.wait_for(lambda: steps[0] > updates[0], 10)
+            return minimize(name, *args)
 
         def noted(action: np.ndarray) -> Any:
-            stepped.set()
+            with moved:
+                steps[0] += 1
+                moved.notify_all()
             return step(action)
 
         session.learner.minimize = slow  # type: ignore[attr-defined]
         session.stepper.step = noted  # type: ignore[method-assign]
 
     run = train(tmp_path, name="waits", act_behind=True, steps=60, evaluate_every=0, callbacks=[wire])
+    assert steps == updates == [20]
     assert_same(train(tmp_path, name="whole", act_behind=True, steps=60, evaluate_every=0), run)
 
 
-def test_what_fails_in_the_thread_ends_the_run(tmp_path: Path):
+def test_what_fails_in_the_thread_ends_the_run_soon(tmp_path: Path):
+    """Not only where a line of metrics looks at the update."""
+    steps: list[int] = []
+
     def wire(session: Session) -> None:
         def fails(*args: Any) -> Any:
             raise ZeroDivisionError("of a loss")
 
         session.learner.minimize = fails  # type: ignore[attr-defined]
+        steps.append(session.step)
 
     with pytest.raises(ZeroDivisionError, match="of a loss"):
-        train(tmp_path, act_behind=True, log_every=1000, callbacks=[wire])
+        train(tmp_path, act_behind=True, log_every=1000, checkpoint_every=0, evaluate_every=0, callbacks=[wire])
+    assert steps[-1] < 40  # the first update was that of step 31
 
 
 def test_what_is_given_to_the_thread_is_done_in_order_and_never_piles_up():
