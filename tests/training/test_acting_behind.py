@@ -222,9 +222,10 @@ def test_the_host_goes_on_while_pytorch_learns(tmp_path: Path):
         session.learner.minimize = slow  # type: ignore[attr-defined]
         session.stepper.step = noted  # type: ignore[method-assign]
 
-    run = train(tmp_path, name="waits", act_behind=True, steps=60, evaluate_every=0, callbacks=[wire])
+    options = {"act_behind": True, "steps": 60, "evaluate_every": 0, "checkpoint_every": 0, "log_every": 1000}
+    run = train(tmp_path, name="waits", callbacks=[wire], **options)
     assert steps == updates == [20]
-    assert_same(train(tmp_path, name="whole", act_behind=True, steps=60, evaluate_every=0), run)
+    assert_same(train(tmp_path, name="whole", **options), run)
 
 
 def test_what_fails_in_the_thread_ends_the_run_soon(tmp_path: Path):
