@@ -204,6 +204,7 @@ def test_the_host_goes_on_while_pytorch_learns(tmp_path: Path):
     def wire(session: Session) -> None:
         if session.step != 40:
             return
+        session.learner.parameters()  # waits for the update of this step
         minimize, step = session.learner.minimize, session.stepper.step  # type: ignore[attr-defined]
 
         def slow(name: str, *args: Any) -> Any:
