@@ -15,19 +15,23 @@ from test_resume import check_killed_anywhere
 
 from duetto import learners
 from duetto.algorithms import Algorithm
+from duetto.cluster import Cluster, pacing
+from duetto.cluster.blocks import Distant
 from duetto.errors import CheckpointError, UsageError
 from duetto.learners import blas
 from duetto.learners.acting import HostActing
 from duetto.learners.behind import Behind
 from duetto.learners.beside import Beside
 from duetto.learners.parameters import Parameters
-from duetto.networks import spaces
+from duetto.networks.spaces import Box
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run
 from duetto.training.callbacks import Callback
+from duetto.training.normalizer import Normalizer
 from duetto.training.session import Session
 
 BACKENDS = ("torch", "jax")
+SPACES = (Box((3,), "float32", (-8.0,), (8.0,)), Box((1,), "float32", (-2.0,), (2.0,)))  # Pendulum's, nearly
 
 
 class Watching(Callback):
@@ -176,8 +180,7 @@ def test_a_config_of_before_acts_as_ever(tmp_path: Path):
 def test_others_parameters_in_its_place_are_refused(tmp_path: Path):
     run = train(tmp_path, steps=40, act_behind=True, evaluate_every=0)
     state = checkpoints(run).load_latest().state
-    specs = [spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action")]
-    behind = Behind(learners.build("torch", run.config.algorithm, *specs))
+    behind = Behind(learners.build("torch", run.config.algorithm, *SPACES))
     with pytest.raises(CheckpointError, match=r"actor's layers\.0\.weight has shape"):
         behind.load_state_dict({"actor": state["learner"]["parameters"]["critic"]})
     with pytest.raises(CheckpointError, match="acting is list"):
@@ -194,6 +197,16 @@ def test_networks_that_numpy_cannot_act_with_are_refused(tmp_path: Path):
     algorithm = small(actor_network=CustomNetwork(torch=toy_networks.TorchActor))
     with pytest.raises(UsageError, match=r"does not act on images or with networks of your own\. Leave out act_behind"):
         train(tmp_path, algorithm, act_behind=True)
+
+
+def test_paces_at_which_actors_are_behind_anyway_are_refused(tmp_path: Path):
+    """With the pace exact this process acts, as it does without a cluster."""
+    nobody: Any = object.__new__(Distant)
+    config = train(tmp_path, steps=10).config
+    behind = Behind(learners.build("torch", config.algorithm, *SPACES))
+    for pace in ("lockstep", "free"):
+        with pytest.raises(UsageError, match=rf"With the pace {pace} actors act with older parameters anyway"):
+            pacing.source(Cluster(pace=pace), config, nobody, behind, Normalizer(SPACES[0], "off"))
 
 
 # ---------------------------------------------------------------------------------------------------- the thread
