@@ -95,7 +95,9 @@ def test_it_acts_as_ever_without_the_option(tmp_path: Path):
         np.testing.assert_allclose(action, acts(algorithm, specs, watching.after[step - 1], obs), 1e-4)
 
 
-@pytest.mark.parametrize(("backend", "algorithm"), [("torch", "td3"), ("jax", "sac")])
+@pytest.mark.parametrize(
+    ("backend", "algorithm"), [("torch", "td3"), pytest.param("jax", "sac", marks=pytest.mark.slow)]
+)
 def test_killed_at_a_random_step(tmp_path: Path, backend: str, algorithm: str):
     check_killed_anywhere(tmp_path, algorithm=algorithm, backend=backend, act_behind=True)
 
@@ -111,10 +113,8 @@ def test_killed_at_every_step_around_the_first_updates(tmp_path: Path, backend: 
     """Before the first action of its own, before and after the first updates, with an actor that is delayed."""
     options: dict[str, Any] = {"steps": 44, "backend": backend, "act_behind": True, "evaluate_every": 20}
     algorithm = small(random_steps=30, learning_starts=32)
-    whole = train(tmp_path, algorithm, name="whole", **options | {"checkpoint_every": 0})
-    every = train(tmp_path, algorithm, name="every", **options | {"checkpoint_every": 1})
-    assert_same(whole, every, "with a checkpoint after every step")  # which looks on only
-    for step in (30, 31, 32, 33, 34, 35, 43) if backend == "torch" else (33, 34):
+    whole = train(tmp_path, algorithm, name="whole", **options | {"checkpoint_every": 0})  # they look on only
+    for step in (30, 31, 32, 33, 34, 35, 43) if backend == "torch" else (34,):
         with pytest.raises(CrashError):
             train(tmp_path, algorithm, name=f"s{step}", callbacks=[CrashAt(step)], **options | {"checkpoint_every": 1})
         run = Run(tmp_path / f"s{step}")
