@@ -111,9 +111,9 @@ def test_killed_with_networks_of_the_full_size_and_priorities(tmp_path: Path):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_killed_at_every_step_around_the_first_updates(tmp_path: Path, backend: str):
     """Before the first action of its own, before and after the first updates, with an actor that is delayed."""
-    options: dict[str, Any] = {"steps": 44, "backend": backend, "act_behind": True, "evaluate_every": 20}
+    options: dict[str, Any] = {"steps": 44, "backend": backend, "act_behind": True, "evaluate_every": 0}
     algorithm = small(random_steps=30, learning_starts=32)
-    whole = train(tmp_path, algorithm, name="whole", **options | {"checkpoint_every": 0})  # they look on only
+    whole = train(tmp_path, algorithm, name="whole", **options | {"checkpoint_every": 0})  # which only look on
     for step in (30, 31, 32, 33, 34, 35, 43) if backend == "torch" else (34,):
         with pytest.raises(CrashError):
             train(tmp_path, algorithm, name=f"s{step}", callbacks=[CrashAt(step)], **options | {"checkpoint_every": 1})
