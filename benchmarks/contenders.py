@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -66,9 +66,18 @@ def _ours(backend: str, *needs: str) -> Contender:
     return Contender("Duetto", label, ("duetto", *needs), *runs, precisions=PRECISIONS)
 
 
+def _behind(backend: str, *needs: str) -> Contender:
+    """With `--act-behind`, which is for algorithms with a replay memory."""
+    plain = _ours(backend, *needs)
+    train = partial(ours.off_policy, backend, act_behind=True)
+    return replace(plain, backend=f"{plain.backend}, --act-behind", off_policy=train, on_policy=None)
+
+
 CONTENDERS = {
     "duetto-jax": _ours("jax", "jax", "equinox", "optax"),
     "duetto-torch": _ours("torch", "torch"),
+    "duetto-jax-behind": _behind("jax", "jax", "equinox", "optax"),
+    "duetto-torch-behind": _behind("torch", "torch"),
     "sbx": Contender("SBX", "JAX", ("sbx-rl",), peers.sbx, peers_ppo.sbx),
     "sb3": Contender(
         "Stable-Baselines3",

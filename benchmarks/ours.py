@@ -8,7 +8,9 @@ from clock import Clock
 from task import STEPS, OffPolicy, OnPolicy
 
 
-def off_policy(backend: str, clock: Clock, task: OffPolicy, threads: int, precision: str) -> None:
+def off_policy(
+    backend: str, clock: Clock, task: OffPolicy, threads: int, precision: str, act_behind: bool = False
+) -> None:
     import duetto
 
     shared: dict[str, Any] = {
@@ -45,9 +47,8 @@ def off_policy(backend: str, clock: Clock, task: OffPolicy, threads: int, precis
         if session.step == 1:
             clock.count_updates(session.learner, "update")
 
-    duetto.train(
-        kinds[task.algorithm](), clock.environment(), callbacks=[watch], **_options(backend, threads, precision)
-    )
+    options = _options(backend, threads, precision) | {"act_behind": act_behind}
+    duetto.train(kinds[task.algorithm](), clock.environment(), callbacks=[watch], **options)
 
 
 def on_policy(backend: str, clock: Clock, task: OnPolicy, threads: int, precision: str) -> None:

@@ -87,6 +87,7 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         backend,
         "--keep",
         "3",
+        "--act-behind",
     )
     assert (code, err) == (0, "")
     config = Run(tmp_path / "there" / "mine").config
@@ -97,6 +98,7 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "device": "cpu",
         "precision": "bf16",
         "threads": 2,
+        "act_behind": True,
         "num_envs": 2,
         "vectorization": "sync",
         "worker_timeout": 45.0,

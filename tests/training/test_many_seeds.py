@@ -235,6 +235,7 @@ def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -
         (duetto.TD3(recurrent="lstm"), {}, "td3 has recurrent networks here"),
         (duetto.PPO(), {"environment": Looking}, "ppo has images here"),
         (duetto.TD3(), {"seed": 3}, "seed goes with one run"),
+        (duetto.TD3(), {"act_behind": True}, "none can act behind it"),
         (duetto.TD3(), {"track": ["wandb"]}, "track"),
         (duetto.TD3(), {"seeds": (1, 1)}, "The seed 1 is given twice"),
         (duetto.TD3(), {"seeds": ()}, "seeds is empty"),

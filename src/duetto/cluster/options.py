@@ -15,7 +15,7 @@ from duetto.extras import install
 if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.cluster.transport import Transport
     from duetto.environments import Stepper
-    from duetto.learners import Learner
+    from duetto.learners import Acting
     from duetto.storage.config import Config
     from duetto.training.collector import Source
     from duetto.training.normalizer import Normalizer
@@ -102,7 +102,7 @@ class Cluster:
         processes = actors + bool(config.run.evaluate_every)
         return place(environment, options, lambda: self.connect(processes), actors, notices, acts)
 
-    def make_source(self, config: Config, stepper: Stepper, learner: Learner, normalizer: Normalizer) -> Source:
+    def make_source(self, config: Config, stepper: Stepper, learner: Acting, normalizer: Normalizer) -> Source:
         """Who acts: this process, or the actors."""
         from duetto.cluster import pacing
 

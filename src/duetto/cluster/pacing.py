@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from duetto.algorithms.base import RolloutSpec
 from duetto.cluster.blocks import Blocks, Distant
@@ -12,27 +12,33 @@ from duetto.cluster.options import BLOCK, BLOCK_BYTES, Cluster
 from duetto.cluster.spread import Spread
 from duetto.environments import Stepper
 from duetto.errors import UsageError
-from duetto.learners import Learner
+from duetto.learners import Acting, Learner
+from duetto.learners.behind import Behind
 from duetto.memory.fields import transition_fields
 from duetto.storage.config import Config
 from duetto.training.collector import Collector, Source
 from duetto.training.normalizer import Normalizer
 
 
-def source(cluster: Cluster, config: Config, stepper: Stepper, learner: Learner, normalizer: Normalizer) -> Source:
+def source(cluster: Cluster, config: Config, stepper: Stepper, learner: Acting, normalizer: Normalizer) -> Source:
     """See `Place.make_source`.
 
     Raises:
-        UsageError: A block would be too large, or nobody could ever move.
+        UsageError: A block would be too large, nobody could ever move, or `learner` acts behind itself already.
     """
     if not isinstance(stepper, Distant):
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
-    engine = stepper.engine
+    if isinstance(learner, Behind):
+        raise UsageError(
+            f"With the pace {cluster.pace} actors act with older parameters anyway, while others are learned. Leave "
+            "out act_behind (--act-behind), or use the pace exact."
+        )
+    engine, trained = stepper.engine, cast(Learner, learner)
     assert isinstance(engine, Spread)
     most = max(len(actor.share) for actor in engine.crew.actors)
     steps = _length(cluster.block, config, stepper, learner, most)
     kind: type[Blocks] = Lockstep if cluster.pace == "lockstep" else Free
-    blocks = kind(engine.crew, config.algorithm, steps, stepper, learner, normalizer)
+    blocks = kind(engine.crew, config.algorithm, steps, stepper, trained, normalizer)
     if isinstance(blocks, Free):
         blocks.ahead = cluster.ahead or 2 * steps * stepper.num_envs
         if blocks.ahead < steps * most:
@@ -43,7 +49,7 @@ def source(cluster: Cluster, config: Config, stepper: Stepper, learner: Learner,
     return blocks
 
 
-def _length(wanted: int, config: Config, stepper: Stepper, learner: Learner, environments: int) -> int:
+def _length(wanted: int, config: Config, stepper: Stepper, learner: Acting, environments: int) -> int:
     """Vector steps of a block, which has so many environments."""
     fields = transition_fields(stepper.observation_space, stepper.action_space).values()
     carry = sum(4 * rows * size for rows, size in learner.carry_shapes().values())

@@ -7,6 +7,7 @@ in both frameworks, so that what one wrote the other loads: parameters, optimise
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
@@ -88,6 +89,17 @@ class Learner(Acting):
             for name, rate in self._adapted.items():
                 self._adapted[name] = kl_adaptive(rate, divergence, self.optimizer_specs[name].kl)
         return metrics
+
+    @abstractmethod
+    def learn_beside(self) -> None:
+        """From here on `update` may return before it is done, and leaves alone what `acting_parameters` gave out.
+
+        All else that looks at the parameters waits until it is. To be called before the first update.
+        """
+
+    @abstractmethod
+    def acting_parameters(self) -> Callable[[], Parameters]:
+        """The networks that act, as the updates leave them that have begun; what is returned waits for these."""
 
     @abstractmethod
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:

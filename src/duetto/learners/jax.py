@@ -58,6 +58,7 @@ class JaxLearner(Learner):
         self._state = jax.device_put(state, self.device)
         self._phases: dict[int, _Phase] = {}
         self._programs: dict[str, Any] = {}
+        self.kept: frozenset[str] = frozenset()  # parts of the state that somebody may look at after an update
 
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
@@ -68,13 +69,25 @@ class JaxLearner(Learner):
             jax_cache.hand_over()
             self._phases[number] = _Phase(self, number, self._of_one((self._state, *inputs)))
         phase = self._phases[number]
-        changing = {name: self._state[name] for name in phase.changes}
+        changing = {name: self._state[name] for name in phase.donated}
         fixed = {name: self._state[name] for name in phase.reads}
         changed, values, priority = phase.program(changing, fixed, *inputs)
         self._state.update(changed)
         return Metrics(phase.names, values, priority)
 
+    def learn_beside(self) -> None:
+        """See `Learner.learn_beside`: updates are queued anyway, and change the arrays that they are given."""
+        self.kept = frozenset(f"net/{name}" for name in self.algorithm.acting_networks)
+
     # ------------------------------------------------------------------------------------------------ acting
+    def acting_parameters(self) -> Callable[[], Parameters]:
+        """See `Learner.acting_parameters`; on a CPU they are no copies."""
+        arrays = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
+        return lambda: {
+            name: {key: np.asarray(array) for key, array in zip(self._nets[name].names, own, strict=True)}
+            for name, own in arrays.items()
+        }
+
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
         if method not in self._programs:
@@ -167,7 +180,8 @@ class _Phase:
         state, batch, rows, noise, rates = example
         traced = self._example(state, batch, rows, noise, rates)
         self.names, self.changes = tuple(traced.names), tuple(sorted(traced.changed))
-        self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.changes)
+        self.donated = tuple(name for name in self.changes if name not in learner.kept)
+        self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.donated)
         self.program = jax.jit(learner.each(self._run), donate_argnums=0)
 
     def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> _Trace:
@@ -188,14 +202,15 @@ class _Phase:
         return trace
 
     def _run(
-        self, changing: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
+        self, donated: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
     ) -> tuple[State, Array, Array | None]:
+        changing = {name: donated[name] if name in donated else fixed[name] for name in self.changes}
         if rows is None:
-            trace = self._learn({**changing, **fixed}, batch, noise, rates)
+            trace = self._learn({**fixed, **changing}, batch, noise, rates)
             return {name: trace.state[name] for name in changing}, jnp.stack(trace.values), trace.priority
 
         def part(state: State, some: Array) -> tuple[State, Array]:
-            trace = self._learn({**state, **fixed}, jax.tree.map(lambda x: x[some], batch), noise, rates)
+            trace = self._learn({**fixed, **state}, jax.tree.map(lambda x: x[some], batch), noise, rates)
             return {name: trace.state[name] for name in state}, jnp.stack(trace.values)
 
         changed, values = jax.lax.scan(part, changing, rows)

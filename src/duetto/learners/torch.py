@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
+from duetto.learners.beside import Beside, Later
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.parameters import matched
 from duetto.learners.threads import FloatingThreads, granted
@@ -71,6 +73,7 @@ class TorchLearner(Learner):
                 weight.requires_grad_(False)
         self._plain = SimpleNamespace(**{name: self._called(name) for name in self._nets})
         self._optimizers = {name: Adam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()}
+        self._beside: Beside | None = None  # who makes the updates; None: whoever asks for them
         self._autocast = contextlib.nullcontext()
         if precision == "bf16":
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -78,6 +81,14 @@ class TorchLearner(Learner):
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """See `Learner._update`."""
+        number = self.algorithm.phase(self.updates)
+        if self._beside is None:
+            return self._updated(number, batch, rows, noise, rates)
+        made: Any = Later(self._beside.begin(partial(self._updated, number, batch, rows, noise, rates)))
+        return made
+
+    def _updated(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
+        self._phase = phase
         self._rates, self._noise = rates.learning, as_tensors(noise, self.device)
         self.scheduled = {
             name: torch.tensor(value, dtype=torch.float32, device=self.device)
@@ -96,7 +107,7 @@ class TorchLearner(Learner):
         if self._floating is None:
             self._use_threads(self.threads)
             return self._step(tensors)
-        kind = (self.algorithm.phase(self.updates), *_shapes(batch))
+        kind = (self._phase, *_shapes(batch))
         self._floating.before_update(kind, lambda: self._step_outcome(tensors))
         began = time.perf_counter()
         values = self._step(tensors)
@@ -107,7 +118,7 @@ class TorchLearner(Learner):
         self._names: list[str] = []
         self._values: list[Tensor] = []
         self._priority = None
-        self.algorithm.update(self, batch, self._noise, self.algorithm.phase(self.updates))
+        self.algorithm.update(self, batch, self._noise, self._phase)
         return torch.stack(self._values, -1)
 
     def _step_outcome(self, batch: Any) -> bytes:
@@ -145,6 +156,14 @@ class TorchLearner(Learner):
                 if name == minimized:
                     net.keep_statistics()
                 net.moved.clear()
+
+    def learn_beside(self) -> None:
+        """See `Learner.learn_beside`: a thread makes them."""
+        self._beside = Beside()
+
+    def _finish(self) -> None:
+        if self._beside is not None:
+            self._beside.finish()
 
     def networks(self) -> SimpleNamespace:
         """The networks as a loss or a policy calls them; recurrent ones anew for each, see `Unrolling`."""
@@ -204,6 +223,7 @@ class TorchLearner(Learner):
     # ------------------------------------------------------------------------------------------------ acting
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
+        self._finish()
         self._use_threads(self.threads)
         with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
             inputs = (as_tensors(part, self.device) for part in (obs, *noise))
@@ -211,16 +231,26 @@ class TorchLearner(Learner):
             result = getattr(self.algorithm, method)(nets, *inputs)
             return as_arrays(result), as_arrays(self._carry(nets))
 
+    def acting_parameters(self) -> Callable[[], Values]:
+        """See `Learner.acting_parameters`: copies, made when they are due."""
+        copied = partial(self._copies, self.algorithm.acting_networks)
+        return copied if self._beside is None else self._beside.begin(copied).result
+
     # ------------------------------------------------------------------------------------------------ state
     def parameters(self) -> Values:
         """See `Learner.parameters`."""
+        self._finish()
+        return self._copies(self._nets)
+
+    def _copies(self, names: Iterable[str]) -> Values:
         return {
-            name: {key: value.detach().cpu().numpy().copy() for key, value in net.values.items()}
-            for name, net in self._nets.items()
+            name: {key: value.detach().cpu().numpy().copy() for key, value in self._nets[name].values.items()}
+            for name in names
         }
 
     def load_parameters(self, parameters: Values) -> None:
         """See `Learner.load_parameters`."""
+        self._finish()
         self._host = None
         forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
         for name, net in self._nets.items():
@@ -231,10 +261,12 @@ class TorchLearner(Learner):
 
     def optimizer_state(self) -> dict[str, Any]:
         """See `Learner.optimizer_state`."""
+        self._finish()
         return {name: optimizer.state() for name, optimizer in self._optimizers.items()}
 
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         """See `Learner.load_optimizer_state`."""
+        self._finish()
         for name, optimizer in self._optimizers.items():
             optimizer.load(state[name], f"the optimiser of {name}")
 

@@ -173,6 +173,17 @@ class Voice(Learner):
         """See `Learner._update`."""
         return self._choir.ask(self._number, Lesson(batch, rows, noise, rates, self.updates))
 
+    def learn_beside(self) -> None:
+        """See `Learner.learn_beside`. UsageError: all seeds wait for each other's updates."""
+        raise UsageError(
+            "Seeds side by side wait for the update of all, so none can act behind it. Leave out act_behind "
+            "(--act-behind), or train them one after another."
+        )
+
+    def acting_parameters(self) -> Callable[[], Parameters]:
+        """See `Learner.acting_parameters`."""
+        return self.parameters
+
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
         return self._choir.ask(self._number, Question(method, (obs, *noise)))

@@ -288,7 +288,7 @@ class Network:
 def squashed(outputs: Array, limits: tuple[float, float]) -> SquashedGaussian:
     """The distribution that means and logarithms of the std (..., 2 A), side by side, stand for."""
     size = outputs.shape[-1] // 2
-    log_std = array_namespace(outputs).clip(outputs[..., size:], *limits)
+    log_std = outputs[..., size:].clip(*limits)  # the arrays' own: the standard's takes half of acting in NumPy
     return SquashedGaussian(outputs[..., :size], log_std)
 
 

@@ -6,6 +6,7 @@ memory       the same with recurrent layers, where it has them
 acting       NumPy acts as both frameworks do, wherever it can, and with recurrent layers
 state        a learner that was saved goes on bit for bit, on each framework
 resuming     a run that was stopped and resumed ends as the one that was not, and a repeated one as the first
+behind       the same where it acts one step behind; who learns from rollouts refuses that in a sentence
 precision    bfloat16 gives finite numbers near float32's
 masks        of choices: no forbidden action is taken, and both frameworks agree; such a run, too, is resumed exactly
 options      every option changes what a run computes
@@ -103,6 +104,25 @@ def check_resuming(kind: type[Algorithm], backend: Backend = "torch") -> None:
             assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
 
 
+def check_behind(kind: type[Algorithm], backend: Backend = "torch") -> None:
+    """A run that acts one step behind, again, and in two parts."""
+    with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
+        if trial.algorithm.memory().on_policy:
+            try:
+                _outcome(trial, backend, 1, act_behind=True)
+            except UsageError as refusal:
+                sentence = str(refusal)
+            else:
+                raise AssertionError(f"{kind.name()} learns from rollouts, and acts behind")
+            assert kind.name() in sentence, f"the refusal does not name {kind.name()}: {sentence}"
+            return
+        whole, again = (_outcome(trial, backend, 48, act_behind=True) for _ in range(2))
+        parts = _outcome(trial, backend, 48, stop=29, act_behind=True)
+        for name, value in whole.items():
+            assert np.array_equal(value, again[name]), f"{kind.name()}: {name} is another in a run that was repeated"
+            assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
+
+
 def check_precision(kind: type[Algorithm]) -> None:
     """One update in bfloat16: finite, and metrics near those of float32."""
     with _trials(kind) as (trial, *_):
@@ -195,6 +215,7 @@ CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
     "acting": check_acting,
     "state": check_state,
     "resuming": check_resuming,
+    "behind": check_behind,
     "precision": check_precision,
     "masks": check_masks,
     "options": check_options,
@@ -412,13 +433,16 @@ def _near(
     )
 
 
-def _outcome(trial: Trial, backend: Backend, steps: int, stop: int | None = None) -> dict[str, np.ndarray]:
+def _outcome(
+    trial: Trial, backend: Backend, steps: int, stop: int | None = None, **options: Any
+) -> dict[str, np.ndarray]:
     """Everything that a run's next steps depend on, at its end; stopped and gone on with once where asked for."""
+    options["steps"] = steps
     with temporary() as folder:
         if stop is not None:
-            with closed(trial.session(backend, folder, steps=steps)) as first:
+            with closed(trial.session(backend, folder, **options)) as first:
                 first.run([lambda session: session.stop() if session.step >= stop else None])
-        with closed(trial.session(backend, folder, steps=steps)) as session:
+        with closed(trial.session(backend, folder, **options)) as session:
             if stop is not None:
                 session.load(session.store.load_latest())
                 assert session.stepper.resumed_exactly, "the environment of chance did not come back exactly"

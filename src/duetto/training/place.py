@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from duetto import environments
 from duetto.errors import UsageError
-from duetto.learners import Learner
+from duetto.learners import Acting
 from duetto.learners.parameters import Parameters
 from duetto.storage.config import Config
 from duetto.training.collector import Collector, Source
@@ -43,7 +43,7 @@ class Place(Protocol):
         ...
 
     def make_source(
-        self, config: Config, stepper: environments.Stepper, learner: Learner, normalizer: Normalizer
+        self, config: Config, stepper: environments.Stepper, learner: Acting, normalizer: Normalizer
     ) -> Source:
         """What acts in them."""
         ...
@@ -72,7 +72,7 @@ class Here:
         return environments.make(environment, **options)
 
     def make_source(
-        self, config: Config, stepper: environments.Stepper, learner: Learner, normalizer: Normalizer
+        self, config: Config, stepper: environments.Stepper, learner: Acting, normalizer: Normalizer
     ) -> Source:
         """See Place."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)

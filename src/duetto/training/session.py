@@ -26,6 +26,7 @@ from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
 from duetto.functional.randomness import generator
 from duetto.learners.base import on_host
+from duetto.learners.behind import Behind
 from duetto.learners.parameters import Parameters
 from duetto.networks import masks, spaces
 from duetto.storage.aside import return_to
@@ -129,6 +130,7 @@ class Session:
             precision=options.precision,
             threads=options.threads,
         )
+        self._behind = Behind(self.learner) if options.act_behind else None
         self._masked = False
         goals = self._goals(opened)
         self._build_memory: Callable[[spaces.Space], resuming.AnyMemory] = lambda seen: memory.build(
@@ -144,7 +146,8 @@ class Session:
         )
         self.memory = self._build_memory(observation)
         self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
-        self.collector = self._place.make_source(self.config, self.stepper, self.learner, self.normalizer)
+        acting = self._behind or self.learner
+        self.collector = self._place.make_source(self.config, self.stepper, acting, self.normalizer)
         self.config = dataclasses.replace(self.config, cluster=self._place.decided(self.stepper))
         self.store = CheckpointStore(self.folder / "checkpoints", options.keep, self.stepper.num_envs)
         self.log = MetricLog(self.folder)
@@ -288,6 +291,8 @@ class Session:
             self.memory.add(experience)
             before, self.step = self.step, self.step + len(experience.reward)
             self.log.add_episodes(episodes)
+            if self._behind is not None:
+                self._behind.catch_up()
             sample = None
             for sample in self.memory.due():
                 self._learn(sample)
@@ -460,6 +465,7 @@ class Session:
         return self.acting_state() | {
             "log": self.log.state_dict(),  # before the others: it waits for the device and finds a divergence
             "learner": self.learner.state_dict(),
+            **({"acting": self._behind.state_dict()} if self._behind is not None else {}),
             "memory": self.memory.state_dict(),
             "collector": self.collector.state_dict(),
             "stepper": self._stepper_state(),
@@ -539,6 +545,8 @@ class Session:
         if state["spaces"].get("action_mask"):
             self._remember_masks()
         self.learner.load_state_dict(state["learner"])
+        if self._behind is not None:
+            self._behind.load_state_dict(state.get("acting", {}))  # nothing, where the run did not act so before
         self.memory.load_state_dict(state["memory"])
         for segment in loaded.segments:
             self.memory.load_segment(segment)

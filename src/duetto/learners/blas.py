@@ -1,0 +1,50 @@
+"""One thread for NumPy's products, where the other cores are learning meanwhile.
+
+OpenBLAS divides a product of one row by 400 x 300 weights among all cores. Its threads then wait for each other, and
+for the cores that somebody else has; and the last bits depend on their number.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Threads(NamedTuple):
+    """A library's functions."""
+
+    get: Callable[[], int]
+    set: Callable[[int], None]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Products inside have one, where NumPy is as its wheels are; elsewhere as many as ever."""
+    threads = _openblas()
+    if threads is None or (before := threads.get()) == 1:
+        yield
+        return
+    threads.set(1)
+    try:
+        yield
+    finally:
+        threads.set(before)
+
+
+@cache
+def _openblas() -> Threads | None:
+    """Of the library in NumPy's own wheel, which is loaded already."""
+    beside = Path(np.__file__).parent
+    for file in [*beside.parent.glob("numpy.libs/*openblas*"), *beside.glob(".dylibs/*openblas*")]:
+        try:
+            library = ctypes.CDLL(str(file))
+            return Threads(library.scipy_openblas_get_num_threads64_, library.scipy_openblas_set_num_threads64_)
+        except (OSError, AttributeError):
+            continue
+    return None
