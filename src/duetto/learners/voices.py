@@ -165,7 +165,9 @@ class Voice(Learner):
         """Use `Choir.voice`."""
         super().__init__(algorithm, observation, action, seed, precision)
         self._choir, self._number = choir, number
-        self.backend, self.threads, self.seeds = backend, threads, len(choir.seeds)
+        self.backend: Backend = backend
+        self.threads: int = threads
+        self.seeds: int = len(choir.seeds)
         # One program for all seeds costs less than NumPy for each; PyTorch's `vmap` of a policy costs more than both.
         self._acts_on_host = self._acts_on_host and backend == "torch"
 
