@@ -57,7 +57,7 @@ def idea() -> str:
     d.box(430, 160, 110, 44, "target", "ink-target", more="y = r + γ min")
     d.box(270, 160, 130, 44, "two critics", "ink-critic", more="(Q_1 − y)² + (Q_2 − y)²")
     d.box(270, 268, 130, 44, "actor", "ink-actor", more="climbs Q_1(s, μ(s))")
-    d.box(600, 268, 150, 44, "all targets", "ink-state dashed", more="τ of the way")
+    d.box(600, 268, 150, 44, "all targets", "ink-state dashed", more="follow slowly")
     d.arrow([(140, 60), (205, 60)])
     d.arrow([(335, 60), (375, 60)])
     d.arrow([(485, 60), (525, 60)])
@@ -67,7 +67,8 @@ def idea() -> str:
     d.arrow([(80, 82), (80, 160), (205, 160)])
     d.arrow([(270, 182), (270, 246)])
     d.arrow([(335, 268), (525, 268)])
-    d.text(172, 150, "s, a", "faint", size=11)
+    d.text(172, 150, "s, a, r, γ", "faint", size=11)
+    d.text(172, 50, "s′", "faint", size=11)
     d.text(300, 218, "every second update", "strong", "start", size=12)
     d.text(430, 256, "with the actor", "faint", size=11)
     for x, y, mark in ((662, 125, "1"), (430, 24, "2"), (283, 218, "3")):
@@ -370,14 +371,16 @@ def actor_step() -> str:
     d = Drawing(WIDTH, 230, "The actor climbs the first critic, at every second update")
     plot = Plot(d, 46, 20, WIDTH - 100, 96, (-1.0, 1.0), (8.0, 12.6))
     plot.axes((-1, 0, 1), (8, 10, 12), "", "")
+    d.text(plot.right, plot.bottom + 16, "action", "faint", "end", size=11)
     plot.curve([(-1.0, first(-1.0)), (1.0, first(1.0))], "ink-critic")
     x, y = plot.at(1.0, first(1.0))
     d.text(x + 6, y + 4, "Q_1", "ink-critic", "start", size=12)
     start, end = plot.at(NEXT, first(NEXT)), plot.at(0.72, first(0.72))
     d.dot(*start, "ink-actor", 5)
     d.arrow([(start[0], start[1] - 9), (end[0], end[1] - 9)], "ink-actor")
-    d.text(start[0] - 8, start[1] - 8, "μ(s)", "ink-actor strong", "end")
+    d.text(start[0] - 8, start[1] - 8, f"μ(s) = {NEXT}", "ink-actor strong", "end")
     phases = [OPTIONS.phase(update) for update in range(1, 7)]
+    d.text(88, 152, "six updates, filled: moves", "faint", "start", size=11)
     for row, name, ink in ((170, "critics", "ink-critic"), (196, "actor", "ink-actor"), (222, "targets", "ink-state")):
         d.text(70, row, name, f"{ink}", "end", size=12)
         for i, phase in enumerate(phases):
