@@ -16,7 +16,7 @@ from duetto.runs.run import Run
 
 @pytest.mark.parametrize(
     ("text", "numbers"),
-    [("0-3", [0, 1, 2, 3]), ("0,3,7", [0, 3, 7]), ("5", [5]), ("0-2,8, 11-12", [0, 1, 2, 8, 11, 12]), ("4-4", [4])],
+    [("0-3", [0, 1, 2, 3]), ("0,3,7", [0, 3, 7]), ("5-5", [5]), ("0-2,8, 11-12", [0, 1, 2, 8, 11, 12]), ("4-4", [4])],
 )
 def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]):
     assert seeds(text) == numbers
@@ -26,6 +26,11 @@ def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]):
 def test_what_is_neither_is_refused(text: str):
     with pytest.raises(UsageError, match="numbers and ranges, such as 0-9 or 0,3,7"):
         seeds(text)
+
+
+def test_a_number_alone_may_mean_two_things():
+    with pytest.raises(UsageError, match="--seeds 3 may be one seed or 3 of them: write --seed 3, or --seeds 0-2"):
+        seeds("3")
 
 
 def test_a_run_for_each_is_made_and_told_of(train: Command, tmp_path: Path):
@@ -61,6 +66,7 @@ def test_a_dry_run_is_the_configuration_of_each(train: Command, tmp_path: Path):
         (("--actors", "2"), "--actors is of a cluster"),
         (("--track", "wandb"), "--track follows one run"),
         (("--recurrent", "lstm"), "td3 has recurrent networks here"),
+        (("--time-limit", "-1"), "must be"),
     ],
 )
 def test_what_goes_with_one_run_only_is_refused(

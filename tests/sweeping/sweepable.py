@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,16 @@ class Stuck(Line):
         if self.life >= 30 and Path(self.file).is_file():
             raise RuntimeError("the lever is stuck")
         return super().step(action)
+
+
+class Orphaned(Line):
+    """Its process is killed, and leaves a child behind that holds all that it held."""
+
+    def step(self, action: Any) -> Any:
+        if not os.fork():
+            time.sleep(60)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 RUN: dict[str, Any] = {

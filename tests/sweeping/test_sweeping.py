@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from small_runs import assert_same
-from sweepable import RUN, Short, Slow, Stuck, small
+from sweepable import RUN, Orphaned, Short, Slow, Stuck, small
 
 import duetto
 from duetto.errors import UsageError
@@ -25,6 +25,7 @@ from duetto.storage.config import Config, RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.sweeping.plan import Setting, runs
 from duetto.sweeping.results import Swept
+from duetto.sweeping.settings import from_file
 
 
 def swept(folder: Path, environments: Any = Short, **options: Any) -> Swept:
@@ -206,6 +207,32 @@ def test_a_mistake_in_a_file_gets_a_sentence_and_leaves_nothing(
         duetto.sweep("mine.yaml")
     assert words in str(raised.value)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"] * (text is not None)
+
+
+def test_a_process_that_is_killed_is_heard_of_though_its_child_lives(tmp_path: Path):
+    began = time.monotonic()
+    found = swept(tmp_path / "sweep", Orphaned, seeds=1)
+    assert time.monotonic() - began < 45
+    assert [run.state for run in found.runs] == ["failed"]
+    assert "ended with the code -9" in found.runs[0].reason
+
+
+def test_numbers_of_a_file_are_numbers_wherever_they_stand(tmp_path: Path):
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        "algorithms: [{algorithm: td3, tau: 1e-3, target_noise_clip: [-5e-1, 5e-1]}]\n"
+        "environments: Pendulum-v1\nenvironment_options: {g: 9, name: inf}\n"
+    )
+    (setting,) = from_file(path)
+    assert (setting.algorithm.tau, setting.algorithm.target_noise_clip) == (0.001, (-0.5, 0.5))
+    assert setting.environment_options == {"g": 9, "name": "inf"}
+
+
+def test_a_file_says_its_own_seeds(tmp_path: Path):
+    path = tmp_path / "small.yaml"
+    path.write_text("algorithms: td3\nenvironments: Pendulum-v1\n")
+    with pytest.raises(UsageError, match="write environments, seeds and options into it"):
+        duetto.sweep(path, seeds=5)
 
 
 def test_a_file_says_the_same_as_a_call(tmp_path: Path):

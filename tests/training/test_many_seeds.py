@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 from line_environment import Line, Looking
-from small_runs import CrashAt, CrashError, checkpoints, small
+from small_runs import CrashAt, CrashError, assert_same, checkpoints, small
 
 import duetto
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
@@ -98,6 +99,21 @@ def test_a_seed_among_others_is_that_seed_alone(tmp_path: Path, backend: str, na
     assert_close(*({"lines": run.metrics()} for run in (among, alone)))
 
 
+class Open(duetto.Callback):
+    """It holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class Common(Ending):
+    """It draws from the one generator that all share."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *ends = super().step(action)
+        return obs, reward + float(np.random.random()), *ends
+
+
 def few(parent: Path, environment: Any = Ending, **options: Any) -> list[Run]:
     """Some seeds of TD3, quickly."""
     options = {"backend": "torch", "threads": 1, "steps": 60, "evaluate_every": 0} | options
@@ -151,6 +167,34 @@ def test_when_one_fails_the_others_go_on_as_if_nothing_had_happened(tmp_path: Pa
         broken = checkpoints(Run(tmp_path / f"together/td3-Breaking-s{seed}", environment=Breaking)).load_latest()
         assert broken.step == 60
         np.testing.assert_equal(broken.state["learner"], checkpoints(whole[number]).load_latest().state["learner"])
+
+
+def test_what_all_seeds_share_is_said(tmp_path: Path) -> None:
+    said: dict[int, list[str]] = {}
+
+    def listen(session: Session) -> None:
+        said[session.config.run.seed] = list(session.notices)
+
+    few(tmp_path, Common, checkpoint_every=20, callbacks=[listen])
+    assert sorted(said) == sorted(SEEDS)
+    for notices in said.values():
+        assert [words for words in notices if "global generators, which all seeds in this process share" in words]
+        assert not [words for words in notices if "exactly" in words]  # the rehearsal would blame the environment
+
+
+def test_one_seed_alone_is_as_without_the_others(tmp_path: Path) -> None:
+    (among,) = few(tmp_path, seeds=[3])
+    alone = duetto.train(
+        small(**OFFPOLICY),
+        Ending,
+        seed=3,
+        runs_dir=tmp_path,
+        backend="torch",
+        threads=1,
+        steps=60,
+        **RUN | {"evaluate_every": 0},
+    )
+    assert_same(among, alone)
 
 
 def test_where_all_fail_alike_it_is_said_once(tmp_path: Path) -> None:
@@ -242,6 +286,7 @@ def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -
         (duetto.TD3(), {"seeds": ("1",)}, "whole numbers"),
         (duetto.TD3(), {"seeds": (-1,)}, "seed"),
         (duetto.TD3(), {"environment": Ending()}, "each seed needs its own"),
+        (duetto.TD3(), {"callbacks": [Open()]}, "Each seed needs a Open of its own, and this one cannot be copied"),
     ],
 )
 def test_what_cannot_be_side_by_side_is_refused_and_leaves_nothing(

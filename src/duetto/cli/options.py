@@ -45,6 +45,9 @@ def seeds(text: str) -> list[int]:
         UsageError: It is none.
     """
     numbers: list[int] = []
+    if (alone := text.strip()).isdecimal():  # of `sweep` and `tune`, it is how many
+        others = f"--seeds 0-{max(1, int(alone) - 1)}"
+        raise UsageError(f"--seeds {alone} may be one seed or {alone} of them: write --seed {alone}, or {others}.")
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)

@@ -74,6 +74,8 @@ def _again(arguments: list[str]) -> None:
         rest = [config.environment, *rest]
     values = config.to_dict()
     hyperparameters = {name: values["algorithm"][name] for name in config.algorithm.options()}
+    if any(one.partition("=")[0] == "--seeds" for one in rest):
+        values["run"]["seed"] = 0  # these, not its own
     preset = Preset(f"As {file}.", hyperparameters, values["run"], config.environment_options)
     call = parsed(type(config.algorithm), with_address(rest), config.preset, preset)
     if call.preset is not None:

@@ -122,13 +122,13 @@ class Cluster:
 
     def connect(self, actors: int) -> Transport:
         """The way to the cluster, which has room for so many actors, that of the evaluations included."""
-        _show_token()
+        show_token()
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, actors)
 
 
-def _show_token() -> None:
+def show_token() -> None:
     """Have Ray's client show this user's token, as all else of Ray does by itself. Ray looks when it is imported."""
     kept = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     if kept or (Path.home() / ".ray" / "auth_token").is_file():

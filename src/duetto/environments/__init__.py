@@ -8,6 +8,7 @@ from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
 from duetto.environments.experts import make_bot
 from duetto.environments.families import FAMILIES, Family
+from duetto.environments.generators import are_drawn_from as draw_globally
 from duetto.environments.goals import Goals
 from duetto.environments.keyboard import PlayEndedError, make_player
 from duetto.environments.making import make, separate
@@ -36,6 +37,7 @@ __all__ = [
     "Transition",
     "Tree",
     "complete_options",
+    "draw_globally",
     "flatten_observation",
     "from_gymnasium",
     "make",

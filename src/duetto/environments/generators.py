@@ -53,6 +53,13 @@ def load(layers: list[gymnasium.Env], saved: dict[str, Any]) -> None:
         _when_made.pop(layers[0], None)  # they are used: saved from here on
 
 
+def are_drawn_from(saved: Any) -> bool:
+    """Whether somewhere in a saved state of environments the process's global generators are."""
+    if isinstance(saved, dict):
+        return {"python", "numpy", "spaces"} <= saved.keys() or any(map(are_drawn_from, saved.values()))
+    return isinstance(saved, list | tuple) and any(map(are_drawn_from, saved))
+
+
 def _checksum() -> int:
     numpy: Any = np.random.get_state()
     return zlib.crc32(numpy[1].tobytes(), zlib.crc32(repr((random.getstate(), numpy[2:])).encode()))

@@ -97,6 +97,9 @@ class Learner(Acting):
         All else that looks at the parameters waits until it is. To be called before the first update.
         """
 
+    def close(self) -> None:
+        """End what `learn_beside` has begun."""
+
     @abstractmethod
     def acting_parameters(self) -> Callable[[], Parameters]:
         """The networks that act, as the updates leave them that have begun; what is returned waits for these."""

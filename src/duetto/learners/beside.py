@@ -28,6 +28,10 @@ class Beside:
         self._begun.append(self._thread.submit(work))
         return self._begun[-1]
 
+    def close(self) -> None:
+        """Do nothing more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
     def finish(self) -> None:
         """Wait until all is done."""
         while self._begun:

@@ -161,6 +161,11 @@ class TorchLearner(Learner):
         """See `Learner.learn_beside`: a thread makes them."""
         self._beside = Beside()
 
+    def close(self) -> None:
+        """See `Learner.close`."""
+        if self._beside is not None:
+            self._beside.close()
+
     def _finish(self) -> None:
         if self._beside is not None:
             self._beside.finish()

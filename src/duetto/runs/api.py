@@ -153,7 +153,7 @@ def _train_many(
     how: dict[str, Any],
 ) -> list[Run]:
     def own() -> list[AnyCallback]:
-        return [copy.deepcopy(one) if isinstance(one, Callback) else one for one in callbacks]
+        return [_copied(one) if isinstance(one, Callback) else one for one in callbacks]
 
     if not (progress and console.is_terminal):
         return start_many(algorithm, environment, options, seeds, callbacks=own, **how)
@@ -162,6 +162,17 @@ def _train_many(
         runs = start_many(algorithm, environment, options, seeds, **watched, **how)
         display.finish_all([run.path for run in runs])
     return runs
+
+
+def _copied(callback: Callback) -> Callback:
+    """For one more seed."""
+    try:
+        return copy.deepcopy(callback)
+    except Exception as error:  # of what it holds
+        raise UsageError(
+            f"Each seed needs a {type(callback).__name__} of its own, and this one cannot be copied ({error}). Let it "
+            "open what it needs in on_start, or train the seeds one after another."
+        ) from error
 
 
 def _check_together(seed: bool, cluster: Cluster | None, tracking: Sequence[AnyCallback]) -> None:

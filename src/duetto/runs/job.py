@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 import traceback
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from duetto import environments
 from duetto.algorithms import Algorithm
-from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError
+from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError, UsageError
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin, from_file
@@ -87,6 +88,8 @@ class Job:
 
             if not (self.folder / "config.yaml").is_file():
                 shutil.rmtree(self.folder, ignore_errors=True)  # nothing had begun
+                if os.path.lexists(self.folder):
+                    raise UsageError(f"{self.folder} is there, is no run, and cannot be taken away. Do that.")
                 start(
                     algorithm,
                     self.environment,

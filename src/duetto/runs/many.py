@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from duetto import learners
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError
 from duetto.learners.voices import Choir
@@ -50,24 +51,27 @@ def start_many(
             "An environment that is made already is one; each seed needs its own. Pass its id, or a factory that makes "
             "a new one at each call."
         )
+    watching = [callbacks() for _ in configs]  # before anything is written
     choir, paths, began = Choir([config.run.seed for config in configs]), [], False
     try:
         with ExitStack() as opened:
             sessions: list[Session] = []
             for config in configs:
-                paths.append(new_folder(Path(runs_dir), _name(name, config)))
-                session = begun(config, paths[-1], environment, beginning, build_learner=choir.voice)
+                path = new_folder(Path(runs_dir), _name(name, config))
+                build = choir.voice if len(configs) > 1 else learners.build  # one alone is one alone
+                session = begun(config, path, environment, beginning, build_learner=build)
+                paths.append(path)  # only now: a run that cannot begin has taken its folder away
                 sessions.append(opened.enter_context(session))
                 sessions[-1].look_ahead()
             if on_start is not None:
                 on_start(sessions)
             began = True
-            raised = run_together(choir, sessions, [callbacks() for _ in sessions])
+            raised = run_together(choir, sessions, watching)
     finally:
         if not began:  # a mistake in the call: nothing is left behind
             for path in paths:
                 shutil.rmtree(path, ignore_errors=True)
-    _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, len(configs))
+    _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, sessions)
     given = None if configs[0].remakeable else environment
     own = type(algorithm) if configs[0].origin else None
     return [Run(path, given, algorithm.custom_networks(), algorithm=own) for path in paths]
@@ -90,16 +94,26 @@ def _name(name: str | None, config: Config) -> str:
     return run_name(config.algorithm, config.environment, seed) if name is None else f"{name}-s{seed}"
 
 
-def _raise(failed: dict[int, BaseException], of: int) -> None:
+def _raise(failed: dict[int, BaseException], sessions: list[Session]) -> None:
     """What some seeds have raised: as it is, where it is no sentence for the user or all say the same."""
     if not failed:
         return
-    errors = list(failed.values())
-    for error in errors:
+    errors, of = list(failed.values()), len(sessions)
+    others = _others([session for session in sessions if session.config.run.seed not in failed])
+    for seed, error in failed.items():
         if not isinstance(error, DuettoError):
+            error.add_note(f"This is of seed {seed}, one of {of}{others}")
             raise error
     if len(failed) == of and len({str(error) for error in errors}) == 1:
         raise errors[0]
-    others = "; the others are done." if len(failed) < of else "."
     listed = "\n".join(f"Seed {seed}: {error}" for seed, error in failed.items())
     raise DuettoError(f"{len(failed)} of {of} seeds failed{others}\n{listed}") from errors[0]
+
+
+def _others(sessions: list[Session]) -> str:
+    """The end of a sentence: what became of those that did not fail."""
+    if stopped := [session.folder for session in sessions if session.stopped]:
+        return (
+            f"; {len(stopped)} of the others stopped before their end, and go on with: duetto resume {stopped[0]} ..."
+        )
+    return "; the others are done." if sessions else "."

@@ -27,6 +27,9 @@ _START = (
 )
 
 
+LAST_WORDS = 2.0  # seconds until a process that has ended has said all
+
+
 class Worker:
     """A process that trains. What it says goes to `inbox` with it; "gone" is the last."""
 
@@ -54,6 +57,7 @@ class Worker:
         self._inbox = inbox
         self._thread = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
         self._thread.start()
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def train(self, job: Job) -> None:
         """Begin a run, or take it up.
@@ -77,8 +81,9 @@ class Worker:
         with suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
         self._process.wait()
-        self._thread.join()
-        self._process.stdout.close()  # type: ignore[union-attr]
+        self._thread.join(LAST_WORDS)
+        if not self._thread.is_alive():
+            self._process.stdout.close()  # type: ignore[union-attr]
 
     def kill(self) -> None:
         """End it now."""
@@ -93,7 +98,12 @@ class Worker:
     def _listen(self, stream: IO[bytes]) -> None:
         while (message := receive(stream)) is not None:  # type: ignore[arg-type]
             self._inbox.put((self, tuple(message)))
-        self._inbox.put((self, ("gone", self._process.wait())))
+
+    def _watch(self) -> None:
+        """What it said last comes before "gone"; its own children, who may outlive it, hold the pipe open."""
+        code = self._process.wait()
+        self._thread.join(LAST_WORDS)
+        self._inbox.put((self, ("gone", code)))
 
 
 def packed(job: Job) -> bytes:

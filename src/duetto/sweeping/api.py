@@ -24,7 +24,7 @@ def sweep(
     algorithms: Any,
     environments: Any = (),
     *,
-    seeds: int | str | Sequence[int] = 3,
+    seeds: int | str | Sequence[int] | None = None,
     jobs: int | None = None,
     output: str | Path | None = None,
     cluster: Cluster | None = None,
@@ -39,7 +39,7 @@ def sweep(
         algorithms: One, several, or a mapping from what its runs are called to one: a name, a class or an object as in
             `duetto.train`, or a mapping of `algorithm` and options of its own. Or a YAML file of a whole sweep, alone.
         environments: One or several: ids, or functions that make environments and can be sent to another process.
-        seeds: How many, from 0 on; or which: "3-7", [0, 3, 9].
+        seeds: How many, from 0 on; or which: "3-7", [0, 3, 9]; None: 3.
         jobs: Runs at a time; None: one, and on a cluster as many as it has CPUs.
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
         cluster: A Ray cluster, of which each run gets a CPU; its machines must all see the folder.
@@ -50,11 +50,11 @@ def sweep(
         UsageError: A mistake in the call, before anything begins; or a run is there and was begun with other options.
     """
     if isinstance(algorithms, Path) or (isinstance(algorithms, str) and is_file(algorithms)):
-        if environments or options:
-            raise UsageError(f"{algorithms} says what is swept: write environments and options into it.")
+        if environments or options or seeds is not None:
+            raise UsageError(f"{algorithms} says what is swept: write environments, seeds and options into it.")
         chosen, name = from_file(algorithms), Path(algorithms).stem
     else:
-        chosen = settings(algorithms, environments, seeds, options)
+        chosen = settings(algorithms, environments, 3 if seeds is None else seeds, options)
         name = name_of(chosen)
     console = Console()
     if not (progress and console.is_terminal):

@@ -9,10 +9,12 @@ import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
+from duetto.cluster.options import show_token
 from duetto.learners.threads import cores
 from duetto.runs.job import FAILED, Job, outcome
 from duetto.runs.workers import Worker
 
+LOGS = "logs"  # the folder of what processes print, in the sweep's
 GLANCE = 1.0  # seconds between a task's looks at whether it shall stop
 Message = tuple[Any, ...]  # ("started", evaluations, step), or an end: see `runs.worker`; ("gone", the process' code)
 
@@ -101,6 +103,7 @@ class Tasks:
 
     def __init__(self, address: str | None, jobs: int | None, folder: Path) -> None:
         """`address` None is a cluster on this machine, for this sweep; `jobs` None as many as there are CPUs."""
+        show_token()
         from duetto.cluster.ray import RayTasks
 
         self._ray = RayTasks(address, jobs or cores())
@@ -114,6 +117,7 @@ class Tasks:
 
     def begin(self, job: Job) -> None:
         """See Crew."""
+        log_of(self._sign.parent / LOGS, job).unlink(missing_ok=True)  # of an earlier failure
         gpus = int(job.run.device == "cuda" and not self._here)
         self._tasks[self._ray.task(_in_a_task, job, self._sign, gpus=gpus)] = job
 

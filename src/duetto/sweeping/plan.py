@@ -162,10 +162,11 @@ def _listed(given: Any) -> Iterable[Any]:
 def _part(part: Any, given: Any) -> Iterable[int]:
     if isinstance(part, int) and not isinstance(part, bool):
         return [part]
-    first, _, last = str(part).strip().partition("-")
-    if not (first.isdecimal() and (last or first).isdecimal()):
+    first, dash, last = str(part).strip().partition("-")
+    last = last if dash else first
+    if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
         raise _not_seeds(given)
-    return range(int(first), int(last or first) + 1)
+    return range(int(first), int(last) + 1)
 
 
 def _not_seeds(given: Any) -> UsageError:

@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from duetto.errors import DuettoError
 from duetto.storage.records import Csv
 
 TAIL = 64 * 2**10  # bytes, of which one line is enough
@@ -14,9 +15,9 @@ TAIL = 64 * 2**10  # bytes, of which one line is enough
 def read(folder: Path) -> tuple[int, float | None]:
     """The last step that was logged, and the mean return of the last evaluation. What cannot be read is not there."""
     step, mean_return = 0, None
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, DuettoError):
         step = int(json.loads(_last_line(folder / "metrics.jsonl"))["step"])
-    with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, DuettoError):
         row = Csv.scan(folder / "evaluations.csv").rows[-1]
         step, mean_return = max(step, int(float(row["step"]))), float(row["mean_return"])
     return step, mean_return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,19 +63,19 @@ def from_file(path: str | Path) -> list[Setting]:
     if strange := [one for one in _several(values["environments"]) if not isinstance(one, str)]:
         raise UsageError(f"The sweep {path} has the environment {strange[0]!r}; it must be an id.")
     options = {name: _numbers(value) for name, value in values.items() if name not in _KEYS}
-    if isinstance(values["algorithms"], dict):
-        values["algorithms"] = {name: _numbers(own) for name, own in values["algorithms"].items()}
-    return settings(values["algorithms"], values["environments"], values.get("seeds", 3), options, str(path))
+    return settings(_numbers(values["algorithms"]), values["environments"], values.get("seeds", 3), options, str(path))
+
+
+_EXPONENT = re.compile(r"[-+]?\d+\.?\d*[eE][-+]?\d+")
 
 
 def _numbers(value: Any) -> Any:
     """Also 1e-3, which YAML takes for text."""
     if isinstance(value, dict):
         return {name: _numbers(inner) for name, inner in value.items()}
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    if isinstance(value, list):
+        return [_numbers(one) for one in value]
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
 def _by_name(algorithms: Any) -> list[tuple[str | None, Any]]:

@@ -7,8 +7,10 @@ while runs remain:
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,14 +18,13 @@ from typing import Any, Literal
 from duetto.errors import escaped
 from duetto.runs.job import IN_USE
 from duetto.sweeping import progress
-from duetto.sweeping.crews import Crew, Message, log_of
+from duetto.sweeping.crews import LOGS, Crew, Message, log_of
 from duetto.sweeping.plan import Planned
 from duetto.training.interruption import interruptible
 from duetto.training.notices import Notices, gist
 
 LOOK = 0.2  # seconds between two looks at whether it shall stop
 AGAIN = 5.0  # seconds until a run is tried again that another process is at
-LOGS = "logs"
 State = Literal["waiting", "working", "elsewhere", "complete", "failed"]
 
 
@@ -131,8 +132,6 @@ class Sweep:
             self._end(entry, "complete")
             return
         entry.began, entry.first = time.monotonic(), entry.step
-        if entry.state == "waiting":
-            self.log_of(entry).unlink(missing_ok=True)  # of an earlier failure
         entry.state = "working"
         self.crew.begin(entry.planned.job)
 
@@ -141,6 +140,8 @@ class Sweep:
         if kind == "started":
             _, step = told
             entry.first = entry.step = step
+            with suppress(OSError):  # of an earlier failure; only now is nobody else at it
+                os.truncate(self.log_of(entry), 0)
             self.on_event(entry, f"goes on at step {step:,}" if step else "begins")
             return
         entry.look()
@@ -162,16 +163,18 @@ class Sweep:
     def _end(self, entry: Entry, state: State) -> None:
         entry.state = state
         log = self.log_of(entry)
-        if state == "complete" and log.is_file() and not log.stat().st_size:
-            log.unlink()  # nothing was printed
+        with suppress(OSError):  # another sweep may have ended it, too
+            if state == "complete" and not log.stat().st_size:
+                log.unlink()  # nothing was printed
         self.on_event(entry, state)
 
     def _keep(self, entry: Entry, trace: str) -> None:
         """Write down why it failed, behind what its process printed."""
         path = self.log_of(entry)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(f"{entry.reason}\n{trace}".strip() + "\n")
+        with suppress(OSError):  # a disk that is full ends this run, not the others
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8", errors="backslashreplace") as log:
+                log.write(f"{entry.reason}\n{trace}".strip() + "\n")
 
     def _note_words(self, entry: Entry, words: Sequence[str]) -> None:
         """What a run had to say, once of all that say the same but for their numbers."""

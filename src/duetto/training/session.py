@@ -99,7 +99,7 @@ class Session:
         self._stop = False
         self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
         self._versions = packages(config.run.backend)
-        self._diagnosed = False
+        self._diagnosed = self._said_shared = False
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
 
     def _make_parts(self, opened: ExitStack) -> None:
@@ -131,6 +131,7 @@ class Session:
             threads=options.threads,
         )
         self._behind = Behind(self.learner) if options.act_behind else None
+        opened.callback(self.learner.close)
         self._masked = False
         goals = self._goals(opened)
         self._build_memory: Callable[[spaces.Space], resuming.AnyMemory] = lambda seen: memory.build(
@@ -440,9 +441,22 @@ class Session:
         with self.in_its_folder():
             path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
         self._saved = (self.step, self.learner.updates)
-        self._rehearsal.begin(state["stepper"])
+        if not self._draws_from_what_others_draw_from(state["stepper"]["environments"]):
+            self._rehearsal.begin(state["stepper"])
         self._call("on_checkpoint")
         return path
+
+    def _draws_from_what_others_draw_from(self, saved: Any) -> bool:
+        """Whether there are others in this process that learn side by side; it is said once."""
+        if self.learner.seeds == 1 or not environments.draw_globally(saved):
+            return False
+        if not self._said_shared:
+            self._said_shared = True
+            self.notices.append(
+                f"{self.stepper.name} draws from Python's or NumPy's global generators, which all seeds in this process "
+                "share: they are not what they would be alone. duetto sweep gives each a process of its own."
+            )
+        return True
 
     def acting_state(self) -> dict[str, Any]:
         """What acting needs: parameters, observation scaling and spaces; and the config that they came about with."""

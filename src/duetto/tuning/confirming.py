@@ -37,7 +37,9 @@ class Confirmed:
 
 def confirming(plan: Plan, folder: Path, best: Trial, seeds: int, jobs: int) -> Study:
     """A study of one trial, `best`, with so many seeds from the first on that the study of `plan` has not used."""
-    run = dataclasses.replace(plan.config.run, seed=plan.config.run.seed + plan.seeds)
+    own = plan.config.run  # its episodes and environments have seeds of their own, counted from the run's
+    apart = max(own.evaluation_episodes, own.num_envs) - 1
+    run = dataclasses.replace(own, seed=own.seed + plan.seeds + apart)
     others = dataclasses.replace(plan, config=dataclasses.replace(plan.config, run=run), seeds=seeds)
     return Study(others, folder, _Once(best), 1, jobs, CONFIRMED)
 
