@@ -453,8 +453,8 @@ class Session:
         if not self._said_shared:
             self._said_shared = True
             self.notices.append(
-                f"{self.stepper.name} draws from Python's or NumPy's global generators, which all seeds in this process "
-                "share: they are not what they would be alone. duetto sweep gives each a process of its own."
+                f"{self.stepper.name} draws from Python's or NumPy's global generators, which all seeds in this "
+                "process share: they are not what they would be alone. duetto sweep gives each a process of its own."
             )
         return True
 
