@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,25 +43,35 @@ def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("token", "mode", "then"), [(True, None, "token"), (False, None, None), (True, "disabled", "disabled")]
+    ("address", "token", "mode", "imported", "then"),
+    [
+        ("ray://10.0.0.1:10001", True, None, False, "token"),
+        ("ray://10.0.0.1:10001", False, None, False, None),
+        ("ray://10.0.0.1:10001", True, "disabled", False, "disabled"),
+        ("ray://10.0.0.1:10001", True, None, True, None),  # too late: Ray has looked
+        ("10.0.0.1:6379", True, None, False, None),  # Ray itself does it
+    ],
 )
 def test_rays_client_shows_the_token_that_there_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, token: bool, mode: str | None, then: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    address: str,
+    token: bool,
+    mode: str | None,
+    imported: bool,
+    then: str | None,
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that it is as before afterwards
+        monkeypatch.delenv(name)
     if mode:
         monkeypatch.setenv("RAY_AUTH_MODE", mode)
     if token:
         (tmp_path / ".ray").mkdir()
         (tmp_path / ".ray" / "auth_token").write_text("secret")
-
-    def nobody(address: str | None, actors: int) -> None:
-        raise ConnectionError
-
-    monkeypatch.setattr("duetto.cluster.ray.RayTransport", nobody)
-    with pytest.raises(ConnectionError):
-        Cluster(address="ray://10.0.0.1:10001").connect(2)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    if imported:
+        monkeypatch.setitem(sys.modules, "ray", object())
+    options.show_token(address)
     assert os.environ.get("RAY_AUTH_MODE") == then
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)

@@ -19,7 +19,7 @@ from duetto.networks import torch_layers
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(torch_learner, "cores", lambda: 2)
+    monkeypatch.setattr(torch_learner, "granted", lambda: 2)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)

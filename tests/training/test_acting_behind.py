@@ -102,6 +102,7 @@ def test_killed_at_a_random_step(tmp_path: Path, backend: str, algorithm: str):
     check_killed_anywhere(tmp_path, algorithm=algorithm, backend=backend, act_behind=True)
 
 
+@pytest.mark.slow
 def test_killed_with_networks_of_the_full_size_and_priorities(tmp_path: Path):
     """Where BLAS and PyTorch have work for several threads."""
     hyperparameters = {"hidden": (400, 300), "batch_size": 256, "prioritized": True, "replay_capacity": 1000}

@@ -74,6 +74,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     # so that some end their epochs early, and each has a learning rate of its own
     "ppo, by KL": (duetto.PPO(**PPO | {"epochs": 6}, target_kl=0.001, learning_rate_kl=0.0005), Ending, {"steps": 320}),
 }
+SLOW = {("jax", "ddpg"), ("jax", "dqn"), ("jax", "ppo")}  # as td3, and as PPO by KL
 RUN = {"evaluate_every": 60, "evaluation_episodes": 2, "checkpoint_every": 0, "log_every": 25, "device": "cpu"}
 
 
@@ -81,7 +82,14 @@ def together(parent: Path, algorithm: Any, environment: Any, seeds: Any = SEEDS,
     return duetto.train(algorithm, environment, seeds=seeds, runs_dir=parent / "together", **RUN | options)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [
+        pytest.param(backend, name, marks=pytest.mark.slow if (backend, name) in SLOW else ())
+        for backend in ("torch", "jax")
+        for name in CASES
+    ],
+)
 def test_a_seed_among_others_is_that_seed_alone(tmp_path: Path, backend: str, name: str) -> None:
     """After 100 updates and more, to rounding: parameters, metrics, evaluations; and what was drawn, exactly."""
     algorithm, environment, options = CASES[name]

@@ -271,7 +271,9 @@ def test_resume_with_another_algorithm(made: Run):
 def test_resume_with_other_spaces(tmp_path: Path):
     made = train(tmp_path, environment=Line, steps=100, callbacks=[StopAt(70)])
     run = Run(made.path, environment=lambda: Line(size=3))
-    check_refused_unharmed(run, CheckpointError, r"made with the observation space Box\(2,\); Line has Box\(3,\) now")
+    check_refused_unharmed(
+        run, CheckpointError, r"made with the observation space Box\(2,\); Line has Box\(3,\)\. Resume it"
+    )
     run = Run(made.path, environment=Parts)
     check_refused_unharmed(run, CheckpointError, r"observation space Box\(2,\); Parts has Dict\(inner/still")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -122,14 +123,16 @@ class Cluster:
 
     def connect(self, actors: int) -> Transport:
         """The way to the cluster, which has room for so many actors, that of the evaluations included."""
-        show_token()
+        show_token(self.address)
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, actors)
 
 
-def show_token() -> None:
+def show_token(address: str | None) -> None:
     """Have Ray's client show this user's token, as all else of Ray does by itself. Ray looks when it is imported."""
+    if address is None or not address.startswith("ray://") or "ray" in sys.modules:
+        return
     kept = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     if kept or (Path.home() / ".ray" / "auth_token").is_file():
         os.environ.setdefault("RAY_AUTH_MODE", "token")

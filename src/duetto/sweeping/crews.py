@@ -103,7 +103,7 @@ class Tasks:
 
     def __init__(self, address: str | None, jobs: int | None, folder: Path) -> None:
         """`address` None is a cluster on this machine, for this sweep; `jobs` None as many as there are CPUs."""
-        show_token()
+        show_token(address)
         from duetto.cluster.ray import RayTasks
 
         self._ray = RayTasks(address, jobs or cores())
