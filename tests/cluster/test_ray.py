@@ -26,6 +26,7 @@ from duetto.runs.run import Run
 from duetto.storage.config import RunOptions
 from duetto.sweeping.crews import Tasks
 from duetto.sweeping.plan import Setting, runs
+from duetto.sweeping.progress import read
 
 ray: Any = pytest.importorskip("ray")
 pytestmark = [
@@ -161,15 +162,15 @@ def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nod
 
 
 def test_a_task_that_is_asked_to_stop_ends_with_a_checkpoint(nodes: Nodes, tmp_path: Path):
-    options = RunOptions(**OPTIONS | {"steps": 1_000_000})
+    options = RunOptions(**OPTIONS | {"steps": 1_000_000, "checkpoint_every": 0})
     (planned,) = runs([Setting("small", small(), "Pendulum-v1", options, (0,))], tmp_path)
     tasks = Tasks(None, None, tmp_path)
     tasks.begin(planned.job)
-    wait_until(lambda: planned.made() > 0)
+    wait_until(lambda: read(planned.folder)[0] > 0)
     tasks.stop()
     ((job, message),) = tasks.wait(60.0)
     assert (job, message[:2]) == (planned.job, ("ended", True))
-    assert planned.made() % 40 > 0  # not one of those that come by themselves
+    assert planned.made() > 0  # none comes by itself
     tasks.begin(planned.job)
     assert [message for _, message in tasks.wait(60.0)] == [("ended", True, [])]
     tasks.close()

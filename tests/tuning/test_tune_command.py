@@ -51,14 +51,14 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
     assert lines[4] == "          discount 0.98, tau 0.01"  # the preset's 0.005 is outside; this is the nearest
     assert "2 trials: 2 complete." in lines
     again = [number for number, line in enumerate(lines) if line.startswith("Confirming trial ")]
-    assert lines[again[0]].endswith(" with 1 seed that it was not chosen by, from 1 on.")
+    assert lines[again[0]].endswith(" with 1 seed that it was not chosen by, from 2 on.")
     assert any(line.startswith("With seeds that it was not chosen by it comes to -") for line in lines[again[0] :])
     assert "Judge it by others" not in out
     code, out, err = command(f"{call} --json", *QUICK)
     said = json.loads(out)
     assert (code, len(said["trials"]), said["stopped"], said["notices"]) == (0, 2, False, [])
     assert said["preset"] == "studies/td3-Pendulum-v1/best.yaml"
-    assert [Path(run).name for run in said["confirmed"]["runs"]] == ["td3-Pendulum-v1-s1"]
+    assert [Path(run).name for run in said["confirmed"]["runs"]] == ["td3-Pendulum-v1-s2"]
     assert said["confirmed"]["value"] == said["confirmed"]["seeds"][0]
     code, out, err = command(
         f"train td3 Pendulum-v1 --preset {said['preset']} --dry-run --backend torch --device cpu --hidden 8"
