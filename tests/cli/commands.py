@@ -6,6 +6,10 @@ import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
+import pytest
+
+from duetto.cli import main
+
 SMALL_RUN = shlex.split(
     "--hidden 16 16 --backend torch --device cpu --threads 1 --evaluate-every 40 --evaluation-episodes 2 "
     "--checkpoint-every 30 --log-every 10"
@@ -23,3 +27,16 @@ class Result(NamedTuple):
 
 
 Command = Callable[..., Result]
+
+
+def called(capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line in this process: a text, and arguments that have spaces."""
+
+    def call(text: str, *arguments: str) -> Result:
+        with pytest.raises(SystemExit) as ended:
+            main([*shlex.split(text), *arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.out + captured.err
+        return Result(ended.value.code, captured.out, captured.err)
+
+    return call

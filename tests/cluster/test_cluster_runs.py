@@ -138,7 +138,7 @@ def test_at_the_free_pace_hindsight_takes_goals_of_the_same_episode(tmp_path: Pa
 
     class Spy(duetto.Callback):
         def on_start(self, session: duetto.Session) -> None:
-            relabelling: Any = session.memory._relabelling  # pyright: ignore[reportAttributeAccessIssue]
+            relabelling: Any = session.memory._relabelling
             steps, rings = relabelling._steps, relabelling._rings
 
             def noted(index: Any, uniform: Any) -> Any:
@@ -343,7 +343,7 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     with pytest.raises(UsageError, match=r"ppo learns from rollouts.* Use the pace lockstep"):
         train(tmp_path, small("ppo"), cluster=Simulation(pace="free"))
     with pytest.raises(UsageError, match=r"pace is 'fast'; it must be one of exact, lockstep, free"):
-        duetto.Cluster(pace="fast")  # type: ignore[arg-type]
+        duetto.Cluster(pace="fast")
     with pytest.raises(UsageError, match="actors is -1; it must be at least 0"):
         duetto.Cluster(actors=-1)
     with pytest.raises(UsageError, match="block is of the pace lockstep or free; this one is exact"):

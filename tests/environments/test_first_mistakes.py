@@ -67,7 +67,7 @@ def test_gymnasiums_warnings_are_told_once(vectorization: str, tmp_path: Path):
 class Screen(gymnasium.Env):
     """Warns as GLFW does, and fails where there is no display."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}
     observation_space = action_space = gymnasium.spaces.Box(-1, 1, (1,))
 
     def __init__(self, display: bool, render_mode: str = "rgb_array") -> None:
@@ -101,7 +101,7 @@ def test_what_warns_before_a_picture_fails_is_not_told_before_the_sentence():
 class Window(Screen):
     """Shows itself, or fails to."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human"]}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human"]}
 
     def reset(self, **arguments: Any) -> Any:
         os.write(2, b"error: XDG_RUNTIME_DIR")

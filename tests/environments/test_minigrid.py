@@ -239,4 +239,4 @@ def test_missing_pictures_say_where_they_are(tmp_path: Any) -> None:
 def test_options_are_checked_where_they_are_made() -> None:
     assert MiniGridOptions.take({"view": "image", "size": 9}) == (MiniGridOptions(view="image"), {"size": 9})
     with pytest.raises(UsageError, match="mission='none'"):
-        MiniGridOptions(mission="none")  # type: ignore[arg-type]
+        MiniGridOptions(mission="none")

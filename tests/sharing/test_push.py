@@ -191,7 +191,7 @@ def personal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         made.config, command="duetto train td3 Filed-v0 --runs-dir /home/alice/runs", began_from=began | signed
     )
     dataclasses.replace(changed, signature="22" * 32).save(made.path / "config.yaml")
-    yield Run(made.path)  # pyright: ignore[reportReturnType]
+    yield Run(made.path)
     del gymnasium.registry["Filed-v0"]
 
 

@@ -13,24 +13,6 @@ from line_environment import Line
 import duetto
 
 
-class Short(Line):
-    """Of a few steps."""
-
-    def __init__(self) -> None:
-        super().__init__(length=5)
-
-
-class Slow(Line):
-    """There is time to kill who trains on it."""
-
-    def __init__(self) -> None:
-        super().__init__(length=5)
-
-    def step(self, action: Any) -> Any:
-        time.sleep(0.01)
-        return super().step(action)
-
-
 class Stuck(Line):
     """It raises in its thirtieth step, as long as there is a file."""
 

@@ -10,11 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from commands import SMALL, Result
+from commands import SMALL, called
 from rich.console import Console
 
 from duetto.algorithms import ALGORITHMS
-from duetto.cli import main
 from duetto.cli.sweep import OWN_OPTIONS
 from duetto.sweeping.results import Result as Found
 from duetto.sweeping.showing import SweepDisplay, table
@@ -27,15 +26,7 @@ QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_step
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-
-    def call(text: str, *arguments: str) -> Result:
-        with pytest.raises(SystemExit) as ended:
-            main([*shlex.split(text), *arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.out + captured.err
-        return Result(ended.value.code, captured.out, captured.err)  # type: ignore[arg-type]
-
-    return call
+    return called(capsys)
 
 
 def test_a_sweep_from_the_command_line(command: Any, tmp_path: Path):
@@ -123,7 +114,7 @@ def entry(name: str, state: Any, step: int, mean_return: float | None = None) ->
     config = SimpleNamespace(run=SimpleNamespace(steps=1_000_000))
     planned: Any = SimpleNamespace(job=SimpleNamespace(name=name), config=config, complete=False, begun=True)
     made = Entry(planned, state, step, mean_return)
-    made.look = lambda: None  # type: ignore[method-assign]
+    made.look = lambda: None
     return made
 
 

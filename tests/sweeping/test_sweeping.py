@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from line_environment import Short, Slow
 from small_runs import assert_same
-from sweepable import RUN, Orphaned, Short, Slow, Stuck, small
+from sweepable import RUN, Orphaned, Stuck, small
 
 import duetto
 from duetto.errors import UsageError
@@ -95,7 +96,8 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path):
 # ---------------------------------------------------------------------------------------------------- going on
 KILLED = """
 import sys, duetto
-from sweepable import RUN, Slow, small
+from line_environment import Slow
+from sweepable import RUN, small
 duetto.sweep({"small": small()}, Slow, seeds=int(sys.argv[2]), jobs=2, output=sys.argv[1], **{**RUN, "steps": 120})
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium
@@ -101,3 +102,21 @@ class Looking(Line):
 
 if "Line-v0" not in gymnasium.registry:
     gymnasium.register("Line-v0", entry_point=Line)
+
+
+class Short(Line):
+    """Of a few steps."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
+
+
+class Slow(Line):
+    """There is time to kill who trains on it."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
+
+    def step(self, action: Any) -> Any:
+        time.sleep(0.01)
+        return super().step(action)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -66,7 +66,7 @@ class Turnstiles(Turnstile):
 class Shown(Turnstile):
     """With a picture, bright as one goes on, and a window that is none. `camera`: it observes the picture."""
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}
 
     def __init__(self, camera: bool = False, render_mode: str | None = None) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ class Watching(Callback):
             self.chosen[session.step + 1] = (np.array(session.stepper.obs), action.copy())
             return step(action)
 
-        session.stepper.step = noted  # type: ignore[method-assign]
+        session.stepper.step = noted
 
     def on_step(self, session: Session) -> None:
         self.after[session.step] = session.learner.parameters()
@@ -185,7 +185,7 @@ def test_others_parameters_in_its_place_are_refused(tmp_path: Path):
     with pytest.raises(CheckpointError, match=r"actor's layers\.0\.weight has shape"):
         behind.load_state_dict({"actor": state["learner"]["parameters"]["critic"]})
     with pytest.raises(CheckpointError, match="acting is list"):
-        behind.load_state_dict([1])  # type: ignore[arg-type]
+        behind.load_state_dict([1])
 
 
 def test_who_learns_from_rollouts_refuses(tmp_path: Path):
@@ -219,7 +219,7 @@ def test_the_host_goes_on_while_pytorch_learns(tmp_path: Path):
         if session.step != 40:
             return
         session.learner.parameters()  # waits for the update of this step
-        minimize, step = session.learner.minimize, session.stepper.step  # type: ignore[attr-defined]
+        minimize, step = session.learner.minimize, session.stepper.step
 
         def slow(name: str, *args: Any) -> Any:
             if name == "critic":
@@ -234,8 +234,8 @@ def test_the_host_goes_on_while_pytorch_learns(tmp_path: Path):
                 moved.notify_all()
             return step(action)
 
-        session.learner.minimize = slow  # type: ignore[attr-defined]
-        session.stepper.step = noted  # type: ignore[method-assign]
+        session.learner.minimize = slow
+        session.stepper.step = noted
 
     options = {"act_behind": True, "steps": 60, "evaluate_every": 0, "checkpoint_every": 0, "log_every": 1000}
     run = train(tmp_path, name="waits", callbacks=[wire], **options)
@@ -251,7 +251,7 @@ def test_what_fails_in_the_thread_ends_the_run_soon(tmp_path: Path):
         def fails(*args: Any) -> Any:
             raise ZeroDivisionError("of a loss")
 
-        session.learner.minimize = fails  # type: ignore[attr-defined]
+        session.learner.minimize = fails
         steps.append(session.step)
 
     with pytest.raises(ZeroDivisionError, match="of a loss"):

@@ -251,7 +251,7 @@ def test_a_run_in_bfloat16_comes_out_in_float32(tmp_path: Path):
 def test_mistakes(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = made("numbers scaled")
     with pytest.raises(UsageError, match="format is 'tflite'; it must be one of onnx, torch, jax"):
-        duetto.export(run, "tflite")  # type: ignore[arg-type]
+        duetto.export(run, "tflite")
     with pytest.raises(UsageError, match=r"is a folder. Give the file a name in it"):
         duetto.export(run, "torch", tmp_path)
     (tmp_path / "file").touch()

@@ -122,7 +122,7 @@ def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str,
                 seen[-1] = (*seen[-1], scaled, session.normalizer.moments["desired_goal"])
                 return update(scaled, progress)
 
-            session.normalizer.batch, session.learner.update = noted, learned  # type: ignore[method-assign]
+            session.normalizer.batch, session.learner.update = noted, learned
 
     train(tmp_path, small(hindsight="final", normalize_observations=mode), GoalLine, callbacks=[Spy()], steps=60)
     raw, before, scaled, after = seen[-1]
@@ -198,7 +198,7 @@ def test_both_frameworks_learn_from_the_same_batches(tmp_path: Path):
                     seen.append(sample(*arguments))
                     return seen[-1]
 
-                session.memory.sample = noted  # type: ignore[method-assign]
+                session.memory.sample = noted
 
         options = {"steps": 36, "evaluate_every": 0, "name": backend, "backend": backend}
         train(tmp_path, small(hindsight="future", random_steps=36), GoalLine, callbacks=[Spy()], **options)

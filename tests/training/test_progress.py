@@ -120,7 +120,7 @@ RESULTS = ["evaluation -1,234.5", "training -1,234.5", "critic loss 0.00123"]
 def rendered(state: State, width: int) -> list[str]:
     console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
     console.print(lines(state, width))
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return console.file.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [*range(26, 120), 300])
@@ -150,7 +150,7 @@ def test_before_the_first_number_it_is_said_what_is_being_done(monkeypatch: pyte
     for seconds in range(100):
         now[0] = float(seconds)
         display.doing(f"evaluating: {seconds} of 100 episodes")
-    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+    assert console.file.getvalue().splitlines() == [
         f"evaluating: {seconds} of 100 episodes ({seconds} s)" for seconds in (5, 35, 65, 95)
     ]
 

@@ -94,8 +94,8 @@ class Played:
                 self.divergences.append(metrics.value("approx_kl_k2"))
             return metrics
 
-        self.session.memory.due = watched_due  # pyright: ignore[reportAttributeAccessIssue]
-        self.learner.update = watched_update  # pyright: ignore[reportAttributeAccessIssue]
+        self.session.memory.due = watched_due
+        self.learner.update = watched_update
 
     def _note(self, session: Session) -> None:
         """Which places the vector step was of: those that are new in the environments' episodes."""

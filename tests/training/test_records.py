@@ -125,7 +125,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path):
 
     with JsonLines(tmp_path / "m") as log:
         log.append({"step": 1})
-        file, log._file = log._file, Half(log._file)  # pyright: ignore[reportAttributeAccessIssue]
+        file, log._file = log._file, Half(log._file)
         with pytest.raises(DuettoError, match=r"disk is full.*duetto resume"):
             log.append({"step": 2})
         log._file = file

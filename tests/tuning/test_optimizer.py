@@ -47,7 +47,7 @@ def test_it_looks_where_it_was_good(tmp_path: Path):
     tried(made, 40)
     late = [worth(trial) for trial in made.trials()[25:]]
     assert sum(late) / len(late) > -0.7  # of numbers at random -1.4
-    assert max(made.importances(), key=made.importances().get) == "tau"  # type: ignore[arg-type]
+    assert max(made.importances(), key=made.importances().get) == "tau"
     assert sum(made.importances().values()) == pytest.approx(1)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import gymnasium
 import pytest
-from tunable import FIXED, RUN, SEARCH, SMALL, Once, Short, Slow
+from line_environment import Short, Slow
+from tunable import FIXED, RUN, SEARCH, SMALL, Once
 
 import duetto
 from duetto.cli import main
@@ -80,7 +81,7 @@ def test_a_table_and_a_picture_of_all_trials(study: Tuned):
     assert study.pictures[0].read_bytes().startswith(b"\x89PNG")
     assert study.importances == {}
     assert study.fresh is not None
-    assert json.loads(json.dumps(study.to_dict()))["best"]["value"] == study.best.value  # type: ignore[union-attr]
+    assert json.loads(json.dumps(study.to_dict()))["best"]["value"] == study.best.value
 
 
 def test_the_best_is_confirmed_with_seeds_that_it_was_not_chosen_by(tmp_path: Path):
@@ -129,7 +130,8 @@ def test_the_same_call_goes_on_and_another_is_refused(study: Tuned):
 
 KILLED = """
 import sys, duetto
-from tunable import SMALL, Slow
+from line_environment import Slow
+from tunable import SMALL
 duetto.tune("ddpg", Slow, trials=3, output=sys.argv[1], **{**SMALL, "seeds": 1, "steps": 100})
 """
 

@@ -10,11 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from commands import SMALL, Result
+from commands import SMALL, called
 from rich.console import Console
 
 from duetto.algorithms import ALGORITHMS, TD3
-from duetto.cli import main
 from duetto.cli.tune import OWN_OPTIONS, given
 from duetto.tuning.optuna import Trial
 from duetto.tuning.showing import StudyDisplay
@@ -27,15 +26,7 @@ QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_step
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-
-    def call(text: str, *arguments: str) -> Result:
-        with pytest.raises(SystemExit) as ended:
-            main([*shlex.split(text), *arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.out + captured.err
-        return Result(ended.value.code, captured.out, captured.err)  # type: ignore[arg-type]
-
-    return call
+    return called(capsys)
 
 
 def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, tmp_path: Path):

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 from line_environment import Line
-
-
-class Short(Line):
-    """Of a few steps."""
-
-    def __init__(self) -> None:
-        super().__init__(length=5)
-
-
-class Slow(Line):
-    """There is time to kill who trains on it."""
-
-    def __init__(self) -> None:
-        super().__init__(length=5)
-
-    def step(self, action: Any) -> Any:
-        time.sleep(0.015)
-        return super().step(action)
 
 
 class Once(Line):
