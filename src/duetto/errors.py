@@ -72,3 +72,11 @@ class FolderLostError(DuettoError):
 
 class RunInUseError(DuettoError):
     """Another living process works on the same run folder."""
+
+
+class PartLostError(DuettoError):
+    """A part of a run that holds state is gone: a shard of its memory, or one of its learners.
+
+    Its message is one sentence, of what was lost. Whoever runs the session closes it, and resumes the run from its
+    newest checkpoint.
+    """

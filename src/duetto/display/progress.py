@@ -116,6 +116,7 @@ class ProgressDisplay:
         """The first lines: what runs where."""
         self.session, session.on_activity = session, self.doing
         self._doing.now("")
+        self._since = None  # it may begin behind where another session of the run was
         options, config = session.config.run, session.config
         self._say(
             f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "

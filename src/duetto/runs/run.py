@@ -22,7 +22,7 @@ from duetto.cluster import Cluster
 from duetto.display.showing import shown
 from duetto.display.video import place, record
 from duetto.environments import Episode
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
@@ -41,6 +41,8 @@ from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.place import Place
 from duetto.training.resuming import notes_of_stretching
 from duetto.training.session import Session, is_instance
+
+MOST_RETURNS = 3  # to one checkpoint, after a part of the run was lost
 
 
 class Run:
@@ -128,6 +130,58 @@ class Run:
             raise UsageError(
                 "Schedules change with the number of steps only: give --steps, too, or no --keep-schedule."
             )
+        before = self._newest()
+        try:
+            self._go_on(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster)
+        except PartLostError as lost:
+            self.go_back(lost, callbacks, on_start, cluster, before if without_memory else None, accept_changes)
+
+    def go_back(
+        self,
+        lost: PartLostError,
+        callbacks: Sequence[AnyCallback],
+        on_start: Callable[[Session], None] | None,
+        cluster: Cluster | None,
+        damaged: int | None = None,
+        accept_changes: bool = False,
+    ) -> None:
+        """Go on from the newest checkpoint, as after kill -9, and as often as a part of the run is lost.
+
+        `damaged` is the step of one whose memory cannot be read. Raises `lost`, or what came after it, where going on
+        brings no newer checkpoint three times.
+        """
+        tried: list[int] = []
+        while True:
+            tried.append(newest := self._newest())
+            if tried.count(newest) > MOST_RETURNS:
+                raise lost
+
+            def begin(session: Session, what: PartLostError = lost) -> None:
+                where = f"from its checkpoint of step {session.step:,}" if session.step else "from its beginning"
+                session.notices.append(f"{what} The run goes on {where}.")
+                if on_start is not None:
+                    on_start(session)
+
+            try:
+                self._go_on(None, callbacks, begin, newest == damaged, accept_changes, False, cluster)
+                return
+            except PartLostError as another:
+                lost = another
+
+    def _newest(self) -> int:
+        """The step of the newest checkpoint; 0 where there is none."""
+        return max(CheckpointStore(self.path / "checkpoints").steps(), default=0)
+
+    def _go_on(
+        self,
+        steps: int | None,
+        callbacks: Sequence[AnyCallback],
+        on_start: Callable[[Session], None] | None,
+        without_memory: bool,
+        accept_changes: bool,
+        keep_schedule: bool,
+        cluster: Cluster | None,
+    ) -> None:
         with FolderLock(self.path) as lock:
             config, horizon = self.config, self.config.run.horizon
             if steps is not None:
@@ -325,10 +379,15 @@ def start(
     place = cluster and cluster.beginning(algorithm)
     label = config.environment
     path = new_folder(Path(runs_dir), run_name(algorithm, label, options.seed) if name is None else name)
-    with begun(config, path, environment, beginning, place) as session:
-        _work(session, callbacks, on_start)
-    own = type(algorithm) if config.origin else None
-    return Run(path, None if config.remakeable else environment, algorithm.custom_networks(), algorithm=own)
+    given_environment, own = (None if config.remakeable else environment), (type(algorithm) if config.origin else None)
+    try:
+        with begun(config, path, environment, beginning, place) as session:
+            _work(session, callbacks, on_start)
+    except PartLostError as lost:
+        run = Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
+        run.go_back(lost, callbacks, on_start, cluster)
+        return run
+    return Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
 
 
 @contextmanager

@@ -82,8 +82,6 @@ class Worker:
             self._process.stdin.close()  # type: ignore[union-attr]
         self._process.wait()
         self._thread.join(LAST_WORDS)
-        if not self._thread.is_alive():
-            self._process.stdout.close()  # type: ignore[union-attr]
 
     def kill(self) -> None:
         """End it now."""
@@ -96,8 +94,9 @@ class Worker:
             send(self._process.stdin, message)  # type: ignore[arg-type]
 
     def _listen(self, stream: IO[bytes]) -> None:
-        while (message := receive(stream)) is not None:  # type: ignore[arg-type]
-            self._inbox.put((self, tuple(message)))
+        with stream:  # its owner: what its process began may hold the pipe open for longer than `close` waits
+            while (message := receive(stream)) is not None:  # type: ignore[arg-type]
+                self._inbox.put((self, tuple(message)))
 
     def _watch(self) -> None:
         """What it said last comes before "gone"; its own children, who may outlive it, hold the pipe open."""

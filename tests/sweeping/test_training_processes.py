@@ -1,0 +1,37 @@
+"""The parent's side of a process that trains, where the process ends otherwise than it should."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from pathlib import Path
+
+import pytest
+
+from duetto.runs import workers
+from duetto.runs.workers import Worker
+
+
+def test_a_pipe_that_is_held_open_longer_than_anybody_waits_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(workers, "LAST_WORDS", 0.05)
+    listening: list[threading.Thread] = []
+    reading, held = os.pipe()
+    stream = os.fdopen(reading, "rb")
+    listen = Worker._listen
+
+    def listens(worker: Worker, _: object) -> None:
+        listening.append(threading.current_thread())
+        listen(worker, stream)
+
+    monkeypatch.setattr(Worker, "_listen", listens)
+    inbox: queue.Queue[object] = queue.Queue()
+    worker = Worker(inbox, tmp_path / "log")
+    worker._process.stdout.close()
+    worker.kill()
+    assert inbox.get(timeout=10)[1] == ("gone", -9)
+    assert listening[0].is_alive()
+    assert not stream.closed
+    os.close(held)  # by what the process had begun
+    listening[0].join(10)
+    assert stream.closed
