@@ -46,7 +46,7 @@ class Compiled:
     def exchange(self) -> None:
         """Give and take what is new; call it while nothing is being compiled."""
         for source, target in ((self._own, self._kept), (self._kept, self._own)):
-            for name in set(os.listdir(source)) - self._shared:
+            for name in {entry.name for entry in source.iterdir()} - self._shared:
                 with suppress(FileExistsError):
                     os.link(source / name, target / name)
                 self._shared.add(name)
