@@ -202,10 +202,9 @@ def test_errors_are_those_of_one_memory():
     with pytest.raises(CheckpointError, match="What should be the state of a memory is none"):
         recurrent.load_state_dict(state | {"episodes": None})
     step = Steps("sequences").next()
-    step.next_obs["image"][:] += 1
-    recurrent.add(step)
-    with pytest.raises(UsageError, match="is no stack of 3 frames"):
-        len(recurrent)
+    step.next_obs["image"][step.env == 3] += 1
+    with pytest.raises(UsageError, match="'obs/image' of environment 3 is no stack of 3 frames"):
+        recurrent.add(step)
 
 
 # ---------------------------------------------------------------------------------------------------- demonstrations

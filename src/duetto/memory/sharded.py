@@ -24,6 +24,8 @@ from duetto.functional import randomness
 from duetto.memory import parts, replay, sequences
 from duetto.memory.base import Experience, Found, Memory, Sample
 from duetto.memory.draws import Line, Weighing, numbers, strata
+from duetto.memory.fields import named
+from duetto.memory.frames import Stacks
 from duetto.memory.prioritized import checked
 from duetto.memory.schedule import Schedule
 from duetto.memory.shards import Elsewhere, Lost, Recipe, Standing
@@ -137,6 +139,8 @@ class Sharded(Memory):
         self._shares = self._shards.shares
         self._firsts = np.array([share.start for share in self._shares])
         self._schedule = Schedule.of(recipe.spec)
+        stacked = recipe.stacked if isinstance(recipe.spec, SequenceSpec) else 1
+        self._stacks = Stacks(recipe.observation, stacked) if stacked > 1 else None
         self.draws: JointDraws = JointDraws(recipe.spec, self._settle)
         self._asked: dict[int, tuple[str, tuple[Any, ...]]] = {}  # what is not answered yet
         standings = self._shards.begin(recipe)
@@ -165,7 +169,14 @@ class Sharded(Memory):
 
     # ------------------------------------------------------------------------------------------------ filling
     def add(self, experience: Experience) -> None:
-        """Store copies of the steps; a batch may be due afterwards. What is wrong with them is said later."""
+        """Store copies of the steps; a batch may be due afterwards.
+
+        Raises:
+            UsageError: see `EpisodeRings.check`, here, where environments have their numbers.
+        """
+        if self._stacks is not None:
+            obs, next_obs = (dict(named("obs", tree)) for tree in (experience.obs, experience.next_obs))
+            self._stacks.check(experience.env, obs, next_obs)
         largest = self.draws.largest
         for index, rows in self._of_each(experience.env):
             own = parts.rows_of(experience, rows)
