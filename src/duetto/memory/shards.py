@@ -143,6 +143,10 @@ class Shards(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """End them."""
+        ...
+
 
 class Kept(NamedTuple):
     """What a checkpoint holds of a memory."""
