@@ -130,6 +130,17 @@ def test_kill_9_of_an_actor_at_the_free_pace_leaves_every_count_right(nodes: Nod
     assert run.metrics()[-1]["time/actors"] == 2
 
 
+def test_kill_9_of_a_replay_shard_sends_the_run_back_and_changes_no_number(nodes: Nodes, tmp_path: Path):
+    """In the middle of its learning, of which the environments are in two shards; the second half begins again."""
+    local = train(tmp_path, name="local", num_envs=3, evaluate_every=0)
+    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::Keeper")[0], signal.SIGKILL))
+    cluster = duetto.Cluster(actors=1, replay_shards=2)
+    spread = train(tmp_path, name="spread", num_envs=3, evaluate_every=0, cluster=cluster, callbacks=[strike])
+    assert_same(local, spread)
+    assert [said for said in strike.said if "of the replay memory" in said and "from its checkpoint of step 8" in said]
+    wait_until(lambda: not processes(nodes.folder, "ray::Keeper"))
+
+
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
     with pytest.raises(UsageError, match="connected to a Ray cluster already"):
         train(tmp_path, num_envs=2, cluster=duetto.Cluster(nodes.cluster.address))

@@ -1,4 +1,6 @@
-"""The options `--cluster [ADDRESS] --actors N --pace PACE --block T --ahead STEPS`, for the commands that train."""
+"""The options `--cluster [ADDRESS] --actors N --pace PACE --block T --ahead STEPS --replay-shards K`, for the commands
+that train.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,10 @@ AnyPace = Annotated[
 Blocks = Annotated[int | None, arg(help="Vector steps that an actor makes by itself; a rollout, or 16.")]
 Ahead = Annotated[int | None, arg(help="At the pace free: steps made before they are learned from; 2 blocks an actor.")]
 
+ReplayShards = Annotated[
+    int | None, arg(help="Processes that the replay memory is spread over; 0: it is in the run's own.")
+]
+
 
 def with_address(arguments: list[str]) -> list[str]:
     """`--cluster` alone gets the address that it stands for: tyro knows no option whose value may be left out."""
@@ -41,6 +47,8 @@ def cluster(address: str | None, **options: Any) -> Cluster | None:
     given = {name: value for name, value in options.items() if value is not None}
     if address is None:
         if given:
-            raise UsageError(f"--{next(iter(given))} is of a cluster. Give --cluster too, or leave it out.")
+            raise UsageError(
+                f"--{next(iter(given)).replace('_', '-')} is of a cluster. Give --cluster too, or leave it out."
+            )
         return None
     return Cluster(None if address == HERE else address, **given)

@@ -62,6 +62,7 @@ def _check(call: Any) -> None:
         raise UsageError(f"--seed {call.run.seed} is one seed, --seeds {call.seeds} are several. Give one of the two.")
     if call.track:
         raise UsageError("--track follows one run in a process. Leave it out, or train the seeds one by one.")
-    for name in ("cluster", "actors", "pace", "block", "ahead"):
+    for name in ("cluster", "actors", "pace", "block", "ahead", "replay_shards"):
         if getattr(call, name) is not None:
-            raise UsageError(f"--{name} is of a cluster; --seeds trains in this process. Give one of the two.")
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is of a cluster; --seeds trains in this process. Give one of the two.")

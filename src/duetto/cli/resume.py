@@ -9,7 +9,7 @@ from rich.console import Console
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from duetto.cli import clusters, watching
-from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, with_address
+from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, ReplayShards, with_address
 from duetto.cli.options import Json, Quiet, Trust
 from duetto.cli.output import expendable, print_json
 
@@ -39,6 +39,7 @@ def resume(
     pace: AnyPace = None,
     block: Blocks = None,
     ahead: Ahead = None,
+    replay_shards: ReplayShards = None,
     stop_at_return: watching.StopAtReturn = None,
     time_limit: watching.TimeLimit = None,
     video_every: watching.VideoEvery = None,
@@ -53,7 +54,8 @@ def resume(
     """
     from duetto.display.showing import shown
 
-    placed = clusters.cluster(cluster, actors=actors, pace=pace, block=block, ahead=ahead)
+    how = {"actors": actors, "pace": pace, "block": block, "ahead": ahead, "replay_shards": replay_shards}
+    placed = clusters.cluster(cluster, **how)
     with expendable() as stream:
         console = Console(stderr=True) if json else Console(file=stream)
         beginning = f"{run}: reading the checkpoint, making environments and networks"

@@ -16,7 +16,7 @@ from tyro.conf import AvoidSubcommands, FlagCreatePairsOff, OmitArgPrefixes, Pos
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import ELSEWHERE, nearest
 from duetto.cli import watching
-from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, cluster, with_address
+from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, ReplayShards, cluster, with_address
 from duetto.cli.options import EnvironmentOptions, Json, Quiet, Seeds, environment_options
 from duetto.cli.output import expendable, print_json
 from duetto.errors import UsageError
@@ -28,7 +28,8 @@ from duetto.storage.origin import Origin, is_file, named
 # Those of the command itself, beside the run's and the algorithm's; see `_command`.
 OWN_OPTIONS = ("config", "environment_options", "from", "from_checkpoint", "from_optimizers", "from_memory", "preset")
 OWN_OPTIONS += watching.OPTIONS
-OWN_OPTIONS += ("seeds", "cluster", "actors", "pace", "block", "ahead", "dry_run", "quiet", "json", "runs_dir", "name")
+OWN_OPTIONS += ("seeds", "cluster", "actors", "pace", "block", "ahead", "replay_shards")
+OWN_OPTIONS += ("dry_run", "quiet", "json", "runs_dir", "name")
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
 Maker = Callable[[type[Algorithm], Algorithm, RunOptions], Any]  # of a command, with its defaults
@@ -142,7 +143,8 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
 
         print(planned(call.hyperparameters, call.environment, call.run, name, given, origin).to_yaml(), end="")
         return
-    placed = cluster(call.cluster, actors=call.actors, pace=call.pace, block=call.block, ahead=call.ahead)
+    how = {name: getattr(call, name) for name in ("actors", "pace", "block", "ahead", "replay_shards")}
+    placed = cluster(call.cluster, **how)
     with expendable() as stream:
         console = Console(stderr=True) if call.json else Console(file=stream)
         beginning = f"{call.hyperparameters.name()} on {call.environment}: making environments and networks"
@@ -202,6 +204,7 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
         ("pace", AnyPace, None),
         ("block", Blocks, None),
         ("ahead", Ahead, None),
+        ("replay_shards", ReplayShards, None),
         ("stop_at_return", watching.StopAtReturn, None),
         ("time_limit", watching.TimeLimit, None),
         ("video_every", watching.VideoEvery, None),

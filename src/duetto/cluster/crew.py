@@ -80,7 +80,10 @@ class Crew:
     Attributes:
         actors: In the order of their environments.
         restarts: Processes that took the place of another.
+        advice: Where to look for the cause of what happens again and again.
     """
+
+    advice = "in the environment and in what it calls, or in the memory of its machine"
 
     def __init__(
         self,
@@ -174,11 +177,14 @@ class Crew:
         A cluster may not know yet that a machine is gone, and start processes there that never run. That is no fault
         of theirs, and does not count.
         """
-        recipe = self._transport.put(self._recipe)  # for each: what was put may be lost with the machine that it is on
-        actor.worker = self._transport.start(Host, recipe, actor.share, self._role)
+        actor.worker = self._process(actor)
         actor.here, actor.new = False, True
         actor.call = self._transport.call(actor.worker, GREETING, [], None)
         actor.deadline = self._transport.clock() + TO_START
+
+    def _process(self, actor: Actor) -> Worker:
+        recipe = self._transport.put(self._recipe)  # for each: what was put may be lost with the machine that it is on
+        return self._transport.start(Host, recipe, actor.share, self._role)
 
     def _greeted(self, actor: Actor, answer: Answer) -> None:
         if not answer.failure:
@@ -246,8 +252,7 @@ class Crew:
         actor.failures.append(answer)
         if len(actor.failures) == ATTEMPTS:
             raise Fault(
-                f"{actor} {answer.failure}, for the third time without an answer. Look for the cause in the "
-                "environment and in what it calls, or in the memory of its machine.",
+                f"{actor} {answer.failure}, for the third time without an answer. Look for the cause {self.advice}.",
                 trace=answer.details,
                 failed=True,
             )

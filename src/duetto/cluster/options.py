@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.cluster.transport import Transport
     from duetto.environments import Stepper
     from duetto.learners import Acting
+    from duetto.memory import Shards
     from duetto.storage.config import Config
     from duetto.training.collector import Source
     from duetto.training.normalizer import Normalizer
@@ -49,6 +50,9 @@ class Cluster:
     """Vector steps that an actor makes by itself; 0 is a rollout, or 16."""
     ahead: CountOrZero = 0
     """With the pace "free", steps at most that are made before they are learned from; 0 is two blocks of each actor."""
+    replay_shards: CountOrZero = 0
+    """Processes that the replay memory is spread over, by environments; 0: it is in the run's own. It decides no number
+    beyond rounding."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -59,6 +63,7 @@ class Cluster:
 
     def beginning(self, algorithm: Algorithm) -> Cluster:
         """For a new run."""
+        self._check_shards(algorithm)
         rollouts = algorithm.memory().on_policy
         if rollouts and self.pace == "free":
             raise UsageError(
@@ -87,11 +92,25 @@ class Cluster:
                 raise UsageError(f"{name} is of the pace {' or '.join(paces)}; this one is {cluster.pace}.")
         return cluster
 
+    def _check_shards(self, algorithm: Algorithm) -> None:
+        spec = algorithm.memory()
+        if self.replay_shards and spec.on_policy:
+            raise UsageError(
+                f"{algorithm.name()} learns from rollouts and has no replay memory that could be spread. Leave out "
+                "replay_shards (--replay-shards)."
+            )
+        if self.replay_shards and getattr(spec, "hindsight", None) is not None:
+            raise UsageError(
+                "Hindsight asks the environment what other goals would have brought while a batch is drawn, which "
+                "shards of the memory cannot. Leave out replay_shards (--replay-shards), or hindsight."
+            )
+
     # ------------------------------------------------------------------------------------------- see Place
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> Stepper:
         """Environments in actors; closing the stepper ends these, and the cluster if it began here."""
         from duetto.cluster.placing import place
 
+        self._check_shards(config.algorithm)  # of a run that goes on
         num_envs, wanted = options["num_envs"], self.actors or 2
         actors = min(wanted, num_envs)
         if actors < wanted:
@@ -99,8 +118,13 @@ class Cluster:
                 f"{num_envs} environment{'s' * (num_envs > 1)} on {actors} of the {wanted} actors: the others "
                 "would have none. Give more --num-envs."
             )
+        if num_envs < self.replay_shards:
+            notices.append(
+                f"The replay memory of {num_envs} environment{'s' * (num_envs > 1)} is in {num_envs} of the "
+                f"{self.replay_shards} shards: the others would have none. Give more --num-envs."
+            )
         acts = None if self.pace == "exact" else config
-        processes = actors + bool(config.run.evaluate_every)
+        processes = actors + bool(config.run.evaluate_every) + min(self.replay_shards, num_envs)
         return place(environment, options, lambda: self.connect(processes), actors, notices, acts)
 
     def make_source(self, config: Config, stepper: Stepper, learner: Acting, normalizer: Normalizer) -> Source:
@@ -115,6 +139,13 @@ class Cluster:
 
         return place_evaluator(config, environment, stepper)
 
+    def make_shards(self, stepper: Stepper) -> Shards | None:
+        """Processes beside the actors. At the pace `free` one that is lost is begun again, else the run goes back."""
+        from duetto.cluster.placing import place_shards
+
+        count = min(self.replay_shards, stepper.num_envs)
+        return place_shards(stepper, count, self.pace == "free") if count else None
+
     def decided(self, stepper: Stepper) -> dict[str, Any]:
         """See Place."""
         from duetto.cluster import pacing
@@ -122,7 +153,7 @@ class Cluster:
         return pacing.decided(stepper)
 
     def connect(self, actors: int) -> Transport:
-        """The way to the cluster, which has room for so many actors, that of the evaluations included."""
+        """The way to the cluster, which has room for so many: with that of the evaluations, and shards."""
         show_token(self.address)
         from duetto.cluster.ray import RayTransport
 

@@ -12,6 +12,7 @@ from duetto.cluster.blocks import Distant
 from duetto.cluster.crew import Crew
 from duetto.cluster.evaluator import Beside, Judging
 from duetto.cluster.player import Role
+from duetto.cluster.shards import Keepers
 from duetto.cluster.spread import Spread
 from duetto.cluster.transport import Transport
 from duetto.environments import Stepper, recipes
@@ -69,6 +70,13 @@ def place_evaluator(config: Config, environment: Any, stepper: Stepper) -> Besid
     how = (run.backend, run.precision, run.threads, run.evaluation_episodes, run.seed)
     share = range(min(run.evaluation_episodes, PARALLEL))
     return Beside(engine.crew.another(recipe, share, cloudpickle.dumps(Judging(config.algorithm, *how))))
+
+
+def place_shards(stepper: Stepper, count: int, rebuilds: bool) -> Keepers:
+    """A replay memory's, in processes beside the actors of `stepper`. With `rebuilds`, one that dies is begun again."""
+    engine = stepper.engine
+    assert isinstance(engine, Spread)
+    return Keepers(engine.crew, shares(stepper.num_envs, count), rebuilds)
 
 
 def _packed(environment: Any, options: dict[str, Any]) -> bytes:

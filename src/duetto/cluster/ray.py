@@ -69,8 +69,8 @@ class RayTransport:
         cores = int(ray.cluster_resources().get("CPU", 0))
         if actors > cores:
             raise UsageError(
-                f"The cluster has {cores} CPUs, and {actors} actors, that of the evaluations included, take one each. "
-                "Use fewer --actors."
+                f"The cluster has {cores} CPUs, and {actors} actors, that of the evaluations included, take one each; "
+                "a replay shard is one of them. Use fewer --actors."
             )
 
     def start(self, kind: Callable[..., Any], *arguments: Any) -> Any:

@@ -8,10 +8,10 @@ import numpy as np
 
 from duetto.algorithms.base import MemorySpec, Prioritization, ReplaySpec, RolloutSpec, SequenceSpec, Tree
 from duetto.errors import UsageError
+from duetto.memory import kinds
 from duetto.memory.base import Experience, Sample
 from duetto.memory.demonstrations import Episodes, fill, own_spec, rows_for
-from duetto.memory.episodes import row_fields
-from duetto.memory.fields import Field, compressed, step_fields, transition_fields
+from duetto.memory.fields import step_fields
 from duetto.memory.hindsight import Goals
 from duetto.memory.mixed import Mixed
 from duetto.memory.prioritized import PrioritizedReplay
@@ -19,20 +19,29 @@ from duetto.memory.recurrent_rollout import RecurrentRollout
 from duetto.memory.replay import Replay
 from duetto.memory.rollout import Rollout
 from duetto.memory.sequences import SequenceReplay
+from duetto.memory.sharded import Sharded
+from duetto.memory.shards import Elsewhere, Kept, Lost, Recipe, Shard, Shards
 from duetto.memory.whole import LeftOut
 from duetto.networks.spaces import Space
 
 __all__ = [
+    "Elsewhere",
     "Episodes",
     "Experience",
     "Goals",
+    "Kept",
     "LeftOut",
+    "Lost",
     "Mixed",
     "PrioritizedReplay",
+    "Recipe",
     "Replay",
     "Rollout",
     "Sample",
     "SequenceReplay",
+    "Shard",
+    "Sharded",
+    "Shards",
     "build",
 ]
 
@@ -47,13 +56,15 @@ def build(
     stacked: int = 1,
     demonstrations: Episodes | None = None,
     goals: Goals | None = None,
-) -> Replay | Rollout | SequenceReplay | Mixed:
+    elsewhere: Elsewhere | None = None,
+) -> Replay | Rollout | SequenceReplay | Mixed | Sharded:
     """The memory that `spec` describes; it draws from `random`, which nothing else should use.
 
     A replay memory's capacity is shared out among the environments evenly, rounded up. `value` gives V(s) (N,) of N
     observations, for rollouts. `stacked` says that images are stacks of so many frames, of which a memory of sequences
     keeps each frame once; 1 for images that are none. `demonstrations` are mixed in where the spec says how. `goals`
-    says what other goals would have brought, where the spec wants hindsight.
+    says what other goals would have brought, where the spec wants hindsight. With `elsewhere` a replay memory lies in
+    its shards.
 
     Raises:
         UsageError: numbers that make no memory, or a capacity that does not fit into this machine's memory.
@@ -62,10 +73,15 @@ def build(
         assert value is not None
         return _rollout(spec, observation_space, action_space, num_envs, value)
     if demonstrations is not None:
-        return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations)
+        return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations, elsewhere)
+    rows = kinds.rows_of(spec, num_envs)
+    _check_sequences(spec) if isinstance(spec, SequenceSpec) else _check(spec)
+    if elsewhere is not None:
+        assert goals is None, "hindsight in shards"
+        return Sharded(Recipe(spec, observation_space, action_space, rows, stacked), num_envs, random, elsewhere)
     if isinstance(spec, SequenceSpec):
-        return _sequences(spec, observation_space, action_space, num_envs, random, stacked)
-    return _replay(spec, observation_space, action_space, num_envs, random, goals)
+        return kinds.sequences(spec, observation_space, action_space, num_envs, rows, random, stacked)
+    return kinds.transitions(spec, observation_space, action_space, num_envs, rows, random, goals)
 
 
 def _mixed(
@@ -76,6 +92,7 @@ def _mixed(
     random: np.random.Generator,
     stacked: int,
     demonstrations: Episodes,
+    elsewhere: Elsewhere | None,
 ) -> Mixed:
     mixing = spec.demonstrations
     assert mixing is not None
@@ -86,36 +103,15 @@ def _mixed(
     lengths = demonstrations.lengths or [len(episode.reward) for episode in demonstrations.episodes]
     rows = rows_for(spec, lengths, stacked)
     own = own_spec(spec, mixing, rows)
-    agent = build(spec, observation, action, num_envs, random, stacked=stacked)
+    agents = elsewhere and elsewhere.within(Mixed.agents)
+    agent = build(spec, observation, action, num_envs, random, stacked=stacked, elsewhere=agents)
     experts = build(own, observation, action, 1, demonstrations.own_random, stacked=stacked)
     assert not isinstance(agent, Rollout | Mixed)
-    assert not isinstance(experts, Rollout | Mixed)
+    assert isinstance(experts, Replay | SequenceReplay)
     fingerprint = fill(experts, demonstrations.episodes)
     if not len(experts):
         raise UsageError("No demonstration has anything to learn from: all are shorter than the burn-in.")
     return Mixed(mixing, spec.batch_size, agent, experts, fingerprint, demonstrations.random)
-
-
-def _replay(
-    spec: ReplaySpec,
-    observation_space: Space,
-    action_space: Space,
-    num_envs: int,
-    random: np.random.Generator,
-    goals: Goals | None = None,
-) -> Replay:
-    _check(spec)
-    fields = transition_fields(observation_space, action_space)
-    fields = compressed(fields) if spec.compress else fields
-    rows = -(-spec.capacity // num_envs)
-    try:
-        if spec.prioritization is None:
-            return Replay(spec, fields, num_envs, rows, random, goals)
-        return PrioritizedReplay(spec, spec.prioritization, fields, num_envs, rows, random, goals)
-    except MemoryError as error:
-        raise _too_large(
-            f"replay_capacity {spec.capacity}", "Lower replay_capacity.", fields, rows * num_envs
-        ) from error
 
 
 def _rollout(
@@ -141,26 +137,7 @@ def _rollout(
         kind = RecurrentRollout if spec.recurrent else Rollout
         return kind(spec, fields, num_envs, value)
     except MemoryError as error:
-        raise _too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
-
-
-def _sequences(
-    spec: SequenceSpec, observation: Space, action: Space, num_envs: int, random: np.random.Generator, stacked: int
-) -> SequenceReplay:
-    _check_sequences(spec)
-    rows = -(-spec.capacity // num_envs)
-    try:
-        return SequenceReplay(spec, observation, action, num_envs, rows, random, stacked)
-    except MemoryError as error:
-        fields = row_fields(observation, action, stacked)
-        raise _too_large(
-            f"replay_capacity {spec.capacity}", "Lower replay_capacity.", fields, rows * num_envs
-        ) from error
-
-
-def _too_large(what: str, hint: str, fields: dict[str, Field], count: int) -> UsageError:
-    needed = count * sum(field.nbytes for field in fields.values()) / 2**30
-    return UsageError(f"{what} needs {needed:.1f} GiB of memory, which this machine does not have free. {hint}")
+        raise kinds.too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
 
 
 def _check(spec: ReplaySpec) -> None:

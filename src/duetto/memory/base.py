@@ -43,6 +43,15 @@ class Sample(NamedTuple):
     info: Mapping[str, float] = NOTHING  # numbers about the batch, for the log
 
 
+class Found(NamedTuple):
+    """Items of a replay memory that were looked up, and not weighed yet."""
+
+    batch: Batch | SequenceBatch  # with weights of 1
+    index: np.ndarray  # (B,), see Sample  # pyright: ignore[reportIncompatibleMethodOverride]
+    stamp: np.ndarray  # (B,)
+    mass: np.ndarray  # (B,) p^α; 1 where all items are alike
+
+
 class Memory:
     """What the training loop asks of every memory, beside `add`, `due` and what checkpoints need."""
 

@@ -1,8 +1,15 @@
-"""How likely each item of a memory is to be drawn: all alike, or in proportion to priorities."""
+"""How likely each item of a memory is to be drawn: all alike, or in proportion to priorities.
+
+A draw has two halves. Points are drawn on the line of all items, laid end to end; then the items there are found.
+
+    uniform         |0|1|2|3|4|5|              a point is an item's number
+    proportional    |  0  |1|    2    | 3 |    each as long as its mass; a batch of 3 has a point in each third
+                       ^       ^         ^
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +19,54 @@ from duetto.functional import forms
 from duetto.functional.forms import Rows
 from duetto.functional.priorities import annealed_exponent, importance_weights, mass
 from duetto.memory.tree import MinTree, SumTree
+
+
+class Line(NamedTuple):
+    """What has to be known of all items to draw points among them, and to weigh what lies there."""
+
+    items: int
+    length: float  # Σ p^α; of items that are all alike, their number
+    least: float  # p^α; infinite without items
+
+
+def numbers(items: int, size: int, random: np.random.Generator, replacement: bool = True) -> np.ndarray:
+    """B points of a line of items that are all alike; without replacement, as many as there are at most."""
+    if replacement:
+        return random.integers(items, size=size)
+    return random.choice(items, size=min(size, items), replace=False)
+
+
+def strata(length: float, size: int, random: np.random.Generator) -> np.ndarray:
+    """A point (B,) in each of B equal parts of a line, ascending."""
+    return (np.arange(size) + random.random(size)) * (length / size)
+
+
+class Weighing:
+    """Importance weights (N · P)^-β, divided by the largest of all items; β rises with every batch.
+
+    Attributes:
+        sampled: Batches so far.
+    """
+
+    def __init__(self, prioritization: Prioritization) -> None:
+        self._prioritization = prioritization
+        self.sampled: int = 0
+
+    @property
+    def exponent(self) -> float:
+        """β of the next batch."""
+        start = self._prioritization.importance_exponent
+        if start == 0:
+            return 0.0
+        return annealed_exponent(start, self.sampled, self._prioritization.importance_anneal_samples)
+
+    def weights(self, mass: np.ndarray, least: float) -> np.ndarray:
+        """Of the next batch, (B,) float32, from p^α of its items and the least of all."""
+        exponent = self.exponent
+        self.sampled += 1
+        if exponent == 0:
+            return np.ones(len(mass), np.float32)
+        return importance_weights(mass, least, exponent).astype(np.float32)
 
 
 class UniformDraws:
@@ -36,8 +91,20 @@ class UniformDraws:
 
     def draw(self, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Indices (B,) of B items, drawn with replacement, and their importance weights (B,) float32."""
-        item = random.integers(len(self), size=size)
-        return self._sums.find(item + 0.5), np.ones(size, np.float32)  # sums of ones are exact
+        return self.find(numbers(len(self), size, random)), np.ones(size, np.float32)
+
+    def find(self, point: np.ndarray) -> np.ndarray:
+        """The items (B,) at points of the line."""
+        return self._sums.find(point + 0.5)  # sums of ones are exact
+
+    def mass(self, index: np.ndarray) -> np.ndarray:
+        """p^α (B,) of items; 1 where all are alike."""
+        return self._sums.leaves.take(index)
+
+    @property
+    def line(self) -> Line:
+        """All items."""
+        return Line(len(self), len(self), 1.0)
 
     def feedback(self, index: np.ndarray, priority: np.ndarray) -> None:
         """Nothing to do: uniform draws have no priorities."""
@@ -66,8 +133,8 @@ class ProportionalDraws(UniformDraws):
         super().__init__(size)
         self._prioritization = prioritization
         self._minima = MinTree(size)  # p^α, infinite where there is no item
+        self._weighing = Weighing(prioritization)
         self.largest: float = 1.0  # |δ| so far
-        self._sampled = 0  # batches
 
     @property
     def total(self) -> float:
@@ -82,12 +149,12 @@ class ProportionalDraws(UniformDraws):
     @property
     def exponent(self) -> float:
         """β of the next batch."""
-        prioritization = self._prioritization
-        if prioritization.importance_exponent == 0:
-            return 0.0
-        return annealed_exponent(
-            prioritization.importance_exponent, self._sampled, prioritization.importance_anneal_samples
-        )
+        return self._weighing.exponent
+
+    @property
+    def line(self) -> Line:
+        """All items."""
+        return Line(len(self), self.total, self.smallest)
 
     def add(self, index: np.ndarray) -> None:
         """Make items of indices (K,) that are none; they get the largest priority so far."""
@@ -105,13 +172,16 @@ class ProportionalDraws(UniformDraws):
 
     def draw(self, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """One item from each of B equal parts of the total mass; see `UniformDraws.draw`."""
-        strata = np.arange(size) + random.random(size)
-        index = self._sums.find(strata * (self._sums.root / size))
-        return index, self._weights(index)
+        index = self.find(strata(self.total, size, random))
+        return index, self._weighing.weights(self.mass(index), self.smallest)
+
+    def find(self, point: np.ndarray) -> np.ndarray:
+        """The items (B,) at points of the line."""
+        return self._sums.find(point)
 
     def skip(self) -> None:
         """A batch was drawn from elsewhere: β rises all the same."""
-        self._sampled += 1
+        self._weighing.sampled += 1
 
     def feedback(self, index: np.ndarray, priority: np.ndarray) -> None:
         """Give items (K,) new priorities (K,); if one comes twice, its last one stays."""
@@ -121,7 +191,7 @@ class ProportionalDraws(UniformDraws):
 
     def state_dict(self, index: np.ndarray) -> dict[str, Any]:
         """p^α of the items `index` (K,), the largest priority and the batches drawn."""
-        return {"mass": self._sums.leaves[index], "largest_priority": self.largest, "sampled": self._sampled}
+        return {"mass": self._sums.leaves[index], "largest_priority": self.largest, "sampled": self._weighing.sampled}
 
     def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
         """Undo `state_dict` in a memory without items.
@@ -143,15 +213,8 @@ class ProportionalDraws(UniformDraws):
         else:
             self._set(index, state["mass"])
         self._count += len(index)
-        self.largest, self._sampled = float(state["largest_priority"]), int(state["sampled"])
+        self.largest, self._weighing.sampled = float(state["largest_priority"]), int(state["sampled"])
 
     def _set(self, index: np.ndarray, masses: np.ndarray) -> None:
         self._sums.set(index, masses)
         self._minima.set(index, masses)
-
-    def _weights(self, index: np.ndarray) -> np.ndarray:
-        exponent = self.exponent
-        self._sampled += 1
-        if exponent == 0:
-            return np.ones(len(index), np.float32)
-        return importance_weights(self._sums.leaves.take(index), self.smallest, exponent).astype(np.float32)

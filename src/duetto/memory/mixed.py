@@ -25,8 +25,9 @@ from duetto.memory.draws import ProportionalDraws
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.replay import Replay
 from duetto.memory.sequences import SequenceReplay
+from duetto.memory.sharded import JointDraws, Sharded
 
-Kind = Replay | SequenceReplay
+Kind = Replay | SequenceReplay | Sharded
 
 
 class Mixed(Memory):
@@ -170,6 +171,11 @@ class Mixed(Memory):
         self._pretrained = state["pretrained"]
         randomness.restore(self._random, state["random"])
 
+    @staticmethod
+    def agents(state: dict[str, Any]) -> dict[str, Any]:
+        """What of a state is of the agent's own memory."""
+        return state["agent"]
+
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
         """See `Memory.emptied`: the agent's part is empty. The demonstrations stay, with their priorities."""
         return state | {"agent": self._agent.emptied(state["agent"])}
@@ -183,9 +189,9 @@ class Mixed(Memory):
         self._agent.load_segment(segment)
 
 
-def _priorities(kind: Kind) -> ProportionalDraws:
-    assert isinstance(kind, PrioritizedReplay | SequenceReplay)
-    assert isinstance(kind.draws, ProportionalDraws)
+def _priorities(kind: Kind) -> ProportionalDraws | JointDraws:
+    assert isinstance(kind, PrioritizedReplay | SequenceReplay | Sharded)
+    assert isinstance(kind.draws, ProportionalDraws | JointDraws)
     return kind.draws
 
 

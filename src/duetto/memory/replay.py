@@ -12,7 +12,8 @@ from duetto.errors import CheckpointError
 from duetto.functional import forms, randomness
 from duetto.functional.forms import ANY, Rows, Several
 from duetto.functional.returns import n_step_return
-from duetto.memory.base import Experience, Memory, Sample
+from duetto.memory.base import Experience, Found, Memory, Sample
+from duetto.memory.draws import Line, numbers
 from duetto.memory.fields import Field, named
 from duetto.memory.hindsight import Goals, Relabelling
 from duetto.memory.rings import Rings
@@ -43,9 +44,7 @@ class Replay(Memory):
         if spec.hindsight is not None:
             assert goals is not None
             self._relabelling = Relabelling(spec.hindsight, self._rings, goals, spec.discount, spec.ignore_termination)
-        # Without replacement a batch cannot be filled before; the step that fills it is the first that counts.
-        first = spec.learning_starts if spec.replacement else max(spec.learning_starts, spec.batch_size - 1)
-        self._schedule = Schedule(first, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
+        self._schedule = Schedule.of(spec)
         self._parts = tuple(name.removeprefix("obs/") for name in fields if name.startswith("obs/"))
 
     def __len__(self) -> int:
@@ -100,6 +99,20 @@ class Replay(Memory):
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         """Nothing to do: uniform replay has no priorities."""
 
+    # What a shard of a larger memory is asked for: see `shards`.
+    @property
+    def line(self) -> Line:
+        """All items."""
+        return Line(len(self), len(self), 1.0)
+
+    def resolve(self, point: np.ndarray) -> Found:
+        """The transitions at points (B,) of the line. No hindsight."""
+        index, mass = self._find(point)
+        return Found(self._gather(index, np.ones(len(index), np.float32)), index, self._rings.number(index), mass)
+
+    def prioritize(self, index: np.ndarray, stamp: np.ndarray, priority: np.ndarray) -> None:
+        """Nothing to do: uniform replay has no priorities."""
+
     def state_dict(self) -> dict[str, Any]:
         """Everything but the transitions, which `segment` hands out."""
         return {
@@ -116,14 +129,7 @@ class Replay(Memory):
         Raises:
             CheckpointError: the state is that of a memory with another capacity or number of environments.
         """
-        form = {"rows": int, "written": Rows(None, (), np.int64), "cuts": Several(Several(int))}
-        forms.check(state, form | {"schedule": ANY, "random": ANY}, "memory")
-        theirs, ours = (len(state["written"]), state["rows"]), (len(self._rings.written), self.rows)
-        if theirs != ours:
-            raise CheckpointError(
-                f"The checkpoint's replay memory has {theirs[0]} environments of {theirs[1]} transitions, this run's "
-                f"{ours[0]} of {ours[1]}. Set replay_capacity and the number of environments back."
-            )
+        check_state(state, len(self._rings.written), self.rows)
         self._rings.restore(state["written"], state["cuts"])
         self._forget_episodes()
         self._schedule.load_state_dict(state["schedule"])
@@ -131,7 +137,7 @@ class Replay(Memory):
 
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
         """See `Memory.emptied`."""
-        return state | {"written": np.zeros_like(state["written"]), "cuts": [], "schedule": dict(Schedule.BEGINNING)}
+        return emptied(state)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end: no
@@ -181,12 +187,12 @@ class Replay(Memory):
 
     def _draw(self, wanted: int) -> tuple[np.ndarray, np.ndarray]:
         """Indices and importance weights (B,) of a batch."""
-        size = len(self)
-        if self._spec.replacement:
-            item = self._random.integers(size, size=wanted)
-        else:
-            item = self._random.choice(size, size=min(wanted, size), replace=False)
+        item = numbers(len(self), wanted, self._random, self._spec.replacement)
         return self._rings.locate(item), np.ones(len(item), np.float32)
+
+    def _find(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Indices and p^α (B,) of the items at points of the line."""
+        return self._rings.locate(point), np.ones(len(point))
 
     def _gather(self, index: np.ndarray, weight: np.ndarray) -> Batch:
         reward, discount, last = self._one_step(index) if self._spec.n_step == 1 else self._n_steps(index)
@@ -228,3 +234,21 @@ class Replay(Memory):
         if self._parts and name not in arrays:
             return {part: arrays[f"{name}/{part}"].take(index, axis=0) for part in self._parts}
         return arrays[name].take(index, axis=0)
+
+
+def check_state(state: dict[str, Any], num_envs: int, rows: int) -> None:
+    """CheckpointError for a state of another memory than one of so many environments of `rows` transitions."""
+    form = {"rows": int, "written": Rows(None, (), np.int64), "cuts": Several(Several(int))}
+    forms.check(state, form | {"schedule": ANY, "random": ANY}, "memory")
+    if (len(state["written"]), state["rows"]) != (num_envs, rows):
+        raise CheckpointError(
+            f"The checkpoint's replay memory has {len(state['written'])} environments of {state['rows']} transitions, "
+            f"this run's {num_envs} of {rows}. Set replay_capacity and the number of environments back."
+        )
+
+
+def emptied(state: dict[str, Any]) -> dict[str, Any]:
+    """A state in which no transition was written; see `Memory.emptied`."""
+    masses = {"mass": np.zeros_like(state["mass"])} if "mass" in state else {}
+    written = np.zeros_like(state["written"])
+    return state | masses | {"written": written, "cuts": [], "schedule": dict(Schedule.BEGINNING)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
+from duetto.algorithms.base import ReplaySpec, SequenceSpec
 from duetto.functional import forms
 
 
@@ -33,6 +34,15 @@ class Schedule:
         self._steps = 0
         self._debt = 0
         self._due = 0
+
+    @classmethod
+    def of(cls, spec: ReplaySpec | SequenceSpec) -> Self:
+        """That of a replay memory."""
+        if isinstance(spec, SequenceSpec):
+            return cls(spec.learning_starts, spec.train_every, spec.gradient_steps)
+        # Without replacement a batch cannot be filled before; the step that fills it is the first that counts.
+        first = spec.learning_starts if spec.replacement else max(spec.learning_starts, spec.batch_size - 1)
+        return cls(first, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
 
     def advance(self, steps: int, episode_ended: bool) -> None:
         """Count `steps` new steps; `episode_ended` says whether an episode ended with one of them."""

@@ -17,10 +17,10 @@ from duetto.errors import CheckpointError, NonFiniteError, UsageError
 from duetto.functional import forms, randomness
 from duetto.functional.forms import ANY, ARRAY, Each, Rows
 from duetto.functional.priorities import sequence_priority
-from duetto.memory.base import Experience, Memory, Sample
+from duetto.memory.base import Experience, Found, Memory, Sample
 from duetto.memory.carries import PREFIX, Carries
 from duetto.memory.cutting import cut
-from duetto.memory.draws import ProportionalDraws, UniformDraws
+from duetto.memory.draws import Line, ProportionalDraws, UniformDraws
 from duetto.memory.episodes import EpisodeRings
 from duetto.memory.schedule import Schedule
 from duetto.memory.stretches import Stretches, read
@@ -65,7 +65,7 @@ class SequenceReplay(Memory):
         self.draws: UniformDraws | ProportionalDraws = (
             UniformDraws(size) if priorities is None else ProportionalDraws(size, priorities)
         )
-        self._schedule = Schedule(spec.learning_starts, spec.train_every, spec.gradient_steps)
+        self._schedule = Schedule.of(spec)
 
     def __len__(self) -> int:
         """Sequences that can be sampled."""
@@ -187,10 +187,24 @@ class SequenceReplay(Memory):
         if not self.needs_priorities:
             return
         assert isinstance(sample.batch, SequenceBatch)
-        mask = sample.batch.mask
-        error = _checked(priority, mask)
-        there = (self._real[sample.index] > 0) & (self._episodes.number(sample.index) == sample.stamp)
-        self.draws.feedback(sample.index[there], sequence_priority(error, mask, self._spec.priority_mix)[there])
+        self.prioritize(sample.index, sample.stamp, priorities(priority, sample.batch.mask, self._spec.priority_mix))
+
+    # What a shard of a larger memory is asked for: see `shards`.
+    @property
+    def line(self) -> Line:
+        """All items."""
+        return self.draws.line
+
+    def resolve(self, point: np.ndarray) -> Found:
+        """The sequences at points (B,) of the line."""
+        index = self.draws.find(point)
+        batch = self._gather(index, np.ones(len(index), np.float32))
+        return Found(batch, index, self._episodes.number(index), self.draws.mass(index))
+
+    def prioritize(self, index: np.ndarray, stamp: np.ndarray, priority: np.ndarray) -> None:
+        """Give the sequences at `index` (B,) new priorities (B,), where they are still those of `stamp`."""
+        there = (self._real[index] > 0) & (self._episodes.number(index) == stamp)
+        self.draws.feedback(index[there], priority[there])
 
     def _gather(self, index: np.ndarray, weight: np.ndarray) -> SequenceBatch:
         first, real, fresh = self._episodes.number(index), self._real[index], self._fresh[index]
@@ -241,13 +255,7 @@ class SequenceReplay(Memory):
         Raises:
             CheckpointError: the state is that of a memory with other sizes.
         """
-        forms.check(state, {"shape": Each(int)}, "memory")
-        if state["shape"] != self._shape():
-            words = (f"{name} {state['shape'].get(name)}, here {value}" for name, value in self._shape().items())
-            raise CheckpointError(
-                f"The checkpoint's sequence memory is another one ({'; '.join(words)}). Set replay_capacity, the "
-                "number of environments, burn-in, unroll and overlap back."
-            )
+        check_state(state, self._shape())
         forms.check(state, self._form(), "memory")
         self.draws.remove(np.flatnonzero(self._real))
         self._episodes.load_state_dict(state["episodes"])
@@ -263,14 +271,7 @@ class SequenceReplay(Memory):
 
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
         """See `Memory.emptied`. Its episodes cannot be gone on with in their middle: new ones have to begin."""
-        return state | {
-            "episodes": self._episodes.emptied(state["episodes"]),
-            "made": np.zeros_like(state["made"]),
-            "gone": np.zeros_like(state["gone"]),
-            "sequences": {name: part[:0] for name, part in state["sequences"].items()},
-            "draws": {name: part[:0] if name == "mass" else part for name, part in state["draws"].items()},
-            "schedule": dict(Schedule.BEGINNING),
-        }
+        return emptied(state)
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """The rows written after the counts `since` (num_envs,) and still stored, as flat arrays; None for no rows.
@@ -331,12 +332,7 @@ class SequenceReplay(Memory):
             raise CheckpointError("The checkpoint's sequence memory has sequences where it has no steps.")
 
     def _shape(self) -> dict[str, int]:
-        return {
-            "environments": len(self._made),
-            "rows": self.rows,
-            "steps of a sequence": self._length,
-            "overlap": self._spec.overlap,
-        }
+        return shape(self._spec, len(self._made), self.rows)
 
     def _check_rows(self, rows: int) -> None:
         needed = self._length + self._episodes.lead + 1
@@ -364,6 +360,40 @@ def _rows(experience: Experience, which: np.ndarray) -> Experience:
         return {name: select(part) for name, part in value.items()} if isinstance(value, dict) else value[which]
 
     return Experience(*(select(value) for value in experience))
+
+
+def shape(spec: SequenceSpec, num_envs: int, rows: int) -> dict[str, int]:
+    """What states of memories that go on from each other have in common."""
+    length = spec.burn_in + spec.unroll
+    return {"environments": num_envs, "rows": rows, "steps of a sequence": length, "overlap": spec.overlap}
+
+
+def check_state(state: dict[str, Any], shape: dict[str, int]) -> None:
+    """CheckpointError for a state of a memory of another shape."""
+    forms.check(state, {"shape": Each(int)}, "memory")
+    if state["shape"] != shape:
+        words = (f"{name} {state['shape'].get(name)}, here {value}" for name, value in shape.items())
+        raise CheckpointError(
+            f"The checkpoint's sequence memory is another one ({'; '.join(words)}). Set replay_capacity, the "
+            "number of environments, burn-in, unroll and overlap back."
+        )
+
+
+def emptied(state: dict[str, Any]) -> dict[str, Any]:
+    """A state without a row; see `Memory.emptied`."""
+    return state | {
+        "episodes": EpisodeRings.emptied(state["episodes"]),
+        "made": np.zeros_like(state["made"]),
+        "gone": np.zeros_like(state["gone"]),
+        "sequences": {name: part[:0] for name, part in state["sequences"].items()},
+        "draws": {name: part[:0] if name == "mass" else part for name, part in state["draws"].items()},
+        "schedule": dict(Schedule.BEGINNING),
+    }
+
+
+def priorities(error: np.ndarray | None, mask: np.ndarray, mix: float) -> np.ndarray:
+    """Those (B,) of sequences, from |δ| (B, L); see `SequenceReplay.feedback` for what is raised."""
+    return sequence_priority(_checked(error, mask), mask, mix)
 
 
 def _checked(priority: np.ndarray | None, mask: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from duetto import environments
 from duetto.errors import UsageError
 from duetto.learners import Acting
 from duetto.learners.parameters import Parameters
+from duetto.memory import Shards
 from duetto.storage.config import Config
 from duetto.training.collector import Collector, Source
 from duetto.training.evaluation import Evaluation
@@ -52,6 +53,10 @@ class Place(Protocol):
         """Who evaluates beside the run on `stepper`; None: nobody, it does that itself."""
         ...
 
+    def make_shards(self, stepper: environments.Stepper) -> Shards | None:
+        """What the replay memory is spread over; None: it is in this process, as a whole."""
+        ...
+
     def decided(self, stepper: environments.Stepper) -> dict[str, Any]:
         """What of the place decides numbers: `cluster` in the config."""
         ...
@@ -78,6 +83,9 @@ class Here:
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
 
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> None:
+        """See Place."""
+
+    def make_shards(self, stepper: environments.Stepper) -> None:
         """See Place."""
 
     def decided(self, stepper: environments.Stepper) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from duetto.functional.forms import ANY, Each, Optional
 from duetto.functional.schedules import linear
 from duetto.learners import Learner
 from duetto.learners.threads import cores
-from duetto.memory import Mixed, Replay, Rollout, SequenceReplay
+from duetto.memory import Mixed, Replay, Rollout, SequenceReplay, Sharded
 from duetto.networks import spaces
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.deciding import ENVIRONMENT, Change, listed, other_versions, where
 
-AnyMemory = Replay | Rollout | SequenceReplay | Mixed
+AnyMemory = Replay | Rollout | SequenceReplay | Mixed | Sharded
 
 ACTING: dict[str, Any] = {  # the form of what acting needs
     "learner": {"parameters": ANY},

@@ -133,7 +133,7 @@ class Session:
         self._behind = Behind(self.learner) if options.act_behind else None
         opened.callback(self.learner.close)
         self._masked = False
-        goals = self._goals(opened)
+        goals, elsewhere = self._goals(opened), self._elsewhere(opened)
         self._build_memory: Callable[[spaces.Space], resuming.AnyMemory] = lambda seen: memory.build(
             algorithm.memory(),
             seen,
@@ -144,6 +144,7 @@ class Session:
             stacked=self.stepper.stacked,
             demonstrations=self._demonstrations(),
             goals=goals,
+            elsewhere=elsewhere,
         )
         self.memory = self._build_memory(observation)
         self.normalizer = Normalizer(observation, *algorithm.observation_scaling())
@@ -190,6 +191,22 @@ class Session:
         goals = environments.Goals(environments.separate(self._environment, kwargs=self.config.environment_options))
         opened.callback(goals.close)
         return goals
+
+    def _elsewhere(self, opened: ExitStack) -> memory.Elsewhere | None:
+        """Where the replay memory is, if not in this process."""
+        shards = self._place.make_shards(self.stepper)
+        if shards is None:
+            return None
+        opened.callback(shards.close)
+        return memory.Elsewhere(shards, self._kept)
+
+    def _kept(self) -> memory.Kept | None:
+        """What the newest checkpoint holds of the memory, for a part of it that was lost."""
+        if self._saved is None or not self.store.covered.any():
+            return None
+        reader = CheckpointStore(self.store.folder, num_envs=self.stepper.num_envs)
+        loaded = reader.load(self._saved[0])
+        return memory.Kept(loaded.state["memory"], loaded.segments)
 
     def _demonstrations(self) -> memory.Episodes | None:
         folder, seed = self.config.algorithm.demonstration_folder(), self.config.run.seed

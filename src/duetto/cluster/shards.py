@@ -1,0 +1,154 @@
+"""Shards of a replay memory in processes of their own.
+
+    coordinator   points | ......... join, weigh | learn | new priorities ...... | new steps ...... | points
+    shard 0              | look up   |                   | keep them             | keep them        |
+    shard 1              | look up ..|                   | keep them             | keep them        |
+
+What a process is asked has a number, as an actor is: what comes twice is done once, and an answer that is lost is given
+again. But nobody knows a shard's past. One that dies takes with it what came since the newest checkpoint: at the paces
+`exact` and `lockstep` the whole run goes back to that, at the pace `free` the shard alone does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from duetto import memory
+from duetto.cluster.crew import Actor, Crew, Lost, Replies
+from duetto.cluster.host import GREETING, Reply, Request
+from duetto.cluster.transport import Answer
+from duetto.environments.faults import Fault
+from duetto.errors import PartLostError, UsageError
+
+
+class Keeper:
+    """What runs in a shard's process: answers numbered messages, each once."""
+
+    def __init__(self) -> None:
+        self._shard: memory.Shard | None = None
+        self._reply: Reply | None = None
+
+    def do(self, number: int, requests: list[Request], *_: Any) -> Reply:
+        """Do what is requested; see `Host.do`."""
+        if number == GREETING:
+            return Reply(number, [])
+        if self._reply is None or number > self._reply.number:
+            self._reply = None  # first: two batches may have no room
+            self._reply = self._answer(number, requests)
+        return self._reply
+
+    def _answer(self, number: int, requests: list[Request]) -> Reply:
+        try:
+            return Reply(number, [self._do(*request) for request in requests])
+        except Exception as error:  # what is wrong with steps or with a checkpoint is said by the run
+            return Reply(number, [], error)
+
+    def _do(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        match method:
+            case "begin":
+                self._shard = None  # as above
+                self._shard = memory.Shard(*arguments)
+                return self._shard.standing()
+            case "close":
+                return None
+            case _:
+                return getattr(self._shard, method)(*arguments)
+
+
+class Keepers:
+    """See `memory.Shards`: each in a process."""
+
+    def __init__(self, crew: Crew, shares: Sequence[range], rebuilds: bool) -> None:
+        """Beside the actors of `crew`. With `rebuilds`, one that is lost is begun again."""
+        self.shares: Sequence[range] = shares
+        self._crew = _Crew(crew, shares, rebuilds)
+        self._posted: list[int] = []
+
+    @property
+    def notices(self) -> list[str]:
+        """See Shards."""
+        return self._crew.notices
+
+    def begin(self, recipe: memory.Recipe) -> list[Any]:
+        """See Shards. UsageError where there is no place for one, or it cannot be made."""
+        try:
+            return self._crew.begin(recipe)
+        except Fault as fault:
+            raise UsageError(_sentence(fault.what)) from fault
+
+    def post(self, index: int, method: str, *arguments: Any) -> None:
+        """See Shards."""
+        self._posted.append(index)
+        self._crew.post(index, [Request(method, arguments)])
+
+    def wait(self) -> dict[int, Any]:
+        """See Shards."""
+        posted, self._posted = self._posted, []
+        try:
+            replies = self._crew.wait(posted)
+        except Fault as fault:
+            raise PartLostError(_sentence(fault.what)) from fault
+        causes = self._crew.causes
+        return {
+            index: memory.Lost(causes[index]) if isinstance(values, Lost) else values[0]
+            for index, values in replies.items()
+        }
+
+    def close(self) -> None:
+        """See Shards."""
+        self._crew.close()
+
+
+class _Crew(Crew):
+    """Processes that have no environments, and whose past nobody knows."""
+
+    advice = "in the memory of its machine"
+
+    def __init__(self, beside: Crew, shares: Sequence[range], rebuilds: bool) -> None:
+        super().__init__(beside._transport, b"", shares, beside._timeout, beside._notices)
+        self._ends, self._rebuilds = False, rebuilds
+        self.causes: dict[int, str] = {}  # what became of those that were lost last
+        for actor in self.actors:
+            actor.called = str(actor).replace("actor", "shard", 1).replace(" (", " of the replay memory (", 1)
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences for the user."""
+        return self._notices
+
+    def begin(self, recipe: memory.Recipe) -> list[Any]:
+        """Shards in which nothing is. Until they have answered, nothing is lost with them."""
+        self._recipe_of_shards = recipe
+        for actor in self.actors:
+            actor.past = []
+        replies: Replies = self.ask({actor.index: [self._beginning(actor)] for actor in self.actors})
+        for actor in self.actors:
+            actor.past = None
+        return [values[0] for _, values in sorted(replies.items())]  # type: ignore[index]
+
+    def _beginning(self, actor: Actor) -> Request:
+        return Request("begin", (self._recipe_of_shards, actor.share))
+
+    def _process(self, actor: Actor) -> Any:
+        return self._transport.start(Keeper)
+
+    def _failed(self, actor: Actor, answer: Answer) -> None:
+        if actor.past is None and not self._rebuilds and (answer.gone or actor.failures):
+            actor.call = None
+            raise PartLostError(_sentence(f"{actor} {answer.failure}."))
+        super()._failed(actor, answer)
+
+    def _begin_anew(self, actor: Actor) -> None:
+        self._ask(actor, [self._beginning(actor)], lost=True)
+
+    def _tell(self, actor: Actor) -> None:
+        if actor.lost:
+            self.causes[actor.index] = _sentence(f"{actor} {actor.failures[-1].failure}")
+
+    def _note(self, actor: Actor, request: Request, value: Any) -> None:
+        pass
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

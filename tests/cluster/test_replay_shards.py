@@ -1,0 +1,201 @@
+"""Runs whose replay memory lies in processes of a simulated cluster: the same numbers, whoever dies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demonstrated import CHOICES, CUT, SEQUENCES, recorded
+from small_runs import StopAt, assert_same, checkpoints, outcome, small, train
+
+import duetto
+from duetto.cluster import options
+from duetto.cluster.shards import Keeper
+from duetto.cluster.simulated import DIED, Rates, Simulated
+from duetto.errors import UsageError
+from duetto.runs.run import Run
+
+STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
+LOSSY = Rates(0.0, 0.0, answer_lost=0.03, done_twice=0.05, old_answer=0.05, hangs=0.0, machine_dies=0.0)
+RECURRENT = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
+
+
+class Struck(Simulated):
+    """A shard dies of what it is asked: of `method`, after so many of these, and `times` times."""
+
+    def __init__(self, rates: Rates, method: str, after: int, times: int, too_late: bool) -> None:
+        super().__init__(7, rates)
+        self.method, self.after, self.times, self.too_late = method, after, times, too_late
+
+    def _fate(self, process: Any, message: tuple[Any, ...]) -> Any:
+        asked = [request.method for request in message[1]] if isinstance(process.object, Keeper) else []
+        self.after -= self.method in asked
+        if self.method not in asked or self.after >= 0 or self.times == 0 or not process.alive:
+            return super()._fate(process, message)
+        self.times -= 1
+        answer = super()._fate(process, message) if self.too_late else None
+        process.alive = False
+        return DIED if answer is None or not answer.failure else answer
+
+
+@dataclass(frozen=True)
+class Simulation(options.Cluster):
+    """A cluster that is none, in which shards die for the first time that it is used."""
+
+    rates: Rates = STEADY
+    strike: dict[str, Any] = field(default_factory=lambda: {"method": ""})
+    transports: list[Simulated] = field(default_factory=list)
+
+    def connect(self, actors: int) -> Simulated:
+        strike = {"after": 0, "times": 1, "too_late": False} | self.strike
+        self.transports.append(
+            Struck(self.rates, **strike) if not self.transports else Simulated(8 + len(self.transports), self.rates)
+        )
+        return self.transports[-1]
+
+
+@pytest.fixture(autouse=True)
+def with_ray(monkeypatch: pytest.MonkeyPatch):
+    """Whether or not it is installed."""
+    monkeypatch.setattr(options, "find_spec", lambda name: name)
+
+
+ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "td3": ("Pendulum-v1", {"n_step": 3}),
+    "r2d2": ("CartPole-v1", RECURRENT | {"n_step": 3, "head_hidden": (16,), "train_every": 2}),
+}
+HOW: dict[str, Any] = {"num_envs": 4, "steps": 200, "evaluate_every": 0}
+
+
+class Said:
+    """A callback that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+    def __call__(self, session: duetto.Session) -> None:
+        self.all += [notice for notice in session.notices if notice not in self.all]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_run_is_that_of_one_process_on_any_number_of_shards(tmp_path: Path, algorithm: str):
+    environment, hyperparameters = ALGORITHMS[algorithm]
+    agent = small(algorithm, **hyperparameters)
+    local = train(tmp_path, agent, environment, name="local", **HOW)
+    cluster = Simulation(rates=LOSSY, actors=2, replay_shards=3)
+    spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, callbacks=[StopAt(90)], **HOW)
+    assert all(cluster.transports[0].mishaps[name] > 2 for name in ("answer_lost", "done_twice", "old_answer"))
+    assert spread.config.cluster == {}
+    spread.resume(callbacks=[StopAt(130)])
+    spread.resume(cluster=Simulation(rates=LOSSY, actors=1, replay_shards=1), callbacks=[StopAt(170)])
+    spread.resume(cluster=Simulation(actors=1, replay_shards=2))
+    assert_same(local, spread)
+
+
+def test_so_it_is_with_demonstrations(tmp_path: Path):
+    demos = recorded(tmp_path / "demos")
+    agent = small("r2d3", demonstrations=demos, pretraining_updates=4, **SEQUENCES | CHOICES)
+    how = HOW | CUT
+    local = train(tmp_path, agent, "CartPole-v1", name="local", **how)
+    spread = train(tmp_path, agent, "CartPole-v1", name="spread", cluster=Simulation(replay_shards=2), **how)
+    assert_same(local, spread)
+
+
+DEATHS = [
+    ("exact", "add", 30, False),
+    ("exact", "resolve", 30, True),
+    ("exact", "prioritize", 20, False),
+    ("exact", "state_dict", 3, False),
+    ("exact", "segment", 3, True),
+    ("exact", "load_segment", 1, False),
+    ("lockstep", "resolve", 30, False),
+]
+
+
+@pytest.mark.parametrize(("pace", "method", "after", "too_late"), DEATHS)
+def test_a_shards_death_sends_the_run_back_and_changes_no_number(
+    tmp_path: Path, pace: Any, method: str, after: int, too_late: bool
+):
+    agent = small("td3", prioritized=True)
+    cluster: dict[str, Any] = {"pace": pace, "actors": 2} | ({"block": 5} if pace == "lockstep" else {})
+    undisturbed = train(tmp_path, agent, name="undisturbed", cluster=Simulation(**cluster), **HOW)
+    struck = Simulation(replay_shards=2, strike={"method": method, "after": after, "too_late": too_late}, **cluster)
+    said = Said()
+    if method == "load_segment":
+        run = train(tmp_path, agent, name="struck", cluster=Simulation(**cluster), callbacks=[StopAt(130)], **HOW)
+        run.resume(cluster=struck, callbacks=[said])
+    else:
+        run = train(tmp_path, agent, name="struck", cluster=struck, callbacks=[said], **HOW)
+    assert len(struck.transports) == 2
+    [notice] = [notice for notice in said.all if "replay memory" in notice]
+    assert notice.startswith("Shard ")
+    assert " of the replay memory (environments " in notice
+    assert "died. The run goes on from its checkpoint of step" in notice
+    assert_same(undisturbed, run)
+
+
+def test_at_the_free_pace_a_shard_alone_goes_back_and_every_count_is_right(tmp_path: Path):
+    said = Said()
+    strike = {"method": "add", "after": 60, "times": 2}
+    cluster = Simulation(pace="free", actors=2, block=5, replay_shards=2, strike=strike)
+    agent = small("td3", prioritized=True)
+    run = train(tmp_path, agent, cluster=cluster, callbacks=[said], **HOW)
+    assert len(cluster.transports) == 1
+    found = outcome(run)
+    assert found["state"]["learner"]["updates"] == found["step"] - 30
+    [notice, *_] = [notice for notice in said.all if "shard" in notice.lower()]
+    assert "another one has taken its place. Of its environments " in notice
+    assert " steps that came since the newest checkpoint are lost" in notice
+    run.resume(steps=240, cluster=Simulation(pace="free"))  # with the memory in one process again
+    state = checkpoints(run).load_latest().state
+    assert state["learner"]["updates"] == state["session"]["step"] - 30
+
+
+@pytest.mark.parametrize("rates", range(3))
+def test_at_the_free_pace_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
+    often = [Rates(dies_before=0.02), Rates(dies_after=0.02, answer_lost=0.03), Rates(machine_dies=0.003)][rates]
+    cluster = Simulation(pace="free", actors=2, block=5, replay_shards=3, rates=often)
+    found = outcome(train(tmp_path, small("td3", prioritized=True), cluster=cluster, **HOW))
+    assert found["state"]["learner"]["updates"] == found["step"] - 30
+
+
+def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: Path):
+    with pytest.raises(UsageError, match="ppo learns from rollouts and has no replay memory that could be spread"):
+        train(tmp_path, small("ppo"), cluster=Simulation(replay_shards=2))
+    with pytest.raises(UsageError, match="Hindsight asks the environment what other goals would have brought"):
+        train(
+            tmp_path,
+            small("td3", hindsight="future"),
+            "goal_environment:GoalLine-v0",
+            cluster=Simulation(replay_shards=2),
+        )
+    with pytest.raises(UsageError, match="replay_shards is -1; it must be at least 0"):
+        duetto.Cluster(replay_shards=-1)
+    assert list(tmp_path.iterdir()) == []
+    run = train(tmp_path, small("ppo"), "CartPole-v1", steps=40, evaluate_every=0)
+    with pytest.raises(UsageError, match="ppo learns from rollouts and has no replay memory"):
+        Run(run.path).resume(steps=60, cluster=Simulation(pace="exact", replay_shards=2))
+
+
+def test_more_shards_than_environments_is_said(tmp_path: Path):
+    said = Said()
+    train(tmp_path, num_envs=2, steps=40, cluster=Simulation(replay_shards=3), callbacks=[said], evaluate_every=0)
+    assert "The replay memory of 2 environments is in 2 of the 3 shards: the others would have none." in said.all[0]
+
+
+def test_a_shard_that_finds_no_place_or_no_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fate = Simulated._fate
+    monkeypatch.setattr(
+        Simulated, "_fate", lambda self, *call: DIED if isinstance(call[0].object, Keeper) else fate(self, *call)
+    )
+    with pytest.raises(UsageError, match=r"^Shard 0 of the replay memory \(environments 0 to 1\) has found no place"):
+        train(tmp_path, cluster=Simulation(replay_shards=2), **HOW)
+    monkeypatch.undo()
+    monkeypatch.setattr(options, "find_spec", lambda name: name)
+    with pytest.raises(
+        UsageError, match=r"replay_capacity \d+ needs .* GiB of memory, which this machine does not have"
+    ):
+        train(tmp_path, small(replay_capacity=10**15), cluster=Simulation(replay_shards=2), **HOW)
+    assert list(tmp_path.iterdir()) == []

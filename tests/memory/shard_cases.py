@@ -1,0 +1,87 @@
+"""Shards in this process, as many as wanted, of which some may be lost."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from memory_cases import ACTION, VECTOR
+
+from duetto import memory
+from duetto.environments.shares import shares
+from duetto.memory import Elsewhere, Lost, Recipe, Shard, Sharded
+from duetto.memory.shards import Standing
+
+
+class Near:
+    """See `Shards`.
+
+    Attributes:
+        dies: Called with a shard's number and what it is asked; whether it dies of that.
+    """
+
+    def __init__(self, shares: list[range]) -> None:
+        self.shares, self.notices = shares, list[str]()
+        self.shards: list[Shard] = []
+        self.asked: list[tuple[int, str]] = []
+        self.dies: Any = lambda index, method: False
+        self._replies: dict[int, Any] = {}
+
+    def begin(self, recipe: Recipe) -> list[Standing]:
+        self._recipe = recipe
+        self.shards = [Shard(recipe, share) for share in self.shares]
+        return [shard.standing() for shard in self.shards]
+
+    def post(self, index: int, method: str, *arguments: Any) -> None:
+        assert index not in self._replies, "asked before it has answered"
+        self.asked.append((index, method))
+        if self.dies(index, method):
+            self.shards[index] = Shard(self._recipe, self.shares[index])
+            self._replies[index] = Lost(f"Shard {index} died")
+        else:
+            self._replies[index] = getattr(self.shards[index], method)(*arguments)
+
+    def wait(self) -> dict[int, Any]:
+        replies, self._replies = self._replies, {}
+        return replies
+
+
+def sharded(
+    spec: Any,
+    num_envs: int,
+    count: int,
+    seed: int = 0,
+    observation: Any = VECTOR,
+    action: Any = ACTION,
+    cuts: list[int] | None = None,
+    kept: Any = lambda: None,
+    **options: Any,
+) -> Any:
+    """A memory in `count` shards, or those that begin at `cuts`; 0 is one without shards."""
+    random = np.random.default_rng(seed)
+    if count == 0:
+        return memory.build(spec, observation, action, num_envs, random, **options)
+    bounds = [*(cuts or [share.start for share in shares(num_envs, count)]), num_envs]
+    near = Near([range(first, end) for first, end in pairwise(bounds)])
+    elsewhere = Elsewhere(near, kept)
+    return memory.build(spec, observation, action, num_envs, random, elsewhere=elsewhere, **options)
+
+
+def near(sharded: Any) -> Near:
+    """Its shards."""
+    inner = getattr(sharded, "_agent", sharded)
+    assert isinstance(inner, Sharded)
+    assert isinstance(inner._shards, Near)
+    return inner._shards
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Two trees, to the last bit and dtype."""
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return type(one) is type(other) and one == other
