@@ -146,7 +146,7 @@ class TorchRanks(TorchShare):
         precision: Precision,
         threads: int,
         number: int,
-        start: Start = here,
+        start: Start | None = None,
     ) -> None:
         """Raises PartLostError where one of the others cannot begin."""
         own = (algorithm, observation, action, seed, device, precision, threads)
@@ -154,7 +154,7 @@ class TorchRanks(TorchShare):
         super().__init__(*own, 0)
         self.ranks: int = number
         self._up_to_date = False  # whether the others have these parameters
-        self._others = Ranks([packed(Making(*own, rank)) for rank in range(1, number)], start)
+        self._others = Ranks([packed(Making(*own, rank)) for rank in range(1, number)], start or here)
         try:
             self._meet()
         except BaseException:
