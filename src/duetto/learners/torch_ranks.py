@@ -19,7 +19,8 @@ from duetto.learners.base import Metrics, Precision, Rates
 from duetto.learners.dealing import deal
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.rank import Making
-from duetto.learners.ranks import CHECKED_EVERY, TIMEOUT, Meeting, Ranks, Start, here, packed
+from duetto.learners import ranks
+from duetto.learners.ranks import CHECKED_EVERY, Meeting, Ranks, Start, here, packed
 from duetto.learners.torch import TorchLearner
 from duetto.networks.spaces import Space
 
@@ -225,18 +226,18 @@ def _store(meeting: Meeting, rank: int, number: int) -> Any:
     host, _, port = meeting.address.rpartition(":")
     if not port.isdigit():
         return distributed.FileStore(meeting.address, number)
-    wait = timedelta(seconds=TIMEOUT)
+    wait = timedelta(seconds=ranks.TIMEOUT)
     return distributed.TCPStore(host, int(port), number, rank == 0, wait, wait_for_workers=False)
 
 
 def _gloo(meeting: Meeting, rank: int, number: int) -> Any:
     how: Any = distributed.ProcessGroupGloo._Options()
     how._devices = [distributed.ProcessGroupGloo.create_device(hostname=meeting.host)]
-    how._timeout = timedelta(seconds=TIMEOUT)
+    how._timeout = timedelta(seconds=ranks.TIMEOUT)
     return distributed.ProcessGroupGloo(_store(meeting, rank, number), rank, number, how)
 
 
 def _nccl(meeting: Meeting, rank: int, number: int) -> Any:
     how: Any = distributed.ProcessGroupNCCL.Options()
-    how._timeout = timedelta(seconds=TIMEOUT)
+    how._timeout = timedelta(seconds=ranks.TIMEOUT)
     return distributed.ProcessGroupNCCL(_store(meeting, rank, number), rank, number, how)
