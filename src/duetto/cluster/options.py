@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.cluster.transport import Transport
     from duetto.environments import Stepper
     from duetto.learners import Acting
+    from duetto.learners.ranks import Machines
     from duetto.storage.config import Config
     from duetto.training.collector import Source
     from duetto.training.normalizer import Normalizer
@@ -100,7 +101,7 @@ class Cluster:
                 "would have none. Give more --num-envs."
             )
         acts = None if self.pace == "exact" else config
-        processes = actors + bool(config.run.evaluate_every)
+        processes = actors + bool(config.run.evaluate_every) + _beside(config)
         return place(environment, options, lambda: self.connect(processes), actors, notices, acts)
 
     def make_source(self, config: Config, stepper: Stepper, learner: Acting, normalizer: Normalizer) -> Source:
@@ -108,6 +109,12 @@ class Cluster:
         from duetto.cluster import pacing
 
         return pacing.source(self, config, stepper, learner, normalizer)
+
+    def machines(self, config: Config, stepper: Stepper) -> Machines:
+        """Those of the cluster; where that is this machine, without Ray."""
+        from duetto.cluster.placing import machines_of
+
+        return machines_of(config, stepper)
 
     def make_evaluator(self, config: Config, environment: Any, stepper: Stepper) -> Evaluator | None:
         """An actor of its own, if the run evaluates."""
@@ -127,6 +134,11 @@ class Cluster:
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, actors)
+
+
+def _beside(config: Config) -> int:
+    """Learners in processes of the cluster; JAX has its own in the run's."""
+    return config.run.learners - 1 if config.run.backend == "torch" else 0
 
 
 def show_token(address: str | None) -> None:

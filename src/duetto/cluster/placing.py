@@ -12,12 +12,14 @@ from duetto.cluster.blocks import Distant
 from duetto.cluster.crew import Crew
 from duetto.cluster.evaluator import Beside, Judging
 from duetto.cluster.player import Role
+from duetto.cluster.ranked import Ranked
 from duetto.cluster.spread import Spread
 from duetto.cluster.transport import Transport
 from duetto.environments import Stepper, recipes
 from duetto.environments.faults import Fault, summary
 from duetto.environments.shares import shares
 from duetto.errors import UsageError
+from duetto.learners.ranks import Machines, ThisMachine
 from duetto.storage.config import Config
 from duetto.training.evaluation import PARALLEL
 from duetto.training.session import is_instance
@@ -69,6 +71,18 @@ def place_evaluator(config: Config, environment: Any, stepper: Stepper) -> Besid
     how = (run.backend, run.precision, run.threads, run.evaluation_episodes, run.seed)
     share = range(min(run.evaluation_episodes, PARALLEL))
     return Beside(engine.crew.another(recipe, share, cloudpickle.dumps(Judging(config.algorithm, *how))))
+
+
+def machines_of(config: Config, stepper: Stepper) -> Machines:
+    """Where the learners live beside the run's own. UsageError where they could not reach this process."""
+    engine = stepper.engine
+    assert isinstance(engine, Spread)
+    transport = engine.crew.transport
+    host = transport.address()
+    if not host:
+        return ThisMachine()
+    _let_travel(config)
+    return Ranked(transport, host, gpus=int(config.run.device == "cuda"))
 
 
 def _packed(environment: Any, options: dict[str, Any]) -> bytes:

@@ -66,9 +66,7 @@ def has_rows(array: Any, size: int) -> bool:
     return np.ndim(array) > 0 and len(array) == size
 
 
-def check(
-    algorithm: Algorithm, observation: Space, action: Space, number: int, num_envs: int, backend: str
-) -> None:
+def check(algorithm: Algorithm, observation: Space, action: Space, number: int, num_envs: int, backend: str) -> None:
     """Raise UsageError where `number` learners cannot have equal shares of what the algorithm learns from."""
     if number == 1:
         return

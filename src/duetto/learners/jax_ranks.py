@@ -11,6 +11,7 @@ and adds up where the equations do. On a CPU, JAX makes as many devices of it as
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -55,7 +56,7 @@ class JaxRanks(JaxLearner):
         return jax.jit(function, donate_argnums=0, out_shardings=self._everywhere)
 
     def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
-        """See JaxLearner. Of a batch in parts each device has all, and takes the rows of every part that are its own."""
+        """See JaxLearner. Of a batch in parts each device has all, and takes its rows of every part."""
         size = len(batch.weight) if rows is None else rows.shape[1]
         of_noise = every(noise, lambda array: self._dealt if has_rows(array, size) else self._everywhere)
         if rows is None:
@@ -73,10 +74,8 @@ def _devices(device: str, number: int) -> list[Any]:
     """So many of this process's."""
     config: Any = jax.config
     if device == "cpu":
-        try:
+        with suppress(RuntimeError):  # JAX has begun
             config.update("jax_num_cpu_devices", max(number, config.jax_num_cpu_devices))
-        except RuntimeError:  # JAX has begun
-            pass
     found = jax.devices("gpu" if device == "cuda" else "cpu")
     if len(found) >= number:
         return found[:number]

@@ -6,7 +6,7 @@
     rank 0   | deal | loss, gradient |          | step |          | loss ...
     rank 1          | loss, gradient | averaged | step | receipt |
 
-What a rank is asked is a message, and each gets one answer, a receipt: the number of updates made and, when asked for, a
+What a rank is asked is a message, and each gets one answer, a receipt: the number of updates made and, now and then, a
 checksum of all that learning changes. Equal numbers into equal programs give equal bits, so two checksums that differ
 are an error. A rank that is gone takes its parameters along, but all others have the same: the run is taken up from its
 newest checkpoint (`PartLostError`), and nothing is made of what is left.
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -68,26 +68,37 @@ class Line(Protocol):
         ...
 
 
+class Machines(Protocol):
+    """Where ranks live.
+
+    Attributes:
+        host: This machine's address for the others; "" where all ranks are on it.
+    """
+
+    host: str
+
+    def start(self, rank: int, made_of: bytes) -> Line:
+        """A process that makes a rank's learner: see `rank.Making`."""
+        ...
+
+
 class Meeting(NamedTuple):
     """Where ranks find each other."""
 
-    address: str  # a file that all of them see, or HOST:PORT of a store that rank 0 keeps
-    host: str  # that a rank's own sockets listen at; "" for the machine's name
-
-
-Start = Callable[[int, bytes], Line]  # a rank's number, and what it is made of: see `rank.Rank`
+    address: str  # a file, or the machine of a store that rank 0 keeps ...
+    port: int = 0  # ... at this port
 
 
 class Ranks:
     """All ranks but the first, as rank 0 knows them."""
 
-    def __init__(self, made_of: Sequence[bytes], start: Start) -> None:
+    def __init__(self, made_of: Sequence[bytes], machines: Machines) -> None:
         """`made_of`, pickled, is of ranks 1, 2, ... Raises PartLostError where one cannot begin."""
         self._lines: dict[int, Line] = {}
         self.number: int = len(made_of) + 1
         try:
             for rank, own in enumerate(made_of, 1):
-                self._lines[rank] = start(rank, own)
+                self._lines[rank] = machines.start(rank, own)
             for rank in self._lines:
                 self._receive(rank, TO_START)
         except BaseException:
@@ -223,9 +234,14 @@ def _ended(code: int | None) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def here(rank: int, made_of: bytes) -> Process:
-    """A `Start`: a process of this machine."""
-    return Process(made_of)
+class ThisMachine:
+    """See Machines."""
+
+    host = ""
+
+    def start(self, rank: int, made_of: bytes) -> Process:
+        """See Machines."""
+        return Process(made_of)
 
 
 def packed(what: Any) -> bytes:
@@ -237,4 +253,3 @@ def packed(what: Any) -> bytes:
             f"The algorithm cannot be sent to the other learners' processes ({error}). Leave out learners "
             "(--learners), or define its networks in a module."
         ) from error
-

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import zlib
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,12 @@ from torch import Tensor, distributed
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
 from duetto.functional import shares
+from duetto.learners import ranks
 from duetto.learners.base import Metrics, Precision, Rates
-from duetto.learners.dealing import deal
+from duetto.learners.dealing import deal, every
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.rank import Making
-from duetto.learners import ranks
-from duetto.learners.ranks import CHECKED_EVERY, Meeting, Ranks, Start, here, packed
+from duetto.learners.ranks import CHECKED_EVERY, Machines, Meeting, Ranks, ThisMachine, packed
 from duetto.learners.torch import TorchLearner
 from duetto.networks.spaces import Space
 
@@ -32,11 +34,13 @@ class ApartError(Exception):
 class Group:
     """Ranks that add tensors up. Sums are made in one order, and are the same bits for all."""
 
-    def __init__(self, meeting: Meeting, rank: int, number: int, device: torch.device) -> None:
+    def __init__(self, meeting: Meeting, store: Any, rank: int, number: int, device: torch.device) -> None:
         """Waits for the others. Raises ApartError."""
         self.rank, self.number = rank, number
         try:
-            self._group: Any = _gloo(meeting, rank, number) if device.type == "cpu" else _nccl(meeting, rank, number)
+            store = store or _store(meeting, number)
+            own = _gloo(_own_address(meeting)) if device.type == "cpu" else _nccl()
+            self._group: Any = own(store, rank, number)
         except RuntimeError as error:
             raise ApartError(str(error)) from error
         self.add(torch.zeros(1, device=device))  # from here on nobody needs the meeting
@@ -85,9 +89,9 @@ class TorchShare(TorchLearner):
         self.rank, self.made = rank, 0
         self._group: Group
 
-    def join(self, meeting: Meeting, number: int) -> None:
-        """Meet the others."""
-        self._group = Group(meeting, self.rank, number, self.device)
+    def join(self, meeting: Meeting, number: int, store: Any = None) -> None:
+        """Meet the others. `store` is that of the meeting, where rank 0 keeps one."""
+        self._group = Group(meeting, store, self.rank, number, self.device)
 
     def take(self, parameters: Values, optimizers: dict[str, Any], made: int) -> None:
         """Go on from here."""
@@ -97,7 +101,7 @@ class TorchShare(TorchLearner):
 
     def share(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> int | None:
         """Learn from this rank's share; what `counted` gives."""
-        self._updated(phase, batch, rows, noise, rates)
+        self._updated(phase, every(batch, _writable), rows, every(noise, _writable), rates)
         return self.counted()
 
     def counted(self) -> int | None:
@@ -117,13 +121,13 @@ class TorchShare(TorchLearner):
         with shares.dealt(self._group.number, self._group.total):
             values = super()._step(batch)
         priority = values.new_zeros(0) if self._priority is None else self._priority.float()
-        every = self._group.every(torch.cat([values, priority.reshape(-1)]))
+        all_have = self._group.every(torch.cat([values, priority.reshape(-1)]))
         if self._priority is not None:
-            self._priority = every[:, len(values) :].reshape(-1, *priority.shape[1:])
+            self._priority = all_have[:, len(values) :].reshape(-1, *priority.shape[1:])
         of_ways = {
-            "mean": every.mean(0),
-            "least": every.amin(0),
-            "greatest": every.amax(0),
+            "mean": all_have.mean(0),
+            "least": all_have.amin(0),
+            "greatest": all_have.amax(0),
         }
         return torch.stack([of_ways[way][i] for i, way in enumerate(self._ways)])
 
@@ -147,27 +151,31 @@ class TorchRanks(TorchShare):
         precision: Precision,
         threads: int,
         number: int,
-        start: Start | None = None,
+        machines: Machines | None = None,
     ) -> None:
         """Raises PartLostError where one of the others cannot begin."""
         own = (algorithm, observation, action, seed, device, precision, threads)
-        _check(device, number)
+        machines = machines or ThisMachine()
+        _check(device, 1 if machines.host else number)
         super().__init__(*own, 0)
         self.ranks: int = number
         self._up_to_date = False  # whether the others have these parameters
-        self._others = Ranks([packed(Making(*own, rank)) for rank in range(1, number)], start or here)
+        self._others = Ranks([packed(Making(*own, rank)) for rank in range(1, number)], machines)
         try:
-            self._meet()
+            self._meet(machines.host)
         except BaseException:
             self._others.close()
             raise
 
-    def _meet(self) -> None:
+    def _meet(self, host: str) -> None:
         with tempfile.TemporaryDirectory(prefix="duetto-learners-") as folder:
-            meeting = Meeting(str(Path(folder) / "met"), "127.0.0.1")
+            meeting, store = Meeting(str(Path(folder) / "met")), None
+            if host:
+                store = _store_at(host, 0, self.ranks, keeps=True)
+                meeting = Meeting(host, store.port)
             self._others.send("join", meeting, self.ranks)
             try:
-                self.join(meeting, self.ranks)
+                self.join(meeting, self.ranks, store)
             except ApartError as error:
                 raise self._others.blame() from error
             self._others.receive(0)
@@ -212,6 +220,11 @@ class TorchRanks(TorchShare):
         self._others.close()
 
 
+def _writable(array: np.ndarray) -> np.ndarray:
+    """What came over a network may be read-only, which PyTorch warns of."""
+    return array if array.flags.writeable else array.copy()
+
+
 def _check(device: str, number: int) -> None:
     if not distributed.is_available():
         raise UsageError("This build of PyTorch has no torch.distributed, which several learners need: --learners 1.")
@@ -222,22 +235,34 @@ def _check(device: str, number: int) -> None:
         )
 
 
-def _store(meeting: Meeting, rank: int, number: int) -> Any:
-    host, _, port = meeting.address.rpartition(":")
-    if not port.isdigit():
+def _store(meeting: Meeting, number: int) -> Any:
+    if not meeting.port:
         return distributed.FileStore(meeting.address, number)
-    wait = timedelta(seconds=ranks.TIMEOUT)
-    return distributed.TCPStore(host, int(port), number, rank == 0, wait, wait_for_workers=False)
+    return _store_at(*meeting, number, keeps=False)
 
 
-def _gloo(meeting: Meeting, rank: int, number: int) -> Any:
+def _store_at(host: str, port: int, number: int, keeps: bool) -> Any:
+    wait = timedelta(seconds=ranks.TO_START)
+    return distributed.TCPStore(host, port, number, keeps, wait, wait_for_workers=False)
+
+
+def _own_address(meeting: Meeting) -> str:
+    """At which this process can be reached from where the meeting is: nowhere else it listens."""
+    if not meeting.port:
+        return "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
+        towards.connect(meeting)  # nothing is sent
+        return towards.getsockname()[0]
+
+
+def _gloo(address: str) -> Callable[[Any, int, int], Any]:
     how: Any = distributed.ProcessGroupGloo._Options()
-    how._devices = [distributed.ProcessGroupGloo.create_device(hostname=meeting.host)]
+    how._devices = [distributed.ProcessGroupGloo.create_device(hostname=address)]
     how._timeout = timedelta(seconds=ranks.TIMEOUT)
-    return distributed.ProcessGroupGloo(_store(meeting, rank, number), rank, number, how)
+    return lambda *who: distributed.ProcessGroupGloo(*who, how)
 
 
-def _nccl(meeting: Meeting, rank: int, number: int) -> Any:
+def _nccl() -> Callable[[Any, int, int], Any]:
     how: Any = distributed.ProcessGroupNCCL.Options()
     how._timeout = timedelta(seconds=ranks.TIMEOUT)
-    return distributed.ProcessGroupNCCL(_store(meeting, rank, number), rank, number, how)
+    return lambda *who: distributed.ProcessGroupNCCL(*who, how)

@@ -167,8 +167,8 @@ def notes_of_learners(saved: int, now: int) -> list[str]:
     if saved == now:
         return []
     return [
-        f"The checkpoint was made with {saved} learner{'s' * (saved > 1)}, and the run goes on with {now}: from here its "
-        "numbers may differ in their last bits from those of a run that was never interrupted. With "
+        f"The checkpoint was made with {saved} learner{'s' * (saved > 1)}, and the run goes on with {now}: from here "
+        "its numbers may differ in their last bits from those of a run that was never interrupted. With "
         f"`learners: {saved}` in its config.yaml they are the same."
     ]
 

@@ -132,6 +132,7 @@ class Session:
             precision=options.precision,
             threads=options.threads,
             ranks=options.learners,
+            machines=self._place.machines(self.config, self.stepper) if options.learners > 1 else None,
         )
         self._behind = Behind(self.learner) if options.act_behind else None
         opened.callback(self.learner.close)
