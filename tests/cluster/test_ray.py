@@ -141,6 +141,17 @@ def test_kill_9_of_a_replay_shard_sends_the_run_back_and_changes_no_number(nodes
     wait_until(lambda: not processes(nodes.folder, "ray::Keeper"))
 
 
+def test_kill_9_of_a_learner_changes_no_number(nodes: Nodes, tmp_path: Path):
+    """Nor does it matter whether learners are processes of a cluster or of this machine."""
+    how: dict[str, Any] = {"num_envs": 2, "evaluate_every": 0, "steps": 120, "learners": 2}
+    local = train(tmp_path, name="local", **how)
+    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Rank")[0], signal.SIGKILL))
+    spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=2), callbacks=[strike], **how)
+    assert_same(local, spread)
+    assert [n for n in strike.said if "Learner 1 of 2 died" in n and "goes on from its checkpoint of step 80" in n]
+    wait_until(lambda: not processes(nodes.folder, "ray::Rank"))
+
+
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
     with pytest.raises(UsageError, match="connected to a Ray cluster already"):
         train(tmp_path, num_envs=2, cluster=duetto.Cluster(nodes.cluster.address))

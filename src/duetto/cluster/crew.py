@@ -149,6 +149,11 @@ class Crew:
         crew.actors[0].called, crew._ends = "the actor that evaluates", False
         return crew
 
+    @property
+    def transport(self) -> Transport:
+        """The way to the cluster."""
+        return self._transport
+
     def saving_is_due(self, actor: Actor) -> bool:
         """Whether its past has become long enough to be saved instead."""
         since = self._transport.clock() - actor.saved_at

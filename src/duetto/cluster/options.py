@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.cluster.transport import Transport
     from duetto.environments import Stepper
     from duetto.learners import Acting
+    from duetto.learners.ranks import Machines
     from duetto.memory import Shards
     from duetto.storage.config import Config
     from duetto.training.collector import Source
@@ -124,7 +125,8 @@ class Cluster:
                 f"{self.replay_shards} shards: the others would have none. Give more --num-envs."
             )
         acts = None if self.pace == "exact" else config
-        processes = actors + bool(config.run.evaluate_every) + min(self.replay_shards, num_envs)
+        beside = bool(config.run.evaluate_every) + min(self.replay_shards, num_envs) + _beside(config)
+        processes = actors + beside
         return place(environment, options, lambda: self.connect(processes), actors, notices, acts)
 
     def make_source(self, config: Config, stepper: Stepper, learner: Acting, normalizer: Normalizer) -> Source:
@@ -132,6 +134,12 @@ class Cluster:
         from duetto.cluster import pacing
 
         return pacing.source(self, config, stepper, learner, normalizer)
+
+    def machines(self, config: Config, stepper: Stepper) -> Machines:
+        """Those of the cluster; where that is this machine, without Ray."""
+        from duetto.cluster.placing import machines_of
+
+        return machines_of(config, stepper)
 
     def make_evaluator(self, config: Config, environment: Any, stepper: Stepper) -> Evaluator | None:
         """An actor of its own, if the run evaluates."""
@@ -158,6 +166,11 @@ class Cluster:
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, actors)
+
+
+def _beside(config: Config) -> int:
+    """Learners in processes of the cluster; JAX has its own in the run's."""
+    return config.run.learners - 1 if config.run.backend == "torch" else 0
 
 
 def show_token(address: str | None) -> None:

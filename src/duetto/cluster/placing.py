@@ -12,6 +12,7 @@ from duetto.cluster.blocks import Distant
 from duetto.cluster.crew import Crew
 from duetto.cluster.evaluator import Beside, Judging
 from duetto.cluster.player import Role
+from duetto.cluster.ranked import Ranked
 from duetto.cluster.shards import Keepers
 from duetto.cluster.spread import Spread
 from duetto.cluster.transport import Transport
@@ -19,6 +20,7 @@ from duetto.environments import Stepper, recipes
 from duetto.environments.faults import Fault, summary
 from duetto.environments.shares import shares
 from duetto.errors import UsageError
+from duetto.learners.ranks import Machines, ThisMachine
 from duetto.storage.config import Config
 from duetto.training.evaluation import PARALLEL
 from duetto.training.session import is_instance
@@ -77,6 +79,18 @@ def place_shards(stepper: Stepper, count: int, rebuilds: bool) -> Keepers:
     engine = stepper.engine
     assert isinstance(engine, Spread)
     return Keepers(engine.crew, shares(stepper.num_envs, count), rebuilds)
+
+
+def machines_of(config: Config, stepper: Stepper) -> Machines:
+    """Where the learners live beside the run's own. UsageError where they could not reach this process."""
+    engine = stepper.engine
+    assert isinstance(engine, Spread)
+    transport = engine.crew.transport
+    host = transport.address()
+    if not host:
+        return ThisMachine()
+    _let_travel(config)
+    return Ranked(transport, host, gpus=int(config.run.device == "cuda"))
 
 
 def _packed(environment: Any, options: dict[str, Any]) -> bytes:

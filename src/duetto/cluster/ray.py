@@ -73,9 +73,9 @@ class RayTransport:
                 "a replay shard is one of them. Use fewer --actors."
             )
 
-    def start(self, kind: Callable[..., Any], *arguments: Any) -> Any:
+    def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
         """See Transport."""
-        options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
+        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
         return ray.remote(kind).options(scheduling_strategy="SPREAD", **options).remote(*arguments)  # type: ignore[attr-defined]
 
     def call(self, worker: Any, *message: Any) -> Any:
@@ -98,6 +98,17 @@ class RayTransport:
         """See Transport."""
         with suppress(exceptions.RayError):
             ray.kill(worker)
+
+    def address(self) -> str:
+        """See Transport."""
+        if self._folder is not None:
+            return ""
+        if ray.util.client.ray.is_connected():
+            raise UsageError(
+                "Several learners add up their gradients with the process that starts the run, which a ray:// address "
+                "does not let others reach. Start it on a machine of the cluster, with --cluster auto."
+            )
+        return ray.util.get_node_ip_address()
 
     def clock(self) -> float:
         """See Transport."""

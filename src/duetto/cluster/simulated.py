@@ -56,7 +56,11 @@ class Simulated:
         self._calls: dict[int, tuple[float, Answer]] = {}  # when each comes to what
         self.mishaps: dict[str, int] = {}
 
-    def start(self, kind: Callable[..., Any], *arguments: Any) -> _Process:
+    def address(self) -> str:
+        """See Transport."""
+        return ""
+
+    def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> _Process:
         """See Transport."""
         broken = self._happens("never_runs")
         process = _Process(int(self._random.integers(self._machines)), None if broken else kind(*_copy(arguments)))

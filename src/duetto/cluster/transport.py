@@ -30,8 +30,8 @@ class Answer(NamedTuple):
 class Transport(Protocol):
     """See above; no call of it raises because of what happens to a process, `wait` tells."""
 
-    def start(self, kind: Callable[..., Any], *arguments: Any) -> Worker:
-        """A process, at the latest at its first call; `arguments` may be what `put` gave."""
+    def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Worker:
+        """A process with so many GPUs, at the latest at its first call; `arguments` may be what `put` gave."""
         ...
 
     def call(self, worker: Worker, *message: Any) -> Call:
@@ -48,6 +48,13 @@ class Transport(Protocol):
 
     def kill(self, worker: Worker) -> None:
         """End it, without a word."""
+        ...
+
+    def address(self) -> str:
+        """By which its machines reach this one; "" where there is no other machine.
+
+        Raises UsageError where they cannot.
+        """
         ...
 
     def clock(self) -> float:

@@ -9,21 +9,25 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from duetto.functional import shares
 from duetto.functional.checks import same_shape
 
 
 def weighted_mean(x: Any, weight: Any) -> Any:
-    """Σ w x / Σ w over all axes; 0 where nothing counts."""
+    """Σ w x / Σ w over all axes; 0 where nothing counts. Of a share (`shares`), Σ w is the mean of all shares': so the
+    mean of what they give is that of the whole batch.
+    """
     same_shape(x=x, weight=weight)
     xp = array_namespace(x)
-    return xp.sum(weight * x) / xp.clip(xp.sum(weight), 1e-8, None)
+    return xp.sum(weight * x) / xp.clip(shares.mean(xp.sum(weight)), 1e-8, None)
 
 
 def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
     """(A - mean) / (std + ε), with the sample's unbiased standard deviation as in PyTorch; a single sample gives 0."""
     xp = array_namespace(advantage)
-    centred = advantage - weighted_mean(advantage, weight)
-    variance = xp.sum(weight * centred**2) / xp.clip(xp.sum(weight) - 1.0, 1e-8, None)
+    centred = advantage - shares.mean(weighted_mean(advantage, weight))
+    squares, samples = shares.total(xp.sum(weight * centred**2)), shares.total(xp.sum(weight))
+    variance = squares / xp.clip(samples - 1.0, 1e-8, None)
     return centred / (xp.sqrt(variance) + epsilon)
 
 

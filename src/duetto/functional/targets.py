@@ -7,6 +7,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from duetto.functional import shares
 from duetto.functional.checks import same_shape
 
 
@@ -18,8 +19,8 @@ def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
 
 def standardize(x: Any, mean: Callable[[Any], Any], epsilon: float = 1e-8) -> Any:
     """(x - mean) / (std + ε) with the population's standard deviation; `mean` is over what counts of x."""
-    centred = x - mean(x)
-    return centred / (array_namespace(x).sqrt(mean(centred**2)) + epsilon)
+    centred = x - shares.mean(mean(x))
+    return centred / (array_namespace(x).sqrt(shares.mean(mean(centred**2))) + epsilon)
 
 
 def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:

@@ -11,6 +11,7 @@ from duetto.learners.acting import Acting
 from duetto.learners.base import Learner, Metrics, Precision
 from duetto.learners.choice import EXTRA, Backend, choose
 from duetto.learners.parameters import check_parameters, check_room
+from duetto.learners.ranks import Machines
 from duetto.networks.spaces import Space
 
 __all__ = ["Acting", "Backend", "Learner", "Metrics", "Precision", "build", "check_parameters", "choose"]
@@ -26,13 +27,17 @@ def build(
     device: str = "cpu",
     precision: Precision = "float32",
     threads: int = 0,
+    ranks: int = 1,
+    machines: Machines | None = None,
 ) -> Learner:
     """A learner with fresh parameters. `threads` is PyTorch's on a CPU; 0: see `learners.threads`.
 
-    Of several seeds it is what `voices.Choir` computes with.
+    Of several seeds it is what `voices.Choir` computes with. Of several `ranks` (see `learners.ranks`) each has a share
+    of every batch, which `dealing.check` has found to come out even; PyTorch's live on `machines`, by default this one.
 
     Raises:
         UsageError: The framework is not installed, or this machine has no memory for such networks.
+        PartLostError: One of the ranks cannot begin.
     """
     check_room(algorithm, observation, action)
     try:
@@ -42,6 +47,10 @@ def build(
                 from duetto.learners.torch_many import TorchMany
 
                 return TorchMany(*own, seed, device, precision, threads)
+            if ranks > 1:
+                from duetto.learners.torch_ranks import TorchRanks
+
+                return TorchRanks(*own, seed, device, precision, threads, ranks, machines)
             from duetto.learners.torch import TorchLearner
 
             return TorchLearner(*own, seed, device, precision, threads)
@@ -49,6 +58,10 @@ def build(
             from duetto.learners.jax_many import JaxMany
 
             return JaxMany(*own, seed, device, precision)
+        if ranks > 1:
+            from duetto.learners.jax_ranks import JaxRanks
+
+            return JaxRanks(*own, seed, device, precision, ranks)
         from duetto.learners.jax import JaxLearner
 
         return JaxLearner(*own, seed, device, precision)

@@ -56,6 +56,7 @@ class Learner(Acting):
     backend: Literal["torch", "jax"]
     threads = 0  # whose results these are, where they may depend on it (PyTorch on a CPU)
     seeds = 1  # that are computed side by side, see `voices`
+    ranks = 1  # that a batch is dealt to, see `ranks`
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         super().__init__(algorithm, algorithm.networks(observation, action))
@@ -180,17 +181,26 @@ class Learner(Acting):
         return generator(self._seed, f"parameters of {name}")
 
 
-def summarize(info: dict[str, Array], xp: Any) -> tuple[list[str], list[Array]]:
-    """Mean, least and greatest of every array that a loss reports, and its scalars, as names and scalars."""
-    names: list[str] = []
-    values: list[Array] = []
+class Summary(NamedTuple):
+    """What a loss reports, as scalars."""
+
+    names: list[str]
+    values: list[Array]
+    ways: list[Literal["mean", "least", "greatest"]]  # in which those of a batch's shares make that of the batch
+
+
+def summarize(info: dict[str, Array], xp: Any) -> Summary:
+    """Mean, least and greatest of every array that a loss reports, and its scalars, which are means over rows."""
+    found = Summary([], [], [])
     for name, array in sorted(
         (name, array) for name, array in info.items() if name != PRIORITY
     ):  # JAX sorts what passes through its transformations
+        found.ways.append("mean")
         if array.ndim == 0:
-            names.append(name)
-            values.append(array)
+            found.names.append(name)
+            found.values.append(array)
             continue
-        names += [f"{name}_mean", f"{name}_min", f"{name}_max"]
-        values += [xp.mean(array), xp.min(array), xp.max(array)]
-    return names, values
+        found.names.extend((f"{name}_mean", f"{name}_min", f"{name}_max"))
+        found.values.extend((xp.mean(array), xp.min(array), xp.max(array)))
+        found.ways.extend(("least", "greatest"))
+    return found

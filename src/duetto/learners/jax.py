@@ -71,7 +71,7 @@ class JaxLearner(Learner):
         phase = self._phases[number]
         changing = {name: self._state[name] for name in phase.donated}
         fixed = {name: self._state[name] for name in phase.reads}
-        changed, values, priority = phase.program(changing, fixed, *inputs)
+        changed, values, priority = phase.program(changing, fixed, *self._placed(*inputs))
         self._state.update(changed)
         return Metrics(phase.names, values, priority)
 
@@ -92,8 +92,12 @@ class JaxLearner(Learner):
         """See `Learner._act`."""
         if method not in self._programs:
             self._programs[method] = jax.jit(self.each(self._program(getattr(self.algorithm, method))))
-        state = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
+        state = {name: self._here(self._state[f"net/{name}"]) for name in self.algorithm.acting_networks}
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
+
+    def _here(self, arrays: list[Array]) -> list[Array]:
+        """The same, on the one device that acts."""
+        return arrays
 
     def _program(self, method: Any) -> Any:
         precision = self.precision if self.on_policy else "float32"
@@ -111,6 +115,14 @@ class JaxLearner(Learner):
     def _of_one(self, tree: Any) -> Any:
         """One learner's arrays, of those that what `each` gives takes."""
         return tree
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A phase's program, which may change its first argument in place."""
+        return jax.jit(self.each(function), donate_argnums=0)
+
+    def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
+        """What a phase's program takes, where its devices look for it."""
+        return batch, rows, noise, rates
 
     def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
         """A network as losses and policies call it, with these arrays."""
@@ -182,7 +194,7 @@ class _Phase:
         self.names, self.changes = tuple(traced.names), tuple(sorted(traced.changed))
         self.donated = tuple(name for name in self.changes if name not in learner.kept)
         self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.donated)
-        self.program = jax.jit(learner.each(self._run), donate_argnums=0)
+        self.program = learner.compiled(self._run)
 
     def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> _Trace:
         """An abstract run, to see what this phase changes and reports."""
@@ -272,7 +284,7 @@ class _Trace:
 
     def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
         self.priority = info.get(PRIORITY, self.priority)
-        names, values = summarize(info, jnp)
+        names, values, _ = summarize(info, jnp)
         self.names += [f"{name}_loss", *names]
         self.values += [value, *values]
 

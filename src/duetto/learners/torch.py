@@ -117,6 +117,7 @@ class TorchLearner(Learner):
     def _step(self, batch: Any) -> Tensor:
         self._names: list[str] = []
         self._values: list[Tensor] = []
+        self._ways: list[str] = []
         self._priority = None
         self.algorithm.update(self, batch, self._noise, self._phase)
         return torch.stack(self._values, -1)
@@ -142,12 +143,16 @@ class TorchLearner(Learner):
         weights = self._optimizers[name].weights
         with self._autocast:
             value, info = loss(self.networks(), *args)
-        gradients = list(torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True))
-        norm = self._optimizers[name].step(gradients, self._rates[name])
+        gradients = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
+        norm = self._optimizers[name].step(self._averaged(list(gradients)), self._rates[name])
         self._keep_statistics(name)
         info = {key: array.detach() for key, array in info.items()}
         self._record(name, value, info if norm is None else info | {f"{name}_gradient_norm": norm})
         return info
+
+    def _averaged(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Over all shares of the batch, of which this learner has the only one; see `torch_ranks`."""
+        return gradients
 
     def _keep_statistics(self, minimized: str) -> None:
         """Of the network that was minimised; those that others saw in passing are forgotten."""
@@ -221,8 +226,9 @@ class TorchLearner(Learner):
 
     def _record(self, name: str, value: Tensor, info: dict[str, Tensor]) -> None:
         self._priority = info.get(PRIORITY, self._priority)
-        names, values = summarize(info, array_api_compat.array_namespace(value))
+        names, values, ways = summarize(info, array_api_compat.array_namespace(value))
         self._names += [f"{name}_loss", *names]
+        self._ways += ["mean", *ways]
         self._values += [value.detach().float(), *(value.float() for value in values)]
 
     # ------------------------------------------------------------------------------------------------ acting

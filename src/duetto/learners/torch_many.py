@@ -69,7 +69,7 @@ class TorchMany(TorchLearner):
             nets = self._networks_of(every | {name: every[name] | learned})
             with self._autocast:
                 value, info = loss(nets, *args)
-            names[:], values = summarize(info, torch)
+            names[:], values, _ = summarize(info, torch)
             moved = getattr(getattr(nets, name), "moved", {})
             return value, (info, moved, [value.float() for value in values])
 

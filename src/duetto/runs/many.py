@@ -86,6 +86,11 @@ def _each(options: RunOptions, seeds: Iterable[int]) -> list[RunOptions]:
             raise UsageError(f"The seed {seed} is given twice. Two runs of it would be the same.")
     if not numbers:
         raise UsageError("seeds is empty. Give one at least.")
+    if options.learners > 1:
+        raise UsageError(
+            "Seeds side by side are computed in one program, and several learners in one each. Leave out learners "
+            "(--learners), or train the seeds one after another."
+        )
     return [dataclasses.replace(options, seed=seed) for seed in numbers]
 
 

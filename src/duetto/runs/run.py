@@ -23,7 +23,7 @@ from duetto.display.showing import shown
 from duetto.display.video import place, record
 from duetto.environments import Episode
 from duetto.errors import DuettoError, PartLostError, UsageError
-from duetto.learners import Precision
+from duetto.learners import Precision, dealing
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
 from duetto.runs.beginning import Beginning
@@ -474,6 +474,8 @@ def _resolved(
         if options.engine == "envpool" and options.evaluate_every:
             _check_evaluations(environment, label, kwargs)
         backend, device = learners.choose(probe.observation_space, options.backend, options.device)
+        spaces = (probe.observation_space, probe.action_space)
+        dealing.check(algorithm, *spaces, options.learners, options.num_envs, backend)
     finally:
         if not is_instance(environment):
             probe.close()

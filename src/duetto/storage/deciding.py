@@ -22,6 +22,7 @@ FREE = {
     "checkpoint_every",  # what only looks on
     "log_every",
     "threads",  # the learner's to answer for: where their number shows in the numbers, it says so
+    "learners",  # as for threads
     "vectorization",  # the same environments, one after another or side by side
     "worker_timeout",
 }

@@ -8,6 +8,7 @@ from duetto import environments
 from duetto.errors import UsageError
 from duetto.learners import Acting
 from duetto.learners.parameters import Parameters
+from duetto.learners.ranks import Machines, ThisMachine
 from duetto.memory import Shards
 from duetto.storage.config import Config
 from duetto.training.collector import Collector, Source
@@ -49,6 +50,10 @@ class Place(Protocol):
         """What acts in them."""
         ...
 
+    def machines(self, config: Config, stepper: environments.Stepper) -> Machines:
+        """Where the other learners of a run with several live."""
+        ...
+
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> Evaluator | None:
         """Who evaluates beside the run on `stepper`; None: nobody, it does that itself."""
         ...
@@ -81,6 +86,10 @@ class Here:
     ) -> Source:
         """See Place."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
+
+    def machines(self, config: Config, stepper: environments.Stepper) -> Machines:
+        """See Place."""
+        return ThisMachine()
 
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> None:
         """See Place."""

@@ -45,6 +45,7 @@ LATER: dict[tuple[str, str], Any] = {
     ("session", "under_way"): bool,
     ("run", "threads"): int,
     ("run", "seeds"): int,
+    ("run", "learners"): int,
 }
 
 
@@ -158,6 +159,17 @@ def notes_of_seeds(saved: int, now: int) -> list[str]:
     return [
         f"The checkpoint was made side by side with {saved - 1} other seed{'s' * (saved > 2)}, and the run goes on "
         "alone: from here its numbers may differ in their last bits from those of a run that was never interrupted."
+    ]
+
+
+def notes_of_learners(saved: int, now: int) -> list[str]:
+    """What is said where another number of learners had shares of the batches until the checkpoint."""
+    if saved == now:
+        return []
+    return [
+        f"The checkpoint was made with {saved} learner{'s' * (saved > 1)}, and the run goes on with {now}: from here "
+        "its numbers may differ in their last bits from those of a run that was never interrupted. With "
+        f"`learners: {saved}` in its config.yaml they are the same."
     ]
 
 

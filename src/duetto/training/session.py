@@ -25,6 +25,7 @@ from duetto import demonstrations, environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
 from duetto.functional.randomness import generator
+from duetto.learners import dealing
 from duetto.learners.base import on_host
 from duetto.learners.behind import Behind
 from duetto.learners.parameters import Parameters
@@ -120,6 +121,7 @@ class Session:
         algorithm.check_spaces(observation, action, self.config.environment)
         assert options.backend != "auto"
         assert options.device != "auto"
+        dealing.check(algorithm, observation, action, options.learners, self.stepper.num_envs, options.backend)
         self.learner = self._build_learner(
             options.backend,
             algorithm,
@@ -129,6 +131,8 @@ class Session:
             device=options.device,
             precision=options.precision,
             threads=options.threads,
+            ranks=options.learners,
+            machines=self._place.machines(self.config, self.stepper) if options.learners > 1 else None,
         )
         self._behind = Behind(self.learner) if options.act_behind else None
         opened.callback(self.learner.close)
@@ -513,7 +517,8 @@ class Session:
                 "environment": self.config.environment,
                 "threads": self.learner.threads,
             }
-            | ({"seeds": self.learner.seeds} if self.learner.seeds > 1 else {}),
+            | ({"seeds": self.learner.seeds} if self.learner.seeds > 1 else {})
+            | ({"learners": self.learner.ranks} if self.learner.ranks > 1 else {}),
             "versions": self._versions,
         }
 
@@ -599,6 +604,7 @@ class Session:
         self.notices += self._evaluations.load_state_dict(state["session"])
         self.notices += resuming.notes_of_threads(state["run"].get("threads", 0), self.learner.threads)
         self.notices += resuming.notes_of_seeds(state["run"].get("seeds", 1), self.learner.seeds)
+        self.notices += resuming.notes_of_learners(state["run"].get("learners", 1), self.learner.ranks)
         self._rehearsal.recall(state["session"].get("exact"))
         if self.stepper.resumed_exactly:
             return

@@ -1,0 +1,97 @@
+"""A batch, dealt in equal shares to several learners.
+
+    batch                rows 0 1 2 3 4 5 6 7                      shares of two     0 1 2 3 | 4 5 6 7
+    batch cut in parts   5 0 3 1 | 7 2 4 6     (M, B), see `split`                   5 0, 7 2 | 3 1, 4 6
+
+So each learner has the same number of rows of every part, in the batch's order, and the mean of their means is the
+whole part's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from duetto.algorithms.base import Algorithm, RolloutSpec
+from duetto.errors import DuettoError, UsageError
+from duetto.networks.spaces import Space
+
+
+class Share(NamedTuple):
+    """What one learner gets; see `Learner._update`."""
+
+    batch: Any
+    rows: np.ndarray | None
+    noise: Any
+
+
+def deal(batch: Any, rows: np.ndarray | None, noise: Any, number: int) -> list[Share]:
+    """The shares of `number` learners. Noise with a number for each row is dealt, too; all other goes to everyone.
+
+    Raises:
+        DuettoError: The rows do not come out even.
+    """
+    size = len(batch.weight) if rows is None else rows.shape[1]
+    if size % number:
+        raise DuettoError(f"A batch of {size} rows cannot be dealt to {number} learners in equal shares.")
+    each = size // number
+    shares = []
+    for rank in range(number):
+        own = slice(rank * each, (rank + 1) * each)
+        kept = every(noise, lambda array, own=own: array[own] if has_rows(array, size) else array)
+        if rows is None:
+            shares.append(Share(every(batch, itemgetter(own)), None, kept))
+        else:
+            chosen = rows[:, own]
+            order = np.arange(chosen.size, dtype=rows.dtype).reshape(chosen.shape)
+            shares.append(Share(every(batch, itemgetter(chosen.ravel())), order, kept))
+    return shares
+
+
+def every(tree: Any, function: Callable[[Any], Any]) -> Any:
+    """The tree with `function(array)` for each array."""
+    if isinstance(tree, dict):
+        return {name: every(part, function) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        parts = [every(part, function) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    return None if tree is None else function(tree)
+
+
+def has_rows(array: Any, size: int) -> bool:
+    """Whether an array of noise has a number for each of `size` rows."""
+    return np.ndim(array) > 0 and len(array) == size
+
+
+def check(algorithm: Algorithm, observation: Space, action: Space, number: int, num_envs: int, backend: str) -> None:
+    """Raise UsageError where `number` learners cannot have equal shares of what the algorithm learns from."""
+    if number == 1:
+        return
+    size, what = _size(algorithm, num_envs)
+    if size % number:
+        fitting = ", ".join(str(n) for n in range(1, min(size, 16) + 1) if not size % n)
+        raise UsageError(
+            f"{what}, which cannot be dealt to {number} learners in equal shares. Give another number of them "
+            f"(--learners): {fitting}."
+        )
+    specs = algorithm.networks(observation, action).values()
+    if backend == "torch" and any(spec.custom is None and spec.statistics for spec in specs):
+        raise UsageError(
+            f"{algorithm.name()}'s networks are normalised over the rows of a whole batch, of which each of several "
+            "PyTorch learners has a share only. Leave out learners (--learners), or take --backend jax or "
+            "--network layer_norm."
+        )
+
+
+def _size(algorithm: Algorithm, num_envs: int) -> tuple[int, str]:
+    """The rows that are dealt at a time, and the beginning of a sentence that says so."""
+    spec = algorithm.memory()
+    if not isinstance(spec, RolloutSpec):
+        return spec.batch_size, f"A batch has {spec.batch_size:,} rows (batch_size)"
+    rows = num_envs if spec.recurrent else spec.steps * num_envs
+    size = max(1, rows // spec.minibatches)
+    unit = "environments" if spec.recurrent else "rows"
+    return size, f"A minibatch has {size:,} {unit} ({rows:,} of a rollout in {spec.minibatches:,} minibatches)"

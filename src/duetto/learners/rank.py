@@ -1,0 +1,86 @@
+"""A process with a learner that has a share of every batch: rank 1 or more of `ranks`.
+
+It talks to its parent alone, over its own stdin and stdout; what anything in it prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import threading
+import traceback
+from typing import Any, BinaryIO, NamedTuple
+
+import cloudpickle
+
+from duetto.algorithms.base import Algorithm
+from duetto.learners.base import Precision
+from duetto.learners.ranks import Receipt
+from duetto.networks.spaces import Space
+
+
+class Making(NamedTuple):
+    """What a rank's learner is made of."""
+
+    algorithm: Algorithm
+    observation: Space
+    action: Space
+    seed: int
+    device: str
+    precision: Precision
+    threads: int
+    rank: int
+
+
+class Rank:
+    """Does what rank 0 asks, and gives a receipt for each."""
+
+    def __init__(self) -> None:
+        self._learner: Any = None
+
+    def do(self, what: str, *arguments: Any) -> Receipt:
+        """Make a learner, or call one of its methods; what it raises is in the receipt."""
+        try:
+            if what == "make":
+                self._make(*arguments)
+                return Receipt(0)
+            checksum = getattr(self._learner, what)(*arguments)
+        except Exception:
+            return Receipt(-1, failure=traceback.format_exc())
+        return Receipt(self._learner.made, checksum)
+
+    def _make(self, made_of: bytes) -> None:
+        from duetto.learners.torch_ranks import TorchShare
+
+        making: Making = cloudpickle.loads(made_of)
+        self._learner = TorchShare(*making)
+
+
+def main() -> None:
+    """Serve until the parent is gone."""
+    # Ctrl-C and the end of a job reach every process of it. The parent ends then, after a checkpoint that needs this.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    said, asked = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
+    os.dup2(2, 1)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    messages: queue.Queue[tuple[Any, ...]] = queue.Queue()
+    threading.Thread(target=_listen, args=(asked, messages), daemon=True).start()
+    rank = Rank()
+    while True:
+        pickle.dump(rank.do(*messages.get()), said, protocol=5)
+        said.flush()
+
+
+def _listen(asked: BinaryIO, messages: queue.Queue[tuple[Any, ...]]) -> None:
+    """The rank may be waiting for others that are gone as well, so its end does not wait for it."""
+    try:
+        while True:
+            messages.put(pickle.load(asked))
+    finally:
+        os._exit(1)

@@ -1,0 +1,268 @@
+"""Several learners in PyTorch: a process each, whose gradients are averaged at one line. See `ranks`."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import zlib
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, distributed
+
+from duetto.algorithms.base import Algorithm
+from duetto.errors import UsageError
+from duetto.functional import shares
+from duetto.learners import ranks
+from duetto.learners.base import Metrics, Precision, Rates
+from duetto.learners.dealing import deal, every
+from duetto.learners.parameters import Parameters as Values
+from duetto.learners.rank import Making
+from duetto.learners.ranks import CHECKED_EVERY, Machines, Meeting, Ranks, ThisMachine, packed
+from duetto.learners.torch import TorchLearner
+from duetto.networks.spaces import Space
+
+
+class ApartError(Exception):
+    """Ranks could not add up what they have: one of them is gone."""
+
+
+class Group:
+    """Ranks that add tensors up. Sums are made in one order, and are the same bits for all."""
+
+    def __init__(self, meeting: Meeting, store: Any, rank: int, number: int, device: torch.device) -> None:
+        """Waits for the others. Raises ApartError."""
+        self.rank, self.number = rank, number
+        try:
+            store = store or _store(meeting, number)
+            own = _gloo(_own_address(meeting)) if device.type == "cpu" else _nccl()
+            self._group: Any = own(store, rank, number)
+        except RuntimeError as error:
+            raise ApartError(str(error)) from error
+        self.add(torch.zeros(1, device=device))  # from here on nobody needs the meeting
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """The sum over all ranks, in place. Raises ApartError."""
+        try:
+            self._group.allreduce([tensor]).wait()
+        except RuntimeError as error:
+            raise ApartError(str(error)) from error
+        return tensor
+
+    def total(self, x: Tensor) -> Tensor:
+        """The same, of a copy that has no gradient."""
+        return self.add(x.detach().clone())
+
+    def every(self, x: Tensor) -> Tensor:
+        """What each rank has, (...), as (N, ...)."""
+        found = x.new_zeros((self.number, *x.shape))
+        found[self.rank] = x
+        return self.add(found)
+
+
+class TorchShare(TorchLearner):
+    """A learner that has a share of every batch.
+
+    Attributes:
+        made: Updates so far, as far as ranks count them.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        observation: Space,
+        action: Space,
+        seed: int,
+        device: str,
+        precision: Precision,
+        threads: int,
+        rank: int,
+    ) -> None:
+        if device == "cuda" and rank < torch.cuda.device_count():
+            torch.cuda.set_device(rank)
+        # One thread each, where nobody asks for more: what a machine has beside them, other ranks use.
+        super().__init__(algorithm, observation, action, seed, device, precision, threads or 1)
+        self.rank, self.made = rank, 0
+        self._group: Group
+
+    def join(self, meeting: Meeting, number: int, store: Any = None) -> None:
+        """Meet the others. `store` is that of the meeting, where rank 0 keeps one."""
+        self._group = Group(meeting, store, self.rank, number, self.device)
+
+    def take(self, parameters: Values, optimizers: dict[str, Any], made: int) -> None:
+        """Go on from here."""
+        self.load_parameters(parameters)
+        self.load_optimizer_state(optimizers)
+        self.made = made
+
+    def share(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> int | None:
+        """Learn from this rank's share; what `counted` gives."""
+        self._updated(phase, every(batch, _writable), rows, every(noise, _writable), rates)
+        return self.counted()
+
+    def counted(self) -> int | None:
+        """One more update; a checksum where it is time to compare them."""
+        self.made += 1
+        return self.checksum() if self.made % CHECKED_EVERY == 0 else None
+
+    def checksum(self) -> int:
+        """Of all that learning changes."""
+        total = 0
+        for tensor in self._changing():
+            total = zlib.crc32(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes(), total)
+        return total
+
+    def _step(self, batch: Any) -> Tensor:
+        """See TorchLearner; what is reported is the whole batch's, each row's priority in its place."""
+        with shares.dealt(self._group.number, self._group.total):
+            values = super()._step(batch)
+        priority = values.new_zeros(0) if self._priority is None else self._priority.float()
+        all_have = self._group.every(torch.cat([values, priority.reshape(-1)]))
+        if self._priority is not None:
+            self._priority = all_have[:, len(values) :].reshape(-1, *priority.shape[1:])
+        of_ways = {
+            "mean": all_have.mean(0),
+            "least": all_have.amin(0),
+            "greatest": all_have.amax(0),
+        }
+        return torch.stack([of_ways[way][i] for i, way in enumerate(self._ways)])
+
+    def _averaged(self, gradients: list[Tensor]) -> list[Tensor]:
+        """See TorchLearner: the mean of the means is that of the whole batch."""
+        flat = self._group.add(torch.cat([gradient.reshape(-1) for gradient in gradients])).div_(self._group.number)
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        return [part.view(gradient.shape) for part, gradient in zip(parts, gradients, strict=True)]
+
+
+class TorchRanks(TorchShare):
+    """Rank 0, which asks the others."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        observation: Space,
+        action: Space,
+        seed: int,
+        device: str,
+        precision: Precision,
+        threads: int,
+        number: int,
+        machines: Machines | None = None,
+    ) -> None:
+        """Raises PartLostError where one of the others cannot begin."""
+        own = (algorithm, observation, action, seed, device, precision, threads)
+        machines = machines or ThisMachine()
+        _check(device, 1 if machines.host else number)
+        super().__init__(*own, 0)
+        self.ranks: int = number
+        self._up_to_date = False  # whether the others have these parameters
+        self._others = Ranks([packed(Making(*own, rank)) for rank in range(1, number)], machines)
+        try:
+            self._meet(machines.host)
+        except BaseException:
+            self._others.close()
+            raise
+
+    def _meet(self, host: str) -> None:
+        with tempfile.TemporaryDirectory(prefix="duetto-learners-") as folder:
+            meeting, store = Meeting(str(Path(folder) / "met")), None
+            if host:
+                store = _store_at(host, 0, self.ranks, keeps=True)
+                meeting = Meeting(host, store.port)
+            self._others.send("join", meeting, self.ranks)
+            try:
+                self.join(meeting, self.ranks, store)
+            except ApartError as error:
+                raise self._others.blame() from error
+            self._others.receive(0)
+
+    def _updated(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
+        """See TorchLearner."""
+        if not self._up_to_date:
+            state = {name: optimizer.state() for name, optimizer in self._optimizers.items()}
+            self._others.send("take", self._copies(self._nets), state, self.made)
+            self._others.receive(self.made)
+            self._up_to_date = True
+        own, *others = deal(batch, rows, noise, self.ranks)
+        self._others.send_each([("share", phase, *share, rates) for share in others])
+        try:
+            metrics = super()._updated(phase, *own, rates)
+        except ApartError as error:
+            raise self._others.blame() from error
+        self._others.receive(self.made + 1, self.counted())
+        return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Learner. DuettoError where another rank has other parameters."""
+        state = super().state_dict()
+        if self._up_to_date:
+            self._others.send("checksum")
+            self._others.receive(self.made, self.checksum())
+        return state
+
+    def load_parameters(self, parameters: Values) -> None:
+        """See Learner."""
+        super().load_parameters(parameters)
+        self._up_to_date = False
+
+    def load_optimizer_state(self, state: dict[str, Any]) -> None:
+        """See Learner."""
+        super().load_optimizer_state(state)
+        self._up_to_date = False
+
+    def close(self) -> None:
+        """End the others, too."""
+        super().close()
+        self._others.close()
+
+
+def _writable(array: np.ndarray) -> np.ndarray:
+    """What came over a network may be read-only, which PyTorch warns of."""
+    return array if array.flags.writeable else array.copy()
+
+
+def _check(device: str, number: int) -> None:
+    if not distributed.is_available():
+        raise UsageError("This build of PyTorch has no torch.distributed, which several learners need: --learners 1.")
+    if device == "cuda" and torch.cuda.device_count() < number:
+        raise UsageError(
+            f"{number} learners need a CUDA device each, and PyTorch sees {torch.cuda.device_count()} here. Give fewer "
+            "--learners, or --device cpu."
+        )
+
+
+def _store(meeting: Meeting, number: int) -> Any:
+    if not meeting.port:
+        return distributed.FileStore(meeting.address, number)
+    return _store_at(*meeting, number, keeps=False)
+
+
+def _store_at(host: str, port: int, number: int, keeps: bool) -> Any:
+    wait = timedelta(seconds=ranks.TO_START)
+    return distributed.TCPStore(host, port, number, keeps, wait, wait_for_workers=False)
+
+
+def _own_address(meeting: Meeting) -> str:
+    """At which this process can be reached from where the meeting is: nowhere else it listens."""
+    if not meeting.port:
+        return "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
+        towards.connect(meeting)  # nothing is sent
+        return towards.getsockname()[0]
+
+
+def _gloo(address: str) -> Callable[[Any, int, int], Any]:
+    how: Any = distributed.ProcessGroupGloo._Options()
+    how._devices = [distributed.ProcessGroupGloo.create_device(hostname=address)]
+    how._timeout = timedelta(seconds=ranks.TIMEOUT)
+    return lambda *who: distributed.ProcessGroupGloo(*who, how)
+
+
+def _nccl() -> Callable[[Any, int, int], Any]:
+    how: Any = distributed.ProcessGroupNCCL.Options()
+    how._timeout = timedelta(seconds=ranks.TIMEOUT)
+    return lambda *who: distributed.ProcessGroupNCCL(*who, how)

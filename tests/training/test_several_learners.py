@@ -1,0 +1,95 @@
+"""Runs with several learners: what is killed goes on exactly, and what cannot be is refused at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import assert_same, outcome, small, train
+from test_resume import check_killed_anywhere
+
+from duetto.errors import UsageError
+from duetto.runs.run import Run
+from duetto.training.session import Session
+
+RUN: dict[str, Any] = {"steps": 120, "evaluate_every": 0, "learners": 2}
+
+
+class Kills:
+    """The second learner, at this step."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.done = step, False
+
+    def __call__(self, session: Session) -> None:
+        if session.step >= self.step and not self.done:
+            self.done = True
+            learner: Any = session.learner
+            os.kill(learner._others._lines[1].pid, signal.SIGKILL)
+
+
+def test_the_run_is_killed(tmp_path: Path):
+    check_killed_anywhere(tmp_path, **RUN)
+
+
+def test_a_learner_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """All return to the newest checkpoint, and no number is another than without it."""
+    ppo = small("ppo")
+    undisturbed = train(tmp_path / "undisturbed", ppo, **RUN)
+    with caplog.at_level(logging.WARNING, "duetto"):
+        run = train(tmp_path, ppo, callbacks=[Kills(90)], **RUN)
+    assert_same(run, undisturbed)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "Learner 1 of 2 is gone (its process was killed by signal 9). The run goes on from its checkpoint of step 80."
+    ]
+
+
+def test_a_run_goes_on_with_another_number(tmp_path: Path):
+    """It is said; and nothing else in a checkpoint tells how many made it."""
+    run = train(tmp_path, **RUN | {"steps": 60})
+    text = (run.path / "config.yaml").read_text()
+    assert "\n  learners: 2\n" in text
+    (run.path / "config.yaml").write_text(text.replace("\n  learners: 2\n", "\n  learners: 1\n"))
+    said: list[str] = []
+    Run(run.path).resume(80, on_start=lambda session: said.extend(session.notices))
+    assert said == [
+        "The checkpoint was made with 2 learners, and the run goes on with 1: from here its numbers may differ in "
+        "their last bits from those of a run that was never interrupted. With `learners: 2` in its config.yaml they "
+        "are the same."
+    ]
+    alone = train(tmp_path / "alone", **RUN | {"steps": 60, "learners": 1})
+    states = [outcome(one)["state"] for one in (Run(run.path), alone)]
+    assert states[0].keys() == states[1].keys()
+    assert states[0]["learner"].keys() == states[1]["learner"].keys()
+    assert "learners" not in states[0]["run"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "said"),
+    [
+        ("td3", {"learners": 3}, "16 rows (batch_size), which cannot be dealt to 3 learners"),
+        ("ppo", {"learners": 3}, "8 rows (16 of a rollout in 2 minibatches), which cannot be dealt to 3 learners"),
+        ("crossq", {"learners": 2}, "which each of several PyTorch learners has a share only"),
+        ("td3", {"learners": 2, "seeds": (0, 1)}, "Seeds side by side are computed in one program"),
+        ("td3", {"learners": 0}, "learners is 0; it must be at least 1"),
+    ],
+)
+def test_refused_before_anything_is_written(tmp_path: Path, algorithm: str, options: dict[str, Any], said: str):
+    with pytest.raises(UsageError) as raised:
+        train(tmp_path, small(algorithm), **options)
+    assert said in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_jax_that_has_begun_with_fewer_devices(tmp_path: Path):
+    import jax
+
+    many = len(jax.devices("cpu")) + 1
+    with pytest.raises(UsageError, match=r"JAX has begun in this process with \d+ CPU devices?, too few for"):
+        train(tmp_path, small(batch_size=16 * many), backend="jax", learners=many)
+    assert list(tmp_path.iterdir()) == []
