@@ -197,7 +197,7 @@ def test_the_learner_knows_sequences_better():
 # ---------------------------------------------------------------------------------------------------- checkpoints
 @pytest.mark.parametrize("kind", ["steps", "sequences"])
 def test_a_checkpoint_holds_what_is_not_judged_yet(kind: str):
-    """And one without, of a time before this was asked for, leaves the items as they are; what is no such is refused."""
+    """One without, of a time before this was asked for, leaves the items as they are; what is no such is refused."""
     made, world = (replay(), None) if kind == "steps" else reversed(sequences())
     other, blank = (replay(), replay()) if kind == "steps" else (sequences()[1], sequences()[1])
 
