@@ -118,7 +118,7 @@ def test_a_run_that_is_killed_goes_on_with_what_was_not_judged_yet(tmp_path: Pat
 
 
 def test_without_priorities_there_are_no_first_ones(tmp_path: Path):
-    with pytest.raises(UsageError, match="^initial_priority is actor, but without prioritized nothing "):
+    with pytest.raises(UsageError, match=r"^initial_priority is actor, but without prioritized nothing has a"):
         train(tmp_path, small("dqn", initial_priority="actor"), "CartPole-v1")
     for name in ("td3", "sac", "ppo", "bc"):
         with pytest.raises(UsageError, match=f"^{name} has no hyper-parameter 'initial_priority'"):
