@@ -174,7 +174,11 @@ def test_of_burn_in_nothing_counts():
 
 @pytest.mark.parametrize("end", ["truncated", "broken"])
 def test_a_sequence_that_was_cut_keeps_the_largest(end: str):
+    """After an episode with values that are none of its own."""
     world, memory = sequences()
+    for t in range(4):
+        act(world, memory, t, "terminated" if t == 3 else "")
+    largest = memory.draws.largest
     for t in range(3):
         act(world, memory, t, end if t == 2 and end == "truncated" else "")
     if end == "broken":
@@ -182,7 +186,7 @@ def test_a_sequence_that_was_cut_keeps_the_largest(end: str):
         world.interrupt()
     act(world, memory, 0)
     act(world, memory, 1)
-    assert of_sequences(memory) == [LARGEST]
+    assert of_sequences(memory)[2:] == [largest]
 
 
 def test_the_learner_knows_sequences_better():

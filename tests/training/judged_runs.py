@@ -35,7 +35,7 @@ STILL: dict[str, Any] = ACTOR | {
     "exploration": "linear",
     "exploration_start": 0.5,
     "exploration_end": 0.5,
-    "replay_capacity": 180,  # the rings go round
+    "replay_capacity": 600,
 }
 SEQUENCES: dict[str, Any] = {
     "recurrent": "lstm",

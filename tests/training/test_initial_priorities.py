@@ -22,13 +22,17 @@ from duetto.runs.run import Run
 from duetto.storage.config import Config, RunOptions
 from duetto.training.session import Session
 
+ROUND: dict[str, Any] = {"replay_capacity": 180}  # the rings go round
 CASES = [
     ("dqn", {}),
-    ("dqn", {"n_step": 3}),
+    ("dqn", {"n_step": 3} | ROUND),
     ("dqn", {"n_step": 3, "double": False, "rescale_values": True, "dueling": False}),
     ("dqn", {"n_step": 2, "ignore_termination": True}),
     ("r2d2", {}),
-    ("r2d2", {"learn_from_start": True, "recurrent": "gru", "rescale_values": False, "ignore_termination": True}),
+    (
+        "r2d2",
+        {"learn_from_start": True, "recurrent": "gru", "rescale_values": False, "ignore_termination": True} | ROUND,
+    ),
 ]
 
 

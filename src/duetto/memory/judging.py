@@ -9,10 +9,11 @@ its first step and of the one that its rewards are followed by. With n = 2, an e
     items judged then       .     .     0   1 2 3      0 by q0 and v2, 1 by q1 and v3; 2 and 3 by rewards alone
     if truncated            .     .     0   1          2 and 3 look ahead to what the episode ended with
 
-Nobody acts on an episode's last observation, so nobody knows its value: items that need it keep the priority that every
-item begins with, the largest. So do those of random actions, which no network was asked for; those whose episode broke
-off; and those that were learned from before, as the learner knows better. Sequences, here of 3 steps, wait for the
-value of the observation behind them:
+Until then an item has the priority that all begin with, the largest so far, and can be drawn with it: nothing else of a
+memory is another. Nobody acts on an episode's last observation, so nobody knows its value, and asking for it would be
+another pass of a network: items that need it keep the largest. So do those of random actions, which no network was
+asked for; those whose episode broke off; and what was learned from before keeps what the learner said, who knows
+better. Sequences, here of 3 steps, wait for the value of the observation behind them:
 
     step                    0  1  2  3  4  5  6  7
     complete, then judged         a  .                 a with the next step; one that its episode terminates with, at
@@ -78,7 +79,7 @@ class StepJudgements(Judgements):
     def __init__(self, num_envs: int, n_step: int) -> None:
         super().__init__(num_envs, n_step + 1)
         self._n_step = n_step
-        self._waiting = np.zeros(num_envs, np.int64)  # steps of the running episode whose windows are not whole
+        self._waiting = np.zeros(num_envs, np.int64)  # newest steps, whose windows are not whole
 
     def whole(self, env: np.ndarray, number: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Environments and numbers (B,) of the steps that wait no longer once K environments made those `number`.
@@ -95,10 +96,6 @@ class StepJudgements(Judgements):
         """The learner has judged the steps `number` (B,), of as many `written`."""
         waits = number >= written - self._depth
         self._known[Q_TAKEN][env[waits], number[waits] % self._depth] = np.nan
-
-    def interrupt(self, envs: np.ndarray | None) -> None:
-        """Episodes broke off."""
-        self._waiting[slice(None) if envs is None else envs] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """See Judgements."""

@@ -56,12 +56,6 @@ class PrioritizedReplay(Replay):
             env = index // self.rows
             self._judged.settle(env, sample.stamp[current], self._rings.written[env])
 
-    def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """See `Replay.interrupt`."""
-        super().interrupt(envs)
-        if self._judged is not None:
-            self._judged.interrupt(envs)
-
     def state_dict(self) -> dict[str, Any]:
         """Everything but the transitions: the uniform memory's state, and p^α of every index."""
         judged = {} if self._judged is None else {"judged": self._judged.state_dict()}
