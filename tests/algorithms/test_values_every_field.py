@@ -80,6 +80,7 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "huber_delta": ([0.1], {"huber_delta": 0.0}),
     "rescale_values": ([True], {"rescale_values": False}),
     "rescale_epsilon": ([1e-2], {"rescale_values": True}),
+    "initial_priority": (["actor"], PER),
     "random_steps": ([20], {}),
     "exploration": (["linear", "exponential", "ladder"], {"exploration": "linear", "exploration_start": 0.9}),
     "exploration_start": ([0.5], {"exploration_start": 1.0}),

@@ -15,20 +15,25 @@ from mixed_cases import demo, given, mixing
 from sequence_cases import World
 from shard_cases import equal, near, sharded
 
+from duetto.algorithms import DQN
+from duetto.algorithms.base import Q_BEST, Q_TAKEN
 from duetto.errors import CheckpointError, PartLostError, UsageError
 from duetto.memory import Experience, Kept
 from duetto.storage.checkpoint import CheckpointStore
 
 ENVS = 5
 ANNEALED = replace(PROPORTIONAL, importance_anneal_samples=40)
+JUDGED = replace(ANNEALED, initial=DQN(prioritized=True, initial_priority="actor").initial_error)
 TRANSITIONS: dict[str, Any] = {
     "uniform": {"n_step": 3},
     "without replacement": {"replacement": False},
     "prioritised": {"n_step": 3, "prioritization": ANNEALED, "one_step": True},
+    "judged by actors": {"n_step": 3, "prioritization": JUDGED},
 }
 SEQUENCES: dict[str, Any] = {
     "sequences": {},
     "prioritised sequences": {"prioritization": ANNEALED},
+    "sequences judged by actors": {"prioritization": JUDGED},
 }
 KINDS = [*TRANSITIONS, *SEQUENCES]
 Make = Callable[..., Any]
@@ -48,12 +53,16 @@ class Steps:
         self.number += 1
         env = [env for env in self.random.permutation(ENVS).tolist() if env < ENVS - 1 or self.number % 7 == 0]
         if not self.sequences:
-            return rows(env, self.number, terminated=self.random.random(len(env)) < 0.1)
+            return self.judged(rows(env, self.number, terminated=self.random.random(len(env)) < 0.1))
         end = ["terminated" if self.random.random() < 0.05 else "" for _ in env]
         # Without a state for all: zeros, as random actions bring them.
-        return sequence_cases.joined(
-            [self.world.step(one, e, self.number > 9) for one, e in zip(env, end, strict=True)]
-        )
+        made = [self.world.step(one, e, self.number > 9) for one, e in zip(env, end, strict=True)]
+        return self.judged(sequence_cases.joined(made))
+
+    def judged(self, steps: Experience) -> Experience:
+        """With what those who made them knew of them."""
+        known = {name: self.random.random(len(steps.env)).astype(np.float32) for name in (Q_TAKEN, Q_BEST)}
+        return steps._replace(extras={**steps.extras, **known})
 
 
 def maker(kind: str) -> Make:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, get_args, get_type_hints
 
@@ -34,6 +34,10 @@ Tree = Any
 # Of what a loss reports, two names mean more than a line in the log.
 PRIORITY = "priority"  # (B,), goes back to the memory instead
 DIVERGENCE = "approx_kl"  # a scalar: ends a rollout's epochs early, and adapts learning rates
+
+# Of what `collect` gives with actions, two are what priorities of new items are made of; NaN: no network was asked.
+Q_TAKEN = "q_taken"  # (N,), Q(s, a) of the action that is taken
+Q_BEST = "q_best"  # (N,), max_a Q(s, a)
 
 
 class OneStep(NamedTuple):
@@ -128,6 +132,18 @@ class SequenceBatch(NamedTuple):
         return xp.mean(self.weight * xp.sum(self.mask * x, axis=1) / steps)
 
 
+class Prospect(NamedTuple):
+    """What the Q(s, a) that an actor had is compared with: rewards, and the value behind them that it had itself."""
+
+    reward: Array  # (B,) or (B, L), the sum of up to n discounted rewards
+    discount: Array  # γ^n' where the future counts, 0 where the episode terminated
+    value: Array  # max_a Q(s, a) where `discount` looks ahead to; NaN where no network was asked
+
+
+# |δ| (B,) or (B, L) of steps: of their Q(s, a), the prospect after n steps, and that after one, if it is another.
+Judging = Callable[[Array, Prospect, Prospect | None], Array]
+
+
 @dataclass(frozen=True)
 class Prioritization:
     """Proportional prioritised replay (Schaul et al., 2016, arXiv:1511.05952, section 3.3)."""
@@ -136,6 +152,7 @@ class Prioritization:
     importance_exponent: float  # β of the importance weights at the start; 0 turns them off
     importance_anneal_samples: int  # β rises linearly to 1 over this many sampled batches; 0 keeps it constant
     epsilon: float  # added to every |δ|, so that nothing has priority 0
+    initial: Judging | None = None  # of new items, by what their actor knew; None: the largest |δ| so far
 
 
 @dataclass(frozen=True)
@@ -415,6 +432,10 @@ class Algorithm:
     def collect(self, nets: Any, obs: Tree, noise: Array | None) -> tuple[Array, dict[str, Array]]:
         """Actions to learn from, and what the memory keeps with them by name, (N,) each."""
         return self.act(nets, obs, noise), {}
+
+    def unasked(self, num_envs: int) -> dict[str, np.ndarray]:
+        """What the memory keeps, by the same names, with actions that no network was asked for."""
+        return {}
 
     def value(self, nets: Any, obs: Tree) -> Array:
         """State values (N,), for algorithms that learn from rollouts."""

@@ -88,7 +88,10 @@ class ChoiceNetwork(Replayed):
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
         """The greedy actions (N,), but where `noise` (N, 1) is no -1, that one."""
-        q = nets.q(obs)
+        return self.choice(nets.q(obs), noise)
+
+    def choice(self, q: Array, noise: Array | None) -> Array:
+        """`act`, of the action values (N, n)."""
         xp = array_namespace(q)
         greedy = xp.argmax(q, axis=-1)
         return greedy if noise is None else xp.where(noise[:, 0] < 0, greedy, xp.astype(noise[:, 0], greedy.dtype))

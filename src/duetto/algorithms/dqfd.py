@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, ReplaySpec, SequenceBatch
+from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Prospect, ReplaySpec, SequenceBatch
 from duetto.algorithms.demonstrated import Demonstrated
 from duetto.algorithms.dqn import DQN
 from duetto.algorithms.searching import Search
@@ -72,6 +72,11 @@ class DQfD(Demonstrated, DQN):
             info["margin_loss"] = batch.mean(margin)
             priority = priority + self.margin_weight * margin if self.margin_in_priority else priority
         return batch.weighted_mean(losses), info | {PRIORITY: priority}
+
+    def initial_error(self, q: Array, prospect: Prospect, one_step: Prospect | None) -> Array:
+        """λₙ |δₙ| + λ₁ |δ₁|: what an agent does itself has no margin."""
+        errors = [super(DQfD, self).initial_error(q, each, None) for each in (prospect, one_step or prospect)]
+        return self.n_step_weight * errors[0] + self.one_step_weight * errors[1]
 
     def memory(self) -> ReplaySpec | Any:
         """With single steps beside the n-step sums."""

@@ -14,26 +14,34 @@ Where an environment forbids actions, random ones, the argmax and so a* are amon
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import (
     PRIORITY,
+    Q_BEST,
+    Q_TAKEN,
     Array,
     Batch,
     Count,
     Fraction,
     NonNegative,
     Positive,
+    Prospect,
+    ReplaySpec,
     SequenceBatch,
+    SequenceSpec,
     Tree,
     Updater,
 )
 from duetto.algorithms.choices import ChoiceNetwork
 from duetto.algorithms.offpolicy import OffPolicy
 from duetto.algorithms.searching import Search
+from duetto.errors import UsageError
 from duetto.functional.checks import same_shape
 from duetto.functional.rescaling import rescale, unrescale
 from duetto.functional.targets import bootstrap
@@ -56,8 +64,20 @@ class DQN(ChoiceNetwork, OffPolicy):
     """Learn values on R2D2's scale h, for rewards of any size."""
     rescale_epsilon: Positive = 1e-3
     """ε of h."""
+    initial_priority: Literal["largest", "actor"] = "largest"
+    """Priority of what is new: the largest so far, or by the action values that it was acted with (Ape-X, R2D2)."""
 
-    tuned: ClassVar[dict[str, Search | None]] = dict.fromkeys(("huber_delta", "rescale_values", "rescale_epsilon"))
+    tuned: ClassVar[dict[str, Search | None]] = dict.fromkeys(
+        ("huber_delta", "rescale_values", "rescale_epsilon", "initial_priority")
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.initial_priority == "actor" and not self.prioritized:
+            raise UsageError(
+                "initial_priority is actor, but without prioritized nothing has a priority. Set prioritized, or leave "
+                "initial_priority."
+            )
 
     # ------------------------------------------------------------------------------------------------ the equations
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
@@ -76,11 +96,43 @@ class DQN(ChoiceNetwork, OffPolicy):
         next_q = nets.target_q(next_obs)
         best = xp.argmax(nets.q(next_obs) if self.double else next_q, axis=-1)
         next_value = chosen(next_q, best)
+        return self.look_ahead(reward, discount, next_value)
+
+    def look_ahead(self, reward: Array, discount: Array, next_value: Array) -> Array:
+        """y of a value behind the rewards."""
         if not self.rescale_values:
             return bootstrap(reward, discount, next_value)
         returns = bootstrap(reward, discount, unrescale(next_value, self.rescale_epsilon))
         return rescale(returns, self.rescale_epsilon)
 
+    # ------------------------------------------------------------------------------------------------ new items
+    def collect(self, nets: Any, obs: Tree, noise: Array | None) -> tuple[Array, dict[str, Array]]:
+        """Actions; and what their items' first priorities are made of, if not of the largest."""
+        if self.initial_priority == "largest":
+            return super().collect(nets, obs, noise)
+        q = nets.q(obs)
+        action = self.choice(q, noise)
+        return action, {Q_TAKEN: chosen(q, action), Q_BEST: array_namespace(q).max(q, axis=-1)}
+
+    def unasked(self, num_envs: int) -> dict[str, np.ndarray]:
+        """As `collect`: not known."""
+        if self.initial_priority == "largest":
+            return {}
+        return {name: np.full(num_envs, np.nan, np.float32) for name in (Q_TAKEN, Q_BEST)}
+
+    def initial_error(self, q: Array, prospect: Prospect, one_step: Prospect | None) -> Array:
+        """|Q(s, a) - y| as an actor knows it, which has the online network alone: it both chooses and judges."""
+        return array_namespace(q).abs(q - self.look_ahead(*prospect))
+
+    def memory(self) -> ReplaySpec | SequenceSpec:
+        """See `initial_priority`."""
+        spec = super().memory()
+        if self.initial_priority == "largest" or spec.prioritization is None:
+            return spec
+        judged = dataclasses.replace(spec.prioritization, initial=self.initial_error)
+        return dataclasses.replace(spec, prioritization=judged)
+
+    # ------------------------------------------------------------------------------------------------ updates
     def phase(self, update: int) -> int:
         """0 where the target network moves."""
         return 0 if update % self.target_period == 0 else 1

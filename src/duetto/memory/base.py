@@ -30,6 +30,25 @@ class Experience(NamedTuple):
     extras: Mapping[str, np.ndarray] = NOTHING  # (K, ...), what the algorithm gave with its actions
 
 
+def turns(experience: Experience) -> Iterator[Experience]:
+    """The same steps in order, at most one of each environment at a time."""
+    env = experience.env
+    if len(np.unique(env)) == len(env):
+        if len(env):
+            yield experience
+        return
+    rank = np.array([(env[:row] == env[row]).sum() for row in range(len(env))])
+    for turn in range(rank.max() + 1):
+        yield _rows(experience, rank == turn)
+
+
+def _rows(experience: Experience, which: np.ndarray) -> Experience:
+    def select(value: Any) -> Any:
+        return {name: select(part) for name, part in value.items()} if isinstance(value, Mapping) else value[which]
+
+    return Experience(*(select(value) for value in experience))
+
+
 _NOWHERE = np.zeros(0, np.int64)
 
 

@@ -29,6 +29,8 @@ def own_spec(spec: ReplaySpec | SequenceSpec, mixing: DemonstrationSpec, rows: i
     priorities = spec.prioritization
     if priorities is not None and mixing.priority_epsilon > 0:
         priorities = replace(priorities, epsilon=mixing.priority_epsilon)
+    if priorities is not None:
+        priorities = replace(priorities, initial=None)  # nobody knows what an expert thought
     spec = replace(spec, capacity=rows, demonstrations=None, prioritization=priorities)
     return replace(spec, stored_carry=False) if isinstance(spec, SequenceSpec) else spec
 

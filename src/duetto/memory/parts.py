@@ -22,6 +22,9 @@ _OF_ROWS = ("start", "count", "carry_env", "carry_number")
 
 def join_states(states: Sequence[State], shares: Sequence[range], rows: int) -> State:
     """One memory's state; how it draws and what is due are the first one's, which the caller replaces."""
+    if "judged" in states[0]:
+        judged = [state["judged"] for state in states]
+        states = [states[0] | {"judged": _joined(judged, judged[0])}, *states[1:]]
     if "shape" in states[0]:
         return _join_sequences(states, shares, rows)
     cuts = [
@@ -35,6 +38,8 @@ def join_states(states: Sequence[State], shares: Sequence[range], rows: int) -> 
 def take_state(state: State, share: range, rows: int) -> State:
     """The part that is of the environments `share`. CheckpointError where the state is none that can be cut."""
     try:
+        if state.get("judged") is not None:
+            state = state | {"judged": {name: _rows(part, share) for name, part in state["judged"].items()}}
         if "shape" in state:
             return _take_sequences(state, share, rows)
         masses = {"mass": _rows(state["mass"], share, rows)} if "mass" in state else {}

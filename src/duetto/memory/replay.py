@@ -249,6 +249,6 @@ def check_state(state: dict[str, Any], num_envs: int, rows: int) -> None:
 
 def emptied(state: dict[str, Any]) -> dict[str, Any]:
     """A state in which no transition was written; see `Memory.emptied`."""
-    masses = {"mass": np.zeros_like(state["mass"])} if "mass" in state else {}
+    masses = {"mass": np.zeros_like(state["mass"]), "judged": None} if "mass" in state else {}
     written = np.zeros_like(state["written"])
     return state | masses | {"written": written, "cuts": [], "schedule": dict(Schedule.BEGINNING)}

@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from duetto.algorithms.base import SequenceBatch, SequenceSpec, Tree
+from duetto.algorithms.base import Prospect, SequenceBatch, SequenceSpec, Tree
 from duetto.errors import CheckpointError, NonFiniteError, UsageError
 from duetto.functional import forms, randomness
 from duetto.functional.forms import ANY, ARRAY, Each, Rows
 from duetto.functional.priorities import sequence_priority
-from duetto.memory.base import Experience, Found, Memory, Sample
+from duetto.memory.base import Experience, Found, Memory, Sample, turns
 from duetto.memory.carries import PREFIX, Carries
 from duetto.memory.cutting import cut
 from duetto.memory.draws import Line, ProportionalDraws, UniformDraws
 from duetto.memory.episodes import EpisodeRings
+from duetto.memory.judging import SequenceJudgements
 from duetto.memory.schedule import Schedule
-from duetto.memory.stretches import Stretches, read
+from duetto.memory.stretches import Stretches, learned_from, read, returns
 from duetto.memory.whole import Episode, LeftOut, Stretch, ended, from_sequences, of_rows
 from duetto.networks.spaces import Space
 
@@ -37,6 +38,7 @@ class SequenceReplay(Memory):
     - A sequence without any step to learn from (`learn_from_start` off, and not longer than the burn-in) is not kept.
     - It is named by the index and the number of its first row.
     - An episode's first sequence is fresh: its network state is exactly the zero state.
+    - New sequences get the largest priority, or one from what the actor gave in `extras`; see `judging`.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class SequenceReplay(Memory):
         self.draws: UniformDraws | ProportionalDraws = (
             UniformDraws(size) if priorities is None else ProportionalDraws(size, priorities)
         )
+        self._initial = None if priorities is None else priorities.initial
+        self._judged = None if self._initial is None else SequenceJudgements(num_envs, self._length)
         self._schedule = Schedule.of(spec)
 
     def __len__(self) -> int:
@@ -98,11 +102,14 @@ class SequenceReplay(Memory):
         self._episodes.check(experience)
         if self._spec.stored_carry:
             self._carries.check(experience.extras, len(experience.env))
-        for turn in _turns(experience):
+        for turn in turns(experience):
             number = self._episodes.add(turn)
             self._drop()
             if self._spec.stored_carry:
                 self._keep_carries(turn, number)
+            if self._judged is not None:
+                self._judged.note(turn.env, number, turn.extras)
+                self._judge(*self._judged.whole(turn.env), over=False)
             self._cut(turn.env, number, turn.terminated | turn.truncated)
         self._schedule.advance(len(experience.env), episode_ended=False)
 
@@ -114,6 +121,8 @@ class SequenceReplay(Memory):
         env = np.flatnonzero(running if envs is None else running & envs)
         number = self._episodes.written[env] - 1
         self._episodes.finish(env)
+        if self._judged is not None:
+            self._judged.waiting[env] = -1
         self._cut(env, number, np.ones(len(env), bool))
 
     def _drop(self) -> None:
@@ -153,6 +162,42 @@ class SequenceReplay(Memory):
             self._real[index] = real[which]
             self._fresh[index] = start[which] == 0
             self.draws.add(index)
+            if self._judged is not None:
+                env, first, over = env[which], self._episodes.number(index), done[which]
+                self._judged.waiting[env[~over]] = first[~over]
+                self._judge(env[over], first[over], over=True)
+
+    def _judge(self, env: np.ndarray, first: np.ndarray, over: bool) -> None:
+        """Give the sequences (B,) the priority that follows from what their actor knew, where it knew enough.
+
+        `over`: their episodes are, with their last steps.
+        """
+        index = self._episodes.index(env, first)
+        there = (self._real[index] > 0) & (self._episodes.number(index) == first)
+        if there.any():
+            index, env, first = index[there], env[there], first[there]
+            stretches = Stretches(env, first, self._real[index], self._fresh[index])
+            mask = learned_from(self._spec, stretches)
+            priority = sequence_priority(self._errors(stretches, over), mask, self._spec.priority_mix)
+            known = np.isfinite(priority)
+            self.draws.feedback(index[known], priority[known])
+
+    def _errors(self, stretches: Stretches, over: bool) -> np.ndarray:
+        """|δ| (B, L), NaN where it is not known, anything behind a stretch's last step."""
+        judged, initial, spec = self._judged, self._initial, self._spec
+        assert judged is not None
+        assert initial is not None
+        env, first, real = stretches.env, stretches.first[:, None], stretches.real[:, None]
+        step = np.arange(self._length)
+
+        def prospect(n: int) -> Prospect:
+            ahead = np.minimum(step + n, real)
+            return judged.ahead(
+                *returns(self._episodes, spec, stretches, n), env, first + ahead, (ahead == real) & over
+            )
+
+        single = prospect(1) if spec.one_step and spec.n_step > 1 else None
+        return initial(judged.taken(env, first + step), prospect(spec.n_step), single).astype(np.float64)
 
     # ------------------------------------------------------------------------------------------------ sampling
     def due(self) -> Iterator[Sample]:
@@ -205,6 +250,8 @@ class SequenceReplay(Memory):
         """Give the sequences at `index` (B,) new priorities (B,), where they are still those of `stamp`."""
         there = (self._real[index] > 0) & (self._episodes.number(index) == stamp)
         self.draws.feedback(index[there], priority[there])
+        if self._judged is not None:
+            self._judged.settle(index // self.rows, stamp)
 
     def _gather(self, index: np.ndarray, weight: np.ndarray) -> SequenceBatch:
         first, real, fresh = self._episodes.number(index), self._real[index], self._fresh[index]
@@ -247,7 +294,7 @@ class SequenceReplay(Memory):
             "carry": self._carries.state_dict(),
             "schedule": self._schedule.state_dict(),
             "random": randomness.state_of(self._random),
-        }
+        } | ({} if self._judged is None else {"judged": self._judged.state_dict()})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the rows follow with `load_segment`.
@@ -266,6 +313,10 @@ class SequenceReplay(Memory):
         self._real[index], self._fresh[index] = state["sequences"]["real"], state["sequences"]["fresh"]
         self.draws.load_state_dict(index, state["draws"])
         self._carries.load_state_dict(state["carry"])
+        if self._judged is not None:
+            self._judged = SequenceJudgements(len(self._made), self._length)
+            if state.get("judged") is not None:  # none is there of a time before this was asked for
+                self._judged.load_state_dict(state["judged"])
         self._schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
 
@@ -343,25 +394,6 @@ class SequenceReplay(Memory):
             )
 
 
-def _turns(experience: Experience) -> Iterator[Experience]:
-    """The same steps in order, at most one of each environment at a time."""
-    env = experience.env
-    if len(np.unique(env)) == len(env):
-        if len(env):
-            yield experience
-        return
-    rank = np.array([(env[:row] == env[row]).sum() for row in range(len(env))])
-    for turn in range(rank.max() + 1):
-        yield _rows(experience, rank == turn)
-
-
-def _rows(experience: Experience, which: np.ndarray) -> Experience:
-    def select(value: Any) -> Any:
-        return {name: select(part) for name, part in value.items()} if isinstance(value, dict) else value[which]
-
-    return Experience(*(select(value) for value in experience))
-
-
 def shape(spec: SequenceSpec, num_envs: int, rows: int) -> dict[str, int]:
     """What states of memories that go on from each other have in common."""
     length = spec.burn_in + spec.unroll
@@ -388,6 +420,7 @@ def emptied(state: dict[str, Any]) -> dict[str, Any]:
         "sequences": {name: part[:0] for name, part in state["sequences"].items()},
         "draws": {name: part[:0] if name == "mass" else part for name, part in state["draws"].items()},
         "schedule": dict(Schedule.BEGINNING),
+        "judged": None,
     }
 
 

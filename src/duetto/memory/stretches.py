@@ -44,8 +44,7 @@ def read(
     """The batch of B stretches, with the states `carry` before them and the importance weights (B,)."""
     length = spec.burn_in + spec.unroll
     step, real = np.arange(length), stretches.real[:, None]
-    learned = (step >= spec.burn_in) | (stretches.fresh[:, None] & spec.learn_from_start)
-    reward, discount = _returns(episodes, spec, stretches, spec.n_step)
+    reward, discount = returns(episodes, spec, stretches, spec.n_step)
     window = _window(episodes, stretches, length, carry)
     action = episodes.read("action", stretches.env, stretches.first[:, None] + np.minimum(step, real - 1))
     if (allowed := masks.of(window.obs)) is not None:  # no step either that is only there to fill takes a forbidden one
@@ -57,14 +56,21 @@ def read(
         discount=discount,
         ahead=np.minimum(step + spec.n_step, real),
         weight=weight,
-        mask=((step < real) & learned).astype(np.float32),
+        mask=learned_from(spec, stretches).astype(np.float32),
         one_step=_first_steps(episodes, spec, stretches) if spec.one_step and spec.n_step > 1 else None,
     )
 
 
+def learned_from(spec: SequenceSpec, stretches: Stretches) -> np.ndarray:
+    """(B, L) bool, the steps that are."""
+    step = np.arange(spec.burn_in + spec.unroll)
+    learned = (step >= spec.burn_in) | (stretches.fresh[:, None] & spec.learn_from_start)
+    return (step < stretches.real[:, None]) & learned
+
+
 def _first_steps(episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretches) -> OneStep:
     step = np.arange(spec.burn_in + spec.unroll)
-    return OneStep(*_returns(episodes, spec, stretches, 1), np.minimum(step + 1, stretches.real[:, None]))
+    return OneStep(*returns(episodes, spec, stretches, 1), np.minimum(step + 1, stretches.real[:, None]))
 
 
 def _window(episodes: EpisodeRings, stretches: Stretches, length: int, carry: dict[str, np.ndarray]) -> Window:
@@ -80,7 +86,7 @@ def _window(episodes: EpisodeRings, stretches: Stretches, length: int, carry: di
     return Window(episodes.observation(env, number), action, reward, starts, carry, fresh, at)
 
 
-def _returns(episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretches, n: int) -> tuple[np.ndarray, np.ndarray]:
+def returns(episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretches, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Summed rewards of up to n steps and discounts (B, L) float32, 0 behind a stretch's last step."""
     env, first, real = stretches.env, stretches.first[:, None, None], stretches.real[:, None, None]
     step = np.arange(spec.burn_in + spec.unroll)

@@ -234,6 +234,7 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "replay_capacity": (30, {}),
     "priority_exponent": (1.0, PER),
     "priority_epsilon": (0.5, PER),
+    "initial_priority": ("actor", PER),
     "importance_exponent": (1.0, PER),
     "importance_anneal_samples": (5, PER),
     "recurrent": ("lstm", {}),

@@ -95,7 +95,7 @@ class Collector:
         """Actions of all environments, and what the memory keeps with them."""
         at_random = step < self._algorithm.first_random_steps()
         if at_random and self._recurrence is None:
-            return self._stepper.sample_actions(self._random), {}
+            return self._stepper.sample_actions(self._random), self._algorithm.unasked(self._stepper.num_envs)
         space = self._stepper.action_space
         mask = masks.of(obs)
         noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space, mask)
@@ -110,7 +110,7 @@ class Collector:
         }
         (action, extras), carry = self._learner.remember("collect", window, noise)
         if at_random:
-            action = self._stepper.sample_actions(self._random)
+            action, extras = self._stepper.sample_actions(self._random), self._algorithm.unasked(len(action))
         self._recurrence.step(carry, action)
         after = {f"next_carry/{name}": part for name, part in carry.items()}
         return action, extras | before | after
