@@ -140,7 +140,8 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
     if call.dry_run:
         from duetto.runs.run import planned
 
-        print(planned(call.hyperparameters, call.environment, call.run, name, given, origin).to_yaml(), end="")
+        config = planned(call.hyperparameters, call.environment, call.run, name, given, origin)
+        print_json(config.to_dict()) if call.json else print(config.to_yaml(), end="")
         return
     placed = cluster(call.cluster, actors=call.actors, pace=call.pace, block=call.block, ahead=call.ahead)
     with expendable() as stream:

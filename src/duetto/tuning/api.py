@@ -147,7 +147,8 @@ def _confirmed(found: Tuned, best: Trial, study: Study, display: StudyDisplay | 
         display.confirming(study, best)
     study.work()
     again = study.optimizer.trial(best.number)
-    confirmed = Confirmed(again.value, again.seeds, results.runs_of(study.plan, study.runs, again))
+    reason = again.reason.partition("\n")[0]
+    confirmed = Confirmed(again.value, again.seeds, results.runs_of(study.plan, study.runs, again), reason)
     notices = (*found.notices, *study.notices)
     return dataclasses.replace(found, confirmed=confirmed, stopped=study.stopped, notices=notices)
 
