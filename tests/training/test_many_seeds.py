@@ -129,7 +129,7 @@ def few(parent: Path, environment: Any = Ending, **options: Any) -> list[Run]:
 
 
 def test_every_seed_has_a_folder_like_any_other_and_is_resumed_from_it_alone(tmp_path: Path) -> None:
-    runs = few(tmp_path)
+    runs = few(tmp_path, seeds=np.array(SEEDS))  # and config.yaml holds NumPy's numbers as any others
     assert [run.path.name for run in runs] == ["td3-Ending-s0", "td3-Ending-s3", "td3-Ending-s1"]
     assert [run.config.run.seed for run in runs] == list(SEEDS)
     alone = few(tmp_path / "not", steps=100)[1]
@@ -338,6 +338,9 @@ def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -
         (duetto.TD3(), {"seeds": (1, 1)}, "The seed 1 is given twice"),
         (duetto.TD3(), {"seeds": ()}, "seeds is empty"),
         (duetto.TD3(), {"seeds": ("1",)}, "whole numbers"),
+        (duetto.TD3(), {"seeds": (True,)}, "whole numbers"),
+        (duetto.TD3(), {"seeds": np.arange(2.0)}, "whole numbers"),
+        (duetto.TD3(), {"seeds": np.array([1, 1])}, "The seed 1 is given twice"),
         (duetto.TD3(), {"seeds": (-1,)}, "seed"),
         (duetto.TD3(), {"environment": Ending()}, "each seed needs its own"),
         (duetto.TD3(), {"callbacks": [Open()]}, "Each seed needs a Open of its own, and this one cannot be copied"),

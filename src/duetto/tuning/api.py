@@ -13,6 +13,7 @@ from rich.console import Console
 from duetto.algorithms import Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import DuettoError, UsageError
+from duetto.functional.randomness import plain
 from duetto.runs.api import made_of
 from duetto.runs.run import planned, slug
 from duetto.storage.config import RunOptions
@@ -105,6 +106,7 @@ def planned_study(
     prune: bool,
 ) -> Plan:
     """What `conduct` would work on; nothing is written. Raises UsageError where the parts do not fit together."""
+    seeds = plain(seeds)
     _check_counts(seeds=seeds)
     if is_instance(environment):
         raise UsageError(
