@@ -297,6 +297,7 @@ def test_ctrl_c_stops_all_with_a_checkpoint_each(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_ends_all_at_once(tmp_path: Path) -> None:
     """As of one run: nothing more is written, and nothing goes on behind what is typed next."""
     before = signal.getsignal(signal.SIGINT)
+
     def interrupt(session: Session) -> None:
         if session.config.run.seed == 3 and session.step == 33:
             os.kill(os.getpid(), signal.SIGINT)

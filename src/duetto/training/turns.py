@@ -84,8 +84,8 @@ class Turns:
         """
         if threading.current_thread() is not self._threads[number]:
             raise UsageError(
-                "While seeds are trained side by side, the networks of each are asked in its own callbacks only: not in "
-                "another thread, and not in another seed's callback. Do it there, or when training is over."
+                "While seeds are trained side by side, the networks of each are asked in its own callbacks only: not "
+                "in another thread, and not in another seed's callback. Do it there, or when training is over."
             )
         self._requests[number] = request
         self._pass_on()
