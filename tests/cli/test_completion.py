@@ -40,7 +40,9 @@ def test_bash_completes(duetto: Command, tmp_path):
     assert completed(script, "duetto", "tune", "td3", "Pendulum-v1", "--policy-d") == ["--policy-delay"]
     assert completed(script, "duetto", "train", "td3", "Pendulum-v1", "--search") == []
     assert completed(script, "duetto", "sweep", "td3,sac", "Pendulum-v1", "--policy-d") == ["--policy-delay"]
-    assert completed(script, "duetto", "sweep", "td3", "Pendulum-v1", "--seed") == ["--seed", "--seeds"]
+    assert completed(script, "duetto", "sweep", "td3", "Pendulum-v1", "--seed") == ["--seeds"]  # the other is refused
+    for command in ("train", "tune"):
+        assert set(completed(script, "duetto", command, "td3", "Pendulum-v1", "--seed")) == {"--seed", "--seeds"}
     assert completed(script, "duetto", "list", "pre") == ["presets"]
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     assert completed(script, "duetto", "resume", str(tmp_path / "runs" / "mi")) == [str(tmp_path / "runs" / "mine")]

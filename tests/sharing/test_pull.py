@@ -54,6 +54,15 @@ def test_what_was_pulled_is_a_run(there: dict[str, bytes], packed: dict[str, byt
     assert pulled.metrics() == run.metrics()
 
 
+def test_pull_says_one_object(there: dict[str, bytes], command: Any):
+    code, out, _ = command("pull", "me/run", "--json")
+    [line] = out.splitlines()
+    said = json.loads(line)
+    assert (code, said["repository"], said["path"]) == (0, "me/run", "runs/run")
+    assert said["files"] == {name: len(data) for name, data in there.items() if name != ".gitattributes"}
+    assert said.keys() == {"repository", "path", "commit", "files", "notices"}
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

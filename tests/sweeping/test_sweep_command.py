@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +78,17 @@ def test_a_failed_run_is_named_and_the_exit_code_says_it(command: Any, monkeypat
     assert f"{name}  failed: " in out
     assert "1 failed, 1 complete." in out
     assert "the lever is stuck" in (tmp_path / "here" / "logs" / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(("seeds", "said"), [(2, False), (3, True)])
+def test_what_draws_the_intervals_is_missed_before_anything_is_trained(
+    command: Any, monkeypatch: pytest.MonkeyPatch, seeds: int, said: bool
+):
+    monkeypatch.setitem(sys.modules, "rliable", None)
+    told: list[str] = []
+    monkeypatch.setattr("duetto.sweeping.sweep.Sweep.work", lambda self: told.extend(self.notices))
+    assert command(f"sweep td3 Pendulum-v1 --seeds {seeds}", *QUICK).code == 0
+    assert [words.partition(".")[0] for words in told] == ["Bands over seeds need rliable"] * said
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from line_environment import Short, Slow
 from small_runs import assert_same
@@ -258,6 +259,8 @@ def test_seeds_are_how_many_or_which():
 
     assert parsed_seeds(3) == parsed_seeds("3") == parsed_seeds("0-2") == parsed_seeds([0, 1, 2]) == (0, 1, 2)
     assert parsed_seeds("5-5") == (5,)
+    assert parsed_seeds(np.int64(2)) == parsed_seeds(np.arange(2)) == (0, 1)
+    assert {type(seed) for seed in parsed_seeds(np.arange(2))} == {int}
     assert parsed_seeds("0-1,9,12-13") == (0, 1, 9, 12, 13)
     for wrong in (0, -1, True, "", "3-1", "1,1", [], [0.5], None, "-2"):
         with pytest.raises(UsageError, match="it must be how many"):

@@ -14,6 +14,7 @@ from small_runs import OPTIONS, SMALL, train
 
 import duetto
 from duetto.errors import UsageError
+from duetto.networks.specs import CustomNetwork
 from duetto.presets import choose
 from duetto.runs import api
 from duetto.runs import run as run_module
@@ -93,3 +94,27 @@ def test_where_it_is_shown_the_last_resort_is_silent(monkeypatch: pytest.MonkeyP
         logger.warning("said in colour")
     logger.warning("said plainly")
     assert capsys.readouterr().err == "said plainly\n"
+
+
+class Own:
+    """A network, as far as anybody looks."""
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize(
+    ("name", "field"), [("td3", "actor_network"), ("sac", "critic_network"), ("ppo", "agent_network")]
+)
+def test_a_network_of_one_s_own_has_no_recurrent_layers(tmp_path: Path, backend: str, name: str, field: str):
+    """It is refused before anything is written: what learns from sequences would fail in the first step or update."""
+    with pytest.raises(UsageError, match=rf"{name}'s {field.partition('_')[0]} is a network of your own, .* recurrent"):
+        duetto.train(
+            name,
+            "Pendulum-v1",
+            runs_dir=tmp_path / "runs",
+            steps=20,
+            backend=backend,
+            device="cpu",
+            recurrent="lstm",
+            **{field: CustomNetwork(Own, Own)},
+        )
+    assert list(tmp_path.glob("runs/*")) == []

@@ -66,6 +66,12 @@ def test_an_option_that_an_earlier_version_did_not_have_is_no_change():
     del kept["algorithm.policy_delay"]
     assert changes(config, kept | {"algorithm.forgotten": "1"}) == []
     assert changes(config, {}) == []
+    later = dataclasses.replace(config, run=RunOptions(act_behind=True), algorithm=small(policy_delay=3))
+    assert changes(later, {}) == []  # of which nothing is known
+    assert list(map(str, changes(later, {key: value for key, value in kept.items() if key != "run.act_behind"}))) == [
+        "algorithm.policy_delay was 2, is now 3",
+        "run.act_behind was false, is now true",
+    ]
     with pytest.raises(CheckpointError, match="record of its config is damaged"):
         changes(config, [1])
 

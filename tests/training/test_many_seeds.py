@@ -129,7 +129,7 @@ def few(parent: Path, environment: Any = Ending, **options: Any) -> list[Run]:
 
 
 def test_every_seed_has_a_folder_like_any_other_and_is_resumed_from_it_alone(tmp_path: Path) -> None:
-    runs = few(tmp_path)
+    runs = few(tmp_path, seeds=np.array(SEEDS))  # and config.yaml holds NumPy's numbers as any others
     assert [run.path.name for run in runs] == ["td3-Ending-s0", "td3-Ending-s3", "td3-Ending-s1"]
     assert [run.config.run.seed for run in runs] == list(SEEDS)
     alone = few(tmp_path / "not", steps=100)[1]
@@ -225,6 +225,31 @@ def test_one_that_ends_early_leaves_the_others(tmp_path: Path) -> None:
     assert ends == {0: 30, 3: 60, 1: 60}
 
 
+@pytest.mark.parametrize("backend", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+def test_one_that_ends_early_is_in_memory_what_it_is_on_disk(tmp_path: Path, backend: str) -> None:
+    """While the others learn on, and after that."""
+    sessions: dict[int, Session] = {}
+
+    def watch(session: Session) -> None:
+        seed = session.config.run.seed
+        sessions[seed] = session
+        if seed == 0 and session.step == 40:
+            session.stop("Enough.")
+        if seed == 1 and session.step == 60:
+            compare()
+
+    def compare() -> None:
+        kept = checkpoints(Run(tmp_path / "together/td3-Ending-s0", environment=Ending)).load_latest().state
+        np.testing.assert_equal(sessions[0].learner.state_dict(), kept["learner"])
+
+    runs = few(tmp_path, callbacks=[watch], backend=backend)
+    assert [checkpoints(run).load_latest().step for run in runs] == [40, 60, 60]
+    compare()
+    obs = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    for run, session in zip(runs, (sessions[seed] for seed in SEEDS), strict=True):
+        np.testing.assert_allclose(session.policy(obs), run.agent().policy(obs), rtol=1e-5)
+
+
 class Second(duetto.Callback):
     """Ends a run at the second evaluation that it hears of."""
 
@@ -269,6 +294,28 @@ def test_ctrl_c_stops_all_with_a_checkpoint_each(tmp_path: Path) -> None:
     assert all(33 <= step <= 34 for step in steps), steps
 
 
+def test_a_second_ctrl_c_ends_all_at_once(tmp_path: Path) -> None:
+    """As of one run: nothing more is written, and nothing goes on behind what is typed next."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(session: Session) -> None:
+        if session.config.run.seed == 3 and session.step == 33:
+            os.kill(os.getpid(), signal.SIGINT)
+            while signal.getsignal(signal.SIGINT) != before:  # the main thread hears of it
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(500):
+                time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        few(tmp_path, callbacks=[interrupt], checkpoint_every=20)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("turn")]
+    long = Run(tmp_path / "together/td3-Ending-s3", environment=Ending)
+    assert checkpoints(long).load_latest().step == 20
+    long.resume(steps=25)  # nobody is at it any more
+    assert checkpoints(long).load_latest().step == 25
+
+
 def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -> None:
     """Each goes on from its own last checkpoint, and ends as the seed that nobody has disturbed, to rounding."""
     with pytest.raises(CrashError):
@@ -292,6 +339,9 @@ def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -
         (duetto.TD3(), {"seeds": (1, 1)}, "The seed 1 is given twice"),
         (duetto.TD3(), {"seeds": ()}, "seeds is empty"),
         (duetto.TD3(), {"seeds": ("1",)}, "whole numbers"),
+        (duetto.TD3(), {"seeds": (True,)}, "whole numbers"),
+        (duetto.TD3(), {"seeds": np.arange(2.0)}, "whole numbers"),
+        (duetto.TD3(), {"seeds": np.array([1, 1])}, "The seed 1 is given twice"),
         (duetto.TD3(), {"seeds": (-1,)}, "seed"),
         (duetto.TD3(), {"environment": Ending()}, "each seed needs its own"),
         (duetto.TD3(), {"callbacks": [Open()]}, "Each seed needs a Open of its own, and this one cannot be copied"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from typing import Any
 
 import pytest
 
+from duetto.errors import UsageError
 from duetto.training.turns import Turns
 
 
@@ -101,3 +104,52 @@ def test_what_the_answer_raises_is_raised_where_it_was_asked():
     turns = Turns(answer)
     turns.run([lambda: asks(0), lambda: asks(1)])
     assert seen == ["0 goes on", "1 goes on"]
+
+
+def test_who_asks_from_elsewhere_is_told_so():
+    """It would wait for its own turn to end."""
+    told: list[str] = []
+
+    def asks(number: int) -> None:
+        with pytest.raises(UsageError) as found:
+            turns.ask(number, None)
+        told.append(str(found.value))
+
+    def first() -> None:
+        asks(1)
+        elsewhere = threading.Thread(target=asks, args=(0,), daemon=True)
+        elsewhere.start()
+        elsewhere.join(5)
+
+    turns = Turns(lambda requests: requests)
+    assert turns.run([first, lambda: None]) == [None, None]
+    assert [words.partition(":")[0] for words in told] == [
+        "While seeds are trained side by side, the networks of each are asked in its own callbacks only"
+    ] * 2
+
+
+def test_ctrl_c_ends_them_in_the_middle_of_what_they_do():
+    """Those that wait, too: one after the other, and none goes on."""
+    tape: list[str] = []
+
+    def waits() -> None:
+        try:
+            turns.ask(0, None)
+            tape.append("0 goes on")
+        finally:
+            tape.append("0 ends")
+
+    def works() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(500):
+                time.sleep(0.01)
+            tape.append("1 goes on")
+        finally:
+            tape.append("1 ends")
+
+    turns = Turns(lambda requests: requests)
+    with pytest.raises(KeyboardInterrupt):
+        turns.run([waits, works, lambda: tape.append("2 begins")])
+    assert tape == ["1 ends", "0 ends"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("turn")]

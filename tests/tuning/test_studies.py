@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 from line_environment import Short, Slow
 from tunable import FIXED, RUN, SEARCH, SMALL, Once
@@ -85,7 +86,10 @@ def test_a_table_and_a_picture_of_all_trials(study: Tuned):
 
 
 def test_the_best_is_confirmed_with_seeds_that_it_was_not_chosen_by(tmp_path: Path):
-    how: dict[str, Any] = {"seeds": 1, "evaluation_episodes": 2}  # the search's second episode begins as by seed 1
+    how: dict[str, Any] = {
+        "seeds": np.int64(1),
+        "evaluation_episodes": 2,
+    }  # the search's second episode begins as by seed 1
     found = tuned(tmp_path / "study", **how)
     assert found.confirmed is None
     more = tuned(tmp_path / "study", **how, confirm=2)  # of a study that is over

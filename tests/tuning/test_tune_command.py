@@ -60,6 +60,30 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
     assert "\n  - 8\n" in out  # explicit options win
 
 
+def test_a_best_that_cannot_be_confirmed_is_said_by_the_exit_code(
+    command: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "stuck_pendulum.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Stuck(PendulumEnv):\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        if seed == 2:\n"  # the first that the study has not used
+        "            raise RuntimeError('the lever is stuck')\n"
+        "        return super().reset(seed=seed, options=options)\n"
+        "gymnasium.register('Stuck-v0', Stuck, max_episode_steps=5)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    call = "tune td3 stuck_pendulum:Stuck-v0 --trials 1 --seeds 1 --confirm 1 --json --steps 40"
+    code, out, err = command(call, *SMALL)
+    said = json.loads(out)
+    assert (code, said["best"]["number"], said["confirmed"]["value"], said["stopped"]) == (1, 0, None, False)
+    assert "the lever is stuck" in said["confirmed"]["reason"]
+    last = err.splitlines()[-1]
+    assert last.startswith(f"duetto: Trial 0 could not be confirmed: {said['confirmed']['reason']} ")
+    assert last.endswith("the same command tries these runs again.")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -59,7 +59,7 @@ def completion(shell: Annotated[Positional[Literal["bash", "zsh"]], arg(help="Wh
 
 def script() -> str:
     """For bash."""
-    run = [entry.name for entry in dataclasses.fields(RunOptions)]
+    run = [entry.name for entry in dataclasses.fields(RunOptions) if entry.name != "seed"]  # a sweep has seeds alone
     options = [
         f'                {name}) words="{" ".join(_flag(option) for option in [*kind.options(), *run])}" ;;'
         for name, kind in ALGORITHMS.items()
@@ -69,8 +69,8 @@ def script() -> str:
         algorithms=" ".join(ALGORITHMS),
         environments=" ".join(example for family in FAMILIES for example in family.examples),
         options="\n".join(options),
-        train=" ".join(_flag(option) for option in train.OWN_OPTIONS),
-        tune=" ".join(_flag(option) for option in tune.OWN_OPTIONS),
+        train=" ".join(_flag(option) for option in ("seed", *train.OWN_OPTIONS)),
+        tune=" ".join(_flag(option) for option in ("seed", *tune.OWN_OPTIONS)),
         sweep=" ".join(_flag(option) for option in sweep.OWN_OPTIONS),
     )
 

@@ -25,9 +25,12 @@ def train_many(call: Any, preset: str, environment: dict[str, Any], origin: Orig
     if call.dry_run:
         from duetto.runs.run import planned
 
-        for number in numbers:
-            run = dataclasses.replace(call.run, seed=number)
-            print(f"---\n{planned(call.hyperparameters, call.environment, run, *own).to_yaml()}", end="")
+        each = [dataclasses.replace(call.run, seed=number) for number in numbers]
+        configs = [planned(call.hyperparameters, call.environment, run, *own) for run in each]
+        if call.json:
+            print_json({"runs": [config.to_dict() for config in configs]})
+        else:
+            print("".join(f"---\n{config.to_yaml()}" for config in configs), end="")
         return
     with expendable() as stream:
         console = Console(stderr=True) if call.json else Console(file=stream)

@@ -137,7 +137,7 @@ def _sweep(call: Any, settings: Callable[[], list[Setting]], name: str | None = 
 
     placed = cluster(call.cluster)
     if call.dry_run:
-        _list(settings(), name, call.output, placed)
+        _list(settings(), name, call, placed)
         return
     with expendable() as stream:
         console = Console(stderr=True) if call.json else Console(file=stream)
@@ -158,18 +158,23 @@ def _sweep(call: Any, settings: Callable[[], list[Setting]], name: str | None = 
         )
 
 
-def _list(settings: list[Setting], name: str | None, output: str | None, placed: Cluster | None) -> None:
+def _list(settings: list[Setting], name: str | None, call: Any, placed: Cluster | None) -> None:
     from duetto.sweeping import api
 
-    _, planned = api.listed(settings, name or api.name_of(settings), output, placed)
+    folder, planned = api.listed(settings, name or api.name_of(settings), call.output, placed)
+    if call.json:
+        runs = [{"path": str(run.folder), "state": _state(run), "step": run.made()} for run in planned]
+        print_json({"folder": str(folder), "runs": runs})
+        return
     for run in planned:
-        print(f"{run.folder}  {_state(run)}")
+        made = f", {run.made():,} of {run.config.run.steps:,} steps" if _state(run) == "begun" else ""
+        print(f"{run.folder}  {_state(run)}{made}")
 
 
 def _state(run: Planned) -> str:
     if run.complete:
         return "complete"
-    return f"begun, {run.made():,} of {run.config.run.steps:,} steps" if run.begun else "new"
+    return "begun" if run.begun else "new"
 
 
 def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions) -> Any:

@@ -141,7 +141,8 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
     if call.dry_run:
         from duetto.runs.run import planned
 
-        print(planned(call.hyperparameters, call.environment, call.run, name, given, origin).to_yaml(), end="")
+        config = planned(call.hyperparameters, call.environment, call.run, name, given, origin)
+        print_json(config.to_dict()) if call.json else print(config.to_yaml(), end="")
         return
     how = {name: getattr(call, name) for name in ("actors", "pace", "block", "ahead", "replay_shards")}
     placed = cluster(call.cluster, **how)

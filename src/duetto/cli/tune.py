@@ -13,6 +13,7 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.cli.options import EnvironmentOptions, Json, Quiet, environment_options
 from duetto.cli.output import expendable, print_json
 from duetto.cli.train import algorithm_named, environment_of, parsed, preset_of
+from duetto.errors import DuettoError
 from duetto.presets import Preset, beside, choose
 from duetto.storage.config import RunOptions
 from duetto.storage.origin import Origin
@@ -59,7 +60,11 @@ def given(options: list[str], algorithm: type[Algorithm]) -> frozenset[str]:
 
 
 def tune(call: Any, name: str, preset: Preset, origin: Origin | None, fixed: frozenset[str]) -> None:
-    """Search what the command line describes, and say what was found and how to go on."""
+    """Search what the command line describes, and say what was found and how to go on.
+
+    Raises:
+        DuettoError: And with it the exit code, where the runs that were to confirm the best came to nothing.
+    """
     from duetto.tuning.showing import StudyDisplay
 
     kwargs = preset.environment | environment_options(call.environment_options)
@@ -86,6 +91,11 @@ def tune(call: Any, name: str, preset: Preset, origin: Origin | None, fixed: fro
         display.finish(found)
     if call.json:
         print_json(found.to_dict())
+    if found.best is not None and found.confirmed is not None and found.confirmed.reason:
+        raise DuettoError(
+            f"Trial {found.best.number} could not be confirmed: {found.confirmed.reason} The search itself is whole; "
+            "the same command tries these runs again."
+        )
 
 
 def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions) -> Any:

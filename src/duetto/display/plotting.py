@@ -86,11 +86,7 @@ def draw(axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: in
 
 def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Interquartile mean over seeds (T,) of (seeds, T), and its 95 % stratified bootstrap interval (2, T)."""
-    try:
-        from rliable import library
-        from scipy.stats import trim_mean
-    except ImportError as error:
-        raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
+    library, trim_mean = statistics()
 
     def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); of all T at once, which rliable's own is not
         return trim_mean(scores[:, 0], 0.25, axis=0)
@@ -102,6 +98,16 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     finally:
         np.random.set_state(before)
     return points[""], intervals[""]
+
+
+def statistics() -> tuple[Any, Any]:
+    """rliable's library and SciPy's trimmed mean. UsageError where they cannot be imported."""
+    try:
+        from rliable import library
+        from scipy.stats import trim_mean
+    except ImportError as error:
+        raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
+    return library, trim_mean
 
 
 def finish(axes: Any, title: str, ylabel: str) -> None:

@@ -6,12 +6,23 @@ numbers from the same seed, and a checkpoint needs to know nothing about either 
 
 from __future__ import annotations
 
+import operator
 import zlib
 from typing import Any
 
 import numpy as np
 
 from duetto.errors import CheckpointError
+
+
+def plain(given: Any) -> Any:
+    """A whole number of whatever kind, NumPy's for one, as an int; all else as it is, true and false and 1.0 too."""
+    if isinstance(given, bool):
+        return given
+    try:
+        return operator.index(given)
+    except TypeError:
+        return given
 
 
 def generator(seed: int, purpose: str, worker: int = 0) -> np.random.Generator:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import DIVERGENCE, PRIORITY, Algorithm, Array, OptimizerSpec, Tree
+from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, ARRAY, Each
 from duetto.functional.randomness import generator, restore, state_of
@@ -60,6 +61,12 @@ class Learner(Acting):
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         super().__init__(algorithm, algorithm.networks(observation, action))
+        for name, spec in self.specs.items():
+            if spec.custom is not None and spec.recurrent:
+                raise UsageError(
+                    f"{algorithm.name()}'s {name} is a network of your own, which sees one step at a time, and its "
+                    "recurrent layers learn from sequences. Leave the network out, or set recurrent to none."
+                )
         self.targets: dict[str, str] = algorithm.targets()
         self.optimizer_specs: dict[str, OptimizerSpec] = algorithm.optimizers()
         self.precision: Precision = precision

@@ -11,8 +11,9 @@ of the choir. Whoever lets the voices sing (`training.chorus`) says when all hav
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -56,6 +57,7 @@ class Question(NamedTuple):
 
 
 Request = Lesson | Question
+Kind = Literal["parameters", "optimizer_state"]
 
 
 class Choir:
@@ -70,6 +72,7 @@ class Choir:
         self.ask: Callable[[int, Request], Any] = self._alone
         self._many: Many | None = None
         self._copies: dict[str, Any] = {}  # of what all have, on the host, until it changes
+        self._kept: dict[int, dict[str, Any]] = {}  # what those have that sing no more
 
     def voice(self, backend: Backend, algorithm: Algorithm, observation: Space, action: Space, **how: Any) -> Voice:
         """The learner of one of the seeds; for the arguments, and what it raises, see `learners.build`.
@@ -133,18 +136,35 @@ class Choir:
         return self._many
 
     # ------------------------------------------------------------------------------------------------ state
-    def state(self, kind: str, number: int) -> dict[str, Any]:
-        """What a method of `Many`, "parameters" or "optimizer_state", says of one seed: copies."""
+    def state(self, kind: Kind, number: int) -> dict[str, Any]:
+        """What a method of `Many` says of one seed: copies."""
+        if number in self._kept:
+            return copy.deepcopy(self._kept[number][kind])
         if kind not in self._copies:
             self._copies[kind] = getattr(self._made, kind)()
         return row(self._copies[kind], number, copied=True)
 
-    def load(self, kind: str, number: int, state: dict[str, Any]) -> None:
+    def load(self, kind: Kind, number: int, state: dict[str, Any]) -> None:
         """Set it, for one seed."""
+        if number in self._kept:
+            self._kept[number][kind] = state
         every = getattr(self._made, kind)()
         put(every, number, state)
         getattr(self._made, f"load_{kind}")(every)
         self._copies.clear()
+
+    def leave(self, number: int) -> None:
+        """Keep what this seed has as it is now: the others learn on, and the updates are of all."""
+        if self._many is None:  # one alone has networks of its own
+            return
+        self._kept[number] = {kind: self.state(kind, number) for kind in get_args(Kind)}
+
+    def rest(self) -> None:
+        """Let those that have left act as they did then, once nobody learns on. Counts of Adam's steps are of all, so
+        optimisers stay with what was kept.
+        """
+        for number, kept in self._kept.items():
+            self.load("parameters", number, kept["parameters"])
 
 
 class Voice(Learner):

@@ -12,6 +12,7 @@ from typing import Any
 from duetto import learners
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError
+from duetto.functional.randomness import plain
 from duetto.learners.voices import Choir
 from duetto.runs.beginning import Beginning
 from duetto.runs.run import Run, begun, new_folder, planned, run_name
@@ -78,7 +79,7 @@ def start_many(
 
 
 def _each(options: RunOptions, seeds: Iterable[int]) -> list[RunOptions]:
-    numbers = list(seeds)
+    numbers = [plain(seed) for seed in seeds]
     for seed in numbers:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise UsageError(f"seeds has {seed!r}; they must be whole numbers, as in range(10).")

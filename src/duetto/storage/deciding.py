@@ -5,6 +5,7 @@ All hyper-parameters do, the environment's options, and of `RunOptions` those th
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,18 +53,14 @@ def deciding(config: Config) -> dict[str, str]:
     flat["environment.options"] = values["environment"]["options"]
     if config.origin and config.origin.checksum:
         flat[FILE] = config.origin.checksum
-    return {
-        key: json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, default=str)
-        for key, value in flat.items()
-        if key not in _NOT_DECIDING
-    }
+    return {key: _as_json(value) for key, value in flat.items() if key not in _NOT_DECIDING}
 
 
 def changes(config: Config, kept: Any) -> list[Change]:
     """How the config differs from `deciding` of the one that a checkpoint was made with.
 
-    What only one of them knows is no change: an option that an earlier version did not have, which made no such record
-    at all, has the default that goes on as it did.
+    What only the record knows is no change. An option that an earlier version did not have has the default, with which
+    the run goes on as it did: another value was written into the file since. A record that is empty says nothing.
 
     Raises:
         CheckpointError: `kept` is no such record.
@@ -71,7 +68,18 @@ def changes(config: Config, kept: Any) -> list[Change]:
     if not isinstance(kept, dict):
         raise CheckpointError("The checkpoint's record of its config is damaged. Use another checkpoint.")
     ours = deciding(config)
-    return [Change(key, str(kept[key]), ours[key]) for key in ours if key in kept and str(kept[key]) != ours[key]]
+    before = {key: str(value) for key, value in ((_by_default(config) if kept else {}) | kept).items()}
+    return [Change(key, before[key], ours[key]) for key in ours if before.get(key, ours[key]) != ours[key]]
+
+
+def _by_default(config: Config) -> dict[str, str]:
+    """Every option's default as JSON, but those of networks of the user's own, which had other names."""
+    return {
+        f"{part}.{field.name}": _as_json(field.default)
+        for part, options in (("algorithm", config.algorithm), ("run", config.run))
+        for field in dataclasses.fields(options)
+        if field.default is not dataclasses.MISSING and field.default is not None
+    }
 
 
 def where(config: Config, path: Path, changed: list[Change]) -> str:
@@ -96,6 +104,10 @@ def other_versions(kept: Mapping[str, Any], now: Mapping[str, str]) -> str:
     return "; ".join(
         f"{name} was {kept[name]}, is now {now[name]}" for name in now if kept.get(name, now[name]) != now[name]
     )
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, default=str)
 
 
 def _plain(value: Any) -> Any:

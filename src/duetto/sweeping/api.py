@@ -102,7 +102,7 @@ def conduct(
             f"{folder} cannot be made: {error.strerror}. Put that right, or choose another --output."
         ) from error
     swept = Sweep(folder, planned, crew(folder, jobs, cluster))
-    swept.notices += [notice] if (notice := needed()) else []
+    swept.notices += [notice] if (notice := needed(max(len(one.seeds) for one in settings))) else []
     if display is not None:
         display.announce(swept)
     swept.work()

@@ -13,6 +13,7 @@ import yaml
 from duetto import trackers
 from duetto.algorithms import Algorithm
 from duetto.errors import CheckpointError, UsageError
+from duetto.functional.randomness import plain
 from duetto.runs.job import Job
 from duetto.runs.run import planned, slug
 from duetto.runs.workers import packed
@@ -141,6 +142,7 @@ def parsed_seeds(given: Any) -> tuple[int, ...]:
     Raises:
         UsageError: It is none of that.
     """
+    given = plain(given)
     text = given if isinstance(given, str) else ""
     if isinstance(given, int) and not isinstance(given, bool):
         found = list(range(given))
@@ -160,6 +162,7 @@ def _listed(given: Any) -> Iterable[Any]:
 
 
 def _part(part: Any, given: Any) -> Iterable[int]:
+    part = plain(part)
     if isinstance(part, int) and not isinstance(part, bool):
         return [part]
     first, dash, last = str(part).strip().partition("-")

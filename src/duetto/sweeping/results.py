@@ -112,10 +112,14 @@ def _write(path: Path, results: list[Result]) -> None:
     files.publish(path, text.getvalue())
 
 
-def needed() -> str:
-    """What is to be said before a sweep where its end cannot be drawn; "" where it can."""
+def needed(seeds: int) -> str:
+    """What is to be said before a sweep of settings with at most so many seeds where its end cannot be drawn, or have
+    intervals; "" where it can.
+    """
     try:
         plotting.new_figure(1.0, 1.0)
+        if seeds >= FEWEST:
+            plotting.statistics()
     except UsageError as error:
         return f"{error} Then the same command draws the curves."
     return ""

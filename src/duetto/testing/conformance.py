@@ -9,6 +9,7 @@ resuming     a run that was stopped and resumed ends as the one that was not, an
 behind       the same where it acts one step behind; who learns from rollouts refuses that in a sentence
 precision    bfloat16 gives finite numbers near float32's
 masks        of choices: no forbidden action is taken, and both frameworks agree; such a run, too, is resumed exactly
+together     seeds side by side learn and act as each alone, with masks and joint actions, too; or a sentence refuses
 options      every option changes what a run computes
 refusals     spaces that it does not take are refused in a sentence with its name
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -31,6 +32,7 @@ from duetto.learners import Backend, Learner, acting
 from duetto.learners.base import on_host
 from duetto.learners.choice import installed
 from duetto.learners.parameters import Parameters
+from duetto.learners.voices import Choir
 from duetto.networks import masks
 from duetto.networks.spaces import Dict
 from duetto.networks.specs import CustomNetwork
@@ -38,11 +40,13 @@ from duetto.testing.trials import Trial, closed, demonstrated, small, supported,
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import Policy
+from duetto.training.turns import Turns
 
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 UPDATES = 12
 ACTED = 6  # steps
 SOON = 24  # steps
+TOGETHER, LESSONS = (0, 5), 3  # seeds, and updates of each
 
 
 def check_parity(kind: type[Algorithm]) -> None:
@@ -159,6 +163,19 @@ def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
                 assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
 
 
+def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:
+    """Two seeds computed together, beside each alone: on the simplest spaces, with masks, and with joint actions.
+
+    Algorithms whose networks cannot be, those with recurrent layers, refuse it in a sentence.
+    """
+    with _trials(kind) as trials:
+        learns_from_masks = "demonstrations" not in kind.options()
+        masked = [dataclasses.replace(trial, masked=True) for trial in trials if masks.choices(trial.action)]
+        joint = [trial for trial in trials if isinstance(trial.action, Dict)]
+        for trial in (trials[0], *(masked[:1] if learns_from_masks else ()), *joint[:1]):
+            _compare_together(trial, backend)
+
+
 def check_options(kind: type[Algorithm]) -> None:
     """Another value of each option ends in other numbers; `Algorithm.alternatives` says which where none is obvious."""
     unread: list[str] = []
@@ -218,6 +235,7 @@ CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
     "behind": check_behind,
     "precision": check_precision,
     "masks": check_masks,
+    "together": check_together,
     "options": check_options,
 }
 
@@ -367,6 +385,47 @@ def _compare(trial: Trial) -> None:
         _near(ours, theirs, 1e-3, f"{about}, actions")
 
 
+def _compare_together(trial: Trial, backend: Backend) -> None:
+    about, sentence = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}, two seeds", ""
+    choir, seeds, who = Choir(TOGETHER), range(len(TOGETHER)), ("those side by side", "those alone")
+    how: dict[str, Any] = {"device": "cpu", "precision": "float32", "threads": 1}
+    spaces = trial.observation, trial.action
+    try:
+        voices = [choir.voice(backend, trial.algorithm, *spaces, seed=seed, **how) for seed in TOGETHER]
+    except UsageError as refusal:
+        voices, sentence = [], str(refusal)
+    if not voices:
+        assert trial.algorithm.name() in sentence, f"the refusal does not name {trial.algorithm.name()}: {sentence}"
+        return
+    alone = [_learner(trial, backend, seed) for seed in TOGETHER]
+    given = trial.batches(LESSONS * len(seeds))
+
+    def learn(learner: Learner, seed: int) -> dict[str, np.ndarray]:
+        told: dict[str, np.ndarray] = {}
+        for number, batch in enumerate(given[seed :: len(seeds)], 1):
+            metrics = learner.update(batch, (number - 1) / LESSONS)
+            told |= {f"{name}, update {number}": np.array(value) for name, value in _metrics(metrics).items()}
+            if metrics.priority is not None:
+                told[f"priorities, update {number}"] = on_host(metrics.priority)
+            if not (learner.on_policy or learner.recurrent):  # they act on windows, or on the host
+                told[f"actions after update {number}"] = learner.act(batch.obs, None)
+        return told
+
+    told: dict[int, dict[str, np.ndarray]] = {}
+    turns = Turns(choir.answer)
+    choir.ask = turns.ask
+    raised = turns.run([lambda seed=seed: told.update({seed: learn(voices[seed], seed)}) for seed in seeds])
+    for error in raised:
+        if error is not None:
+            raise AssertionError(f"{about}: {error}") from error
+    for seed in seeds:
+        by_itself = learn(alone[seed], seed)
+        assert told[seed].keys() == by_itself.keys()
+        for name, value in told[seed].items():
+            _near(value, by_itself[name], 1e-3, f"{about}, seed {TOGETHER[seed]}, {name}", who)
+        _close([voices[seed], alone[seed]], 1e-3, f"{about}, seed {TOGETHER[seed]}", who)
+
+
 def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> None:
     """AssertionError where NumPy, if it can act at all, collects or evaluates otherwise than one of the backends."""
     learner = _learner(trial, backends[0])
@@ -409,11 +468,11 @@ def _acted(trial: Trial, actor: acting.Parted, parameters: Parameters) -> dict[s
     return found
 
 
-def _close(pair: list[Learner], tolerance: float, about: str) -> None:
+def _close(pair: Sequence[Learner], tolerance: float, about: str, who: tuple[str, str] = ("PyTorch", "JAX")) -> None:
     ours, theirs = (_flat(learner.parameters()) for learner in pair)
     assert ours.keys() == theirs.keys(), f"{about}: parameters {sorted(ours.keys() ^ theirs.keys())} are in one only"
     for name, value in ours.items():
-        _near(value, theirs[name], tolerance, f"{about}, {name}")
+        _near(value, theirs[name], tolerance, f"{about}, {name}", who)
 
 
 def _near(

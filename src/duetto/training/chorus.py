@@ -11,7 +11,7 @@ steps or a rollout's epochs, they wait for; one that ends or fails, the others g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from duetto.learners.voices import Choir
@@ -26,7 +26,8 @@ def run_together(
 ) -> list[BaseException | None]:
     """Run sessions whose learners are the choir's voices, in its order, to their ends. What each has raised.
 
-    Ctrl-C ends all of them after their steps, with a checkpoint each.
+    Ctrl-C ends all of them after their steps, with a checkpoint each; a second one at once. The networks of one that
+    ends before the others stay as they are then.
     """
 
     def stop() -> None:
@@ -37,14 +38,18 @@ def run_together(
     alone, choir.ask = choir.ask, turns.ask
     try:
         with interruptible(stop):
-            return turns.run([partial(_run, one, own) for one, own in zip(sessions, callbacks, strict=True)])
+            parts = enumerate(zip(sessions, callbacks, strict=True))
+            return turns.run([partial(_run, one, own, partial(choir.leave, number)) for number, (one, own) in parts])
     finally:
         choir.ask = alone
+        choir.rest()
 
 
-def _run(session: Session, callbacks: Sequence[AnyCallback]) -> None:
+def _run(session: Session, callbacks: Sequence[AnyCallback], leave: Callable[[], None]) -> None:
     try:
         session.run(callbacks)
     except Exception as error:
         session.stop(f"Seed {session.config.run.seed} has failed, and the others go on without it: {error}")
         raise
+    finally:
+        leave()

@@ -10,10 +10,16 @@ and nothing is shared by two that run.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
+
+from duetto.errors import UsageError
+
+LOOK = 0.2  # seconds: a signal that comes just before a thread begins to wait does not end its waiting
 
 
 class Turns:
@@ -29,37 +35,61 @@ class Turns:
         self._answers: dict[int, Any] = {}
         self._upcoming: deque[int] = deque()
         self._gates: list[threading.Lock] = []
+        self._threads: list[threading.Thread] = []
+        self._turn = 0  # whose it is
+        self._interrupted = False
         self._back = _closed()
 
     def run(self, functions: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Run them all to their ends. What each raised; one that does is no more waited for."""
+        """Run them all to their ends. What each raised; one that does is no more waited for.
+
+        An exception in this thread itself, such as KeyboardInterrupt, is raised in all of them before it goes on.
+        """
         self._gates = [_closed() for _ in functions]
         self._upcoming.extend(range(len(functions)))
         raised: list[BaseException | None] = [None] * len(functions)
 
         def perform(number: int, function: Callable[[], None]) -> None:
-            self._gates[number].acquire()
             try:
+                self._wait(number)
                 function()
             except BaseException as error:
                 raised[number] = error
             self._pass_on()
 
-        for number, function in enumerate(functions):
-            # Daemons: a second Ctrl-C ends the process at once, whoever waits.
-            threading.Thread(target=perform, args=(number, function), name=f"turn {number}", daemon=True).start()
-        while self._upcoming:
-            self._pass_on()
-            self._back.acquire()
-            if self._requests:
-                self._answer_some()
+        # Daemons: a third Ctrl-C ends the process at once, whoever waits.
+        self._threads = [
+            threading.Thread(target=perform, args=(number, function), name=f"turn {number}", daemon=True)
+            for number, function in enumerate(functions)
+        ]
+        for thread in self._threads:
+            thread.start()
+        try:
+            while self._upcoming:
+                self._pass_on()
+                while not self._back.acquire(timeout=LOOK):
+                    pass
+                if self._requests:
+                    self._answer_some()
+        except BaseException:
+            self._interrupt()
+            raise
         return raised
 
     def ask(self, number: int, request: Any) -> Any:
-        """The answer; for the function of that number, which waits here while others run."""
+        """The answer; for the function of that number, which waits here while others run.
+
+        Raises:
+            UsageError: It is called from elsewhere, and would wait for its own turn to end.
+        """
+        if threading.current_thread() is not self._threads[number]:
+            raise UsageError(
+                "While seeds are trained side by side, the networks of each are asked in its own callbacks only: not "
+                "in another thread, and not in another seed's callback. Do it there, or when training is over."
+            )
         self._requests[number] = request
         self._pass_on()
-        self._gates[number].acquire()
+        self._wait(number)
         answer = self._answers.pop(number)
         if isinstance(answer, _Failed):
             raise answer.error
@@ -67,8 +97,31 @@ class Turns:
 
     def _pass_on(self) -> None:
         """Let the next one run; where all have asked or ended, `run`."""
-        gate = self._gates[self._upcoming.popleft()] if self._upcoming else self._back
+        if self._interrupted:
+            return
+        gate = self._back
+        if self._upcoming:
+            self._turn = self._upcoming.popleft()
+            gate = self._gates[self._turn]
         gate.release()
+
+    def _wait(self, number: int) -> None:
+        self._gates[number].acquire()
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def _interrupt(self) -> None:
+        """End all, one after the other, whose turn it is first: in the middle of what it does, as Ctrl-C would."""
+        self._interrupted = True
+        threads = self._threads
+        # What Python itself does in the main thread; for others only its C interface can.
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(threads[self._turn].ident or 0), ctypes.py_object(KeyboardInterrupt)
+        )
+        for number in sorted(range(len(threads)), key=lambda number: number != self._turn):
+            with suppress(RuntimeError):  # it does not wait
+                self._gates[number].release()
+            threads[number].join()
 
     def _answer_some(self) -> None:
         try:

@@ -13,6 +13,7 @@ from rich.console import Console
 from duetto.algorithms import Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import DuettoError, UsageError
+from duetto.functional.randomness import plain
 from duetto.runs.api import made_of
 from duetto.runs.run import planned, slug
 from duetto.storage.config import RunOptions
@@ -105,6 +106,7 @@ def planned_study(
     prune: bool,
 ) -> Plan:
     """What `conduct` would work on; nothing is written. Raises UsageError where the parts do not fit together."""
+    seeds = plain(seeds)
     _check_counts(seeds=seeds)
     if is_instance(environment):
         raise UsageError(
@@ -147,7 +149,8 @@ def _confirmed(found: Tuned, best: Trial, study: Study, display: StudyDisplay | 
         display.confirming(study, best)
     study.work()
     again = study.optimizer.trial(best.number)
-    confirmed = Confirmed(again.value, again.seeds, results.runs_of(study.plan, study.runs, again))
+    reason = again.reason.partition("\n")[0]
+    confirmed = Confirmed(again.value, again.seeds, results.runs_of(study.plan, study.runs, again), reason)
     notices = (*found.notices, *study.notices)
     return dataclasses.replace(found, confirmed=confirmed, stopped=study.stopped, notices=notices)
 

@@ -24,15 +24,18 @@ class Confirmed:
         value: Interquartile mean over the seeds; None where learning diverged, a run failed, or it was stopped.
         seeds: The score of each seed.
         runs: The folders of their runs.
+        reason: Why there is no value; "" where there is one, and where it was stopped.
     """
 
     value: float | None
     seeds: tuple[float, ...]
     runs: tuple[Path, ...]
+    reason: str = ""
 
     def to_dict(self) -> dict[str, object]:
         """JSON values."""
-        return {"value": self.value, "seeds": list(self.seeds), "runs": [str(run) for run in self.runs]}
+        runs = [str(run) for run in self.runs]
+        return {"value": self.value, "seeds": list(self.seeds), "runs": runs, "reason": self.reason}
 
 
 def confirming(plan: Plan, folder: Path, best: Trial, seeds: int, jobs: int) -> Study:
