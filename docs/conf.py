@@ -35,6 +35,7 @@ default_role = "code"
 add_module_names = False
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
+smartquotes_action = "qe"  # two dashes begin an option
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

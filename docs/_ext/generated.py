@@ -36,6 +36,7 @@ from duetto.presets import presets
 from duetto.reporting.meanings import meanings
 from duetto.storage.config import RunOptions
 
+LONG = 45  # characters of a cell
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
 
 
@@ -44,7 +45,7 @@ class Table(SphinxDirective):
 
     def table(self, head: list[str], rows: list[list[str]], kind: str) -> nodes.Node:
         """A cell is a line of Markdown; a row of one cell is a heading over what follows."""
-        table = nodes.table(classes=[kind])
+        table = nodes.table(classes=kind.split())
         group = nodes.tgroup(cols=len(head))
         table += group
         for _ in head:
@@ -75,7 +76,7 @@ class Options(Table):
             rows += [] if name == "atari" else [[f"**{owner}**"]]
             written = (lambda one: f"`{one}`") if name == "atari" else flag
             rows += [[written(one), f"`{shown(default)}`", text] for one, default, text in options]
-        return [self.table(["option", "default", "what it does"], rows, "options")]
+        return [self.table(["option", "default", "what it does"], rows, "options explained")]
 
 
 class Presets(Table):
@@ -272,6 +273,13 @@ def _outside(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^\]]+)\]\((?:\.\./)+(?:benchmarks|examples|[A-Z]+\.md)[^)]*\)", r"\1", source[0])
 
 
+def _long(app: Sphinx, tree: nodes.document) -> None:
+    """Cells with a sentence say so: where a page is narrow they stay wide enough to be read."""
+    for cell in tree.findall(nodes.entry):
+        if len(cell.astext()) > LONG:
+            cell["classes"].append("long")
+
+
 def _public(app: Sphinx, env: Any, node: Any, contnode: nodes.Node) -> nodes.Node | None:
     """A type hint names a class where it is defined; documented it is as `duetto.Name`."""
     name = node.get("reftarget", "").rpartition(".")[2]
@@ -290,5 +298,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("rows", Rows)
     app.add_directive("command", Command)
     app.connect("source-read", _outside)
+    app.connect("doctree-read", _long)
     app.connect("missing-reference", _public)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

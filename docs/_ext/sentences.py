@@ -30,7 +30,8 @@ class Sentences(SphinxDirective):
             said = sorted({one for path in sorted(package.glob("*.py")) for one in sentences(path.read_text("utf-8"))})
             if said:
                 about = ast.get_docstring(ast.parse((package / "__init__.py").read_text("utf-8"))) or ""
-                found += [nodes.rubric("", f"{package.name} · {about.splitlines()[0]}"), self._list(said)]
+                parts, _ = self.parse_inline(f"{package.name} · {about.splitlines()[0]}", lineno=self.lineno)
+                found += [nodes.rubric("", "", *parts), self._list(said)]
         return found
 
     def _list(self, said: list[tuple[str, str]]) -> nodes.Node:

@@ -33,9 +33,9 @@ def pendulum() -> str:
     """Both rods, each turning by its own keyframes."""
     rows = recorded("pendulum-clip")
     d = Drawing(
-        560, 190, "A pendulum swung by the untrained agent hangs; swung by the trained one it rises and stays upright"
+        380, 190, "A pendulum swung by the untrained agent hangs; swung by the trained one it rises and stays upright"
     )
-    for x, name, words in ((150, "before", "before learning"), (410, "after", f"after {STEPS:,} steps")):
+    for x, name, words in ((95, "before", "before learning"), (285, "after", f"after {STEPS:,} steps")):
         angles = [float(row[name]) for row in rows]
         frames = "".join(
             f"{100 * i / (len(angles) - 1):.1f}%{{transform:rotate({-angles[i]:.1f}deg)}}"
@@ -70,8 +70,8 @@ def balanced(agent: Any) -> list[tuple[float, float]]:
 def cartpole() -> str:
     """Both carts; where an episode ends early, the pole stays as it was."""
     rows = recorded("cartpole-clip")
-    d = Drawing(560, 150, "A pole on a cart falls with the untrained agent, and stays upright with the trained one")
-    for x, name, words in ((150, "before", "before learning"), (410, "after", f"after {CART_STEPS:,} steps")):
+    d = Drawing(440, 150, "A pole on a cart falls with the untrained agent, and stays upright with the trained one")
+    for x, name, words in ((108, "before", "before learning"), (332, "after", f"after {CART_STEPS:,} steps")):
         states = [(35 * float(row[f"{name}_x"]), float(row[f"{name}_angle"])) for row in rows]
         kept = [*range(0, len(states) - 1, 2), len(states) - 1]
         share = [f"{100 * i / (len(states) - 1):.1f}%" for i in kept]

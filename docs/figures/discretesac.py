@@ -76,5 +76,5 @@ def sampled() -> str:
         )
     x, _ = plot.at(TARGET, 0)
     d.line([(x, plot.top + 26), (x, plot.bottom)], "ink-target dashed")
-    d.text(x + 8, plot.bottom - 24, f"the sum: {number(TARGET, 4)}, always", "ink-target strong", "start", size=12)
+    d.text(x + 8, plot.bottom - 10, f"the sum: {number(TARGET, 4)}, always", "ink-target strong", "start", size=12)
     return d.svg()

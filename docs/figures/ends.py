@@ -44,7 +44,7 @@ def timelines() -> str:
                 d.dot(542 + 62 * i, y, "quiet", 6)
             d.line([(490, y - 24), (490, y + 24)], "ink-critic dashed")
             d.text(505, y - 22, "the clock ran out:", "", "start", size=12)
-            d.text(560, y + 26, "it would have gone on", "faint", size=12)
+            d.text(498, y + 24, "it would have gone on", "faint", "start", size=12)
             d.text(430, y + 54, "target of the last step:  y = r + γ V(s_{end})", "ink-critic strong", size=13)
     return d.svg()
 

@@ -61,7 +61,7 @@ def forgetting() -> str:
         left.curve([(x, min(max(y, -1.6), 1.6)) for x, y in zip(along.tolist(), believed, strict=True)], ink)
         right.curve([(t, min(e, 0.9)) for t, e in enumerate(errors)][::6], ink)
     d.text(*right.at(700, 0.62), "newest step only", "ink-target strong", "start", size=12)
-    d.text(*right.at(760, 0.08), "drawn from a memory", "ink-critic strong", "start", size=12)
+    d.text(*right.at(1_195, 0.08), "drawn from a memory", "ink-critic strong", "end", size=12)
     return d.svg()
 
 

@@ -57,17 +57,20 @@ def idea() -> str:
     d.box(430, 160, 110, 44, "target", "ink-target", more="y = r + γ min")
     d.box(270, 160, 130, 44, "two critics", "ink-critic", more="(Q_1 − y)² + (Q_2 − y)²")
     d.box(270, 268, 130, 44, "actor", "ink-actor", more="climbs Q_1(s, μ(s))")
-    d.box(600, 268, 150, 44, "all targets", "ink-state dashed", more="follow slowly")
+    d.box(600, 268, 150, 44, "slow copies", "ink-state dashed", more="μ′, Q_1′, Q_2′ follow")
     d.arrow([(140, 60), (205, 60)])
     d.arrow([(335, 60), (375, 60)])
     d.arrow([(485, 60), (525, 60)])
     d.arrow([(600, 82), (600, 138)])
     d.arrow([(525, 160), (485, 160)])
     d.arrow([(375, 160), (335, 160)])
-    d.arrow([(80, 82), (80, 160), (205, 160)])
+    d.arrow([(60, 82), (60, 160), (205, 160)])
+    d.arrow([(100, 82), (100, 112), (430, 112), (430, 138)])
     d.arrow([(270, 182), (270, 246)])
     d.arrow([(335, 268), (525, 268)])
-    d.text(172, 150, "s, a, r, γ", "faint", size=11)
+    d.text(132, 150, "s, a", "faint", size=11)
+    d.text(320, 105, "r, γ", "faint", size=11)
+    d.text(356, 150, "y", "faint", size=11)
     d.text(172, 50, "s′", "faint", size=11)
     d.text(300, 218, "every second update", "strong", "start", size=12)
     d.text(430, 256, "with the actor", "faint", size=11)
@@ -192,6 +195,7 @@ def _action_axis(d: Drawing, y: float) -> Plot:
         x, _ = plot.at(tick, 0)
         d.line([(x, y - 3), (x, y + 4)], "axis")
         d.text(x, y + 18, number(tick), "faint", size=11)
+    d.text(plot.right, y + 34, "action", "faint", "end", size=11)
     return plot
 
 
@@ -231,6 +235,7 @@ def noise() -> str:
     d.arrow([(x + 1, y - 16), (plot.at(CLIPPED, 0)[0] + 3, y - 16)], "ink-noise")
     d.text(x + 6, y - 12, f"{number(NOISE)}", "ink-noise", "start", size=12)
     d.text(44, 34, "ε, σ = 0.2", "ink-noise strong", "start")
+    d.text(plot.right, plot.bottom + 16, "noise", "faint", "end", size=11)
     axis = _action_axis(d, 190)
     start, end = axis.at(NEXT, 0)[0], axis.at(SMOOTHED, 0)[0]
     d.dot(start, 190, "ink-actor", 5)
@@ -243,7 +248,7 @@ def noise() -> str:
 
 def _values(d: Drawing, prime: str, height: float = 130) -> Plot:
     plot = Plot(d, 46, 24, WIDTH - 100, height, (-1.0, 1.0), (8.0, 13.4))
-    plot.axes((-1, 0, 1), (8, 10, 12), "action", "")
+    plot.axes((-1, 0, 1), (8, 10, 12), "action", "value")
     for value, name in ((first, "1"), (second, "2")):
         plot.curve([(-1.0, value(-1.0)), (1.0, value(1.0))], "ink-critic" + (" dashed" if prime else ""))
         x, y = plot.at(1.0, value(1.0))
@@ -370,8 +375,8 @@ def actor_step() -> str:
     """Step 14: uphill on Q_1, and the timetable."""
     d = Drawing(WIDTH, 230, "The actor climbs the first critic, at every second update")
     plot = Plot(d, 46, 20, WIDTH - 100, 96, (-1.0, 1.0), (8.0, 12.6))
-    plot.axes((-1, 0, 1), (8, 10, 12), "", "")
-    d.text(plot.right, plot.bottom + 16, "action", "faint", "end", size=11)
+    plot.axes((-1, 0, 1), (8, 10, 12), "", "value")
+    d.text(plot.at(0.5, 8)[0], plot.bottom + 17, "action", "faint", size=11)
     plot.curve([(-1.0, first(-1.0)), (1.0, first(1.0))], "ink-critic")
     x, y = plot.at(1.0, first(1.0))
     d.text(x + 6, y + 4, "Q_1", "ink-critic", "start", size=12)

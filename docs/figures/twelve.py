@@ -222,7 +222,7 @@ def action_values() -> str:
     d = Drawing(WIDTH, HEIGHT, "In one cell each move has a value of its own: the best one is chosen")
     cell, best = (2, 1), best_values()
     _world(d, 8, 50, 32, lambda c, x, y: d.dot(x, y, "ink-actor", 6) if c == cell else None)
-    x, y, size = 236, 100, 130
+    x, y, size = 240, 100, 150
     d.add("rect", "box quiet cell", x=x - size / 2, y=y - size / 2, width=size, height=size, rx=4)
     values = {move: action_value(best, cell, move) for move in MOVES}
     for move, (dx, dy) in MOVES.items():
@@ -230,8 +230,8 @@ def action_values() -> str:
         ink = "ink-actor" if chosen else "quiet"
         d.arrow([(x + 8 * dx, y + 8 * dy), (x + 26 * dx, y + 26 * dy)], ink)
         text = f"{values[move]:.2f}".replace("-", "−")
-        d.text(x + 46 * dx, y + 5 + 44 * dy, text, "ink-critic strong" if chosen else "ink-critic", size=13)
-    d.text(236, 192, "up is best: 0.9", "ink-actor", size=12)
+        d.text(x + 51 * dx, y + 5 + 46 * dy, text, "ink-critic strong" if chosen else "ink-critic", size=13)
+    d.text(240, 198, "up is best: 0.9", "ink-actor", size=12)
     return d.svg()
 
 
@@ -277,7 +277,7 @@ def exploring() -> str:
         points = [(i + 5.0, float(value)) for i, value in enumerate(smooth)]
         plot.curve(points[::4], ink)
         d.text(plot.right + 5, plot.at(0, points[-1][1])[1] + 4, words, ink, "start", size=11.5)
-    d.text(plot.right + 5, plot.at(0, 0.8)[1] - 2, "the best arm", "faint", "start", size=11)
+    d.text(plot.right + 5, plot.at(0, 0.8)[1] - 7, "the best arm", "faint", "start", size=11)
     return d.svg()
 
 

@@ -47,6 +47,20 @@ def test_a_picture_is_whole_and_says_in_words_what_it_shows(name: str):
     assert words is not None
     assert len(words.text or "") > 30
     assert not re.search(r"#[0-9a-fA-F]{3,6}\b|rgb\(", ElementTree.tostring(root, "unicode")), "a colour of its own"
+    width = float(root.attrib["viewBox"].split()[2])
+    for text in root.iter("text"):
+        left, right = reach(text)
+        assert left > -2, "".join(text.itertext())
+        assert right < width + 2, "".join(text.itertext())
+
+
+def reach(text: ElementTree.Element) -> tuple[float, float]:
+    """Where words begin and end, about: letters of the page's fonts are half as wide as high, bold ones more."""
+    bold = "strong" in text.attrib["class"]
+    letters = len("".join(text.itertext()).replace("\u200b", ""))
+    wide = letters * (0.58 if bold else 0.5) * float(text.attrib["font-size"])
+    left = float(text.attrib["x"]) - {"start": 0.0, "middle": 0.5, "end": 1.0}[text.attrib["text-anchor"]] * wide
+    return left, left + wide
 
 
 def test_td3s_example():

@@ -149,6 +149,20 @@ def test_every_errors_sentence_is_on_its_page(site: Path):
     assert {words for words in begun if " ".join(words.split()) not in said} == set()
 
 
+def test_two_dashes_of_an_option_and_marks_of_code_are_not_taken_for_prose(site: Path):
+    assert "duetto train td3 --help" in unescape((site / "results" / "speed.html").read_text("utf-8"))
+    headings = re.findall(r'<p class="rubric">(.*?)</p>', (site / "reference" / "errors.html").read_text("utf-8"))
+    assert headings
+    assert not [heading for heading in headings if "`" in heading]
+
+
+def test_options_stand_one_below_the_other_where_a_page_is_narrow(site: Path):
+    style = (DOCS / "_static" / "site.css").read_text("utf-8")
+    assert "table.explained tr { display: grid" in style
+    assert re.search(r'<table class="[^"]*\bexplained\b', (site / "algorithms" / "td3.html").read_text("utf-8"))
+    assert re.search(r'<td class="[^"]*\blong\b', (site / "decisions.html").read_text("utf-8"))
+
+
 def test_fonts_of_the_equations_are_there(site: Path):
     style = (site / "_static" / "katex" / "katex.min.css").read_text("utf-8")
     fonts = re.findall(r"url\(([^)]+)\)", style)

@@ -350,6 +350,13 @@ def test_every_algorithm_has_something_written_about_its_returns(name: str):
     assert row.what
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_how_long_episodes_are_is_not_explained_as_what_they_earn(name: str):
+    row = meanings.meaning(name, "train/length")
+    assert row is not None
+    assert "length" in row.what
+
+
 def test_what_is_not_written_comes_from_the_nearest_that_is():
     def what(algorithm: str, metric: str) -> str | None:
         row = meanings.meaning(algorithm, metric)

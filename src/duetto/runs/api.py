@@ -87,8 +87,8 @@ def train(
         preset: Its name; by default the environment's own or its family's, else "default", the fields' defaults.
         runs_dir: The parent of the run's folder.
         name: The folder's name; by default made of algorithm, environment and seed.
-        callbacks: `duetto.Callback`s, and functions that get the `Session` after every vector step; `session.stop()`
-            ends the run early.
+        callbacks: Objects of `duetto.Callback`, and functions that get the `Session` after every vector step;
+            `session.stop()` ends the run early.
         environment_options: Arguments for the environment's own constructor.
         cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
         progress: Show on a terminal what the command line shows; elsewhere nothing. Notices are logged, too, as
