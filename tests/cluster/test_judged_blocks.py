@@ -44,19 +44,19 @@ def test_first_priorities_are_the_learners(tmp_path: Path, name: str, pace: Any)
 def test_they_are_part_of_a_cut(tmp_path: Path):
     """Killed in the middle of a block, and actors too: the same numbers."""
     agent = small("r2d2", **SEQUENCES | ACTOR | {"head_hidden": (16,), "train_every": 4, "batch_size": 8})
-    how: dict[str, Any] = {"num_envs": 4, "steps": 200, "evaluate_every": 0, "checkpoint_every": 20}
+    how: dict[str, Any] = {"num_envs": 4, "steps": 120, "evaluate_every": 0, "checkpoint_every": 20}
     cluster: dict[str, Any] = {"pace": "lockstep", "actors": 2, "block": 5}
     quiet = train(tmp_path, agent, "CartPole-v1", name="quiet", cluster=Simulation(rates=STEADY, **cluster), **how)
     loud = Simulation(rates=OFTEN, **cluster)
     with pytest.raises(CrashError):
-        train(tmp_path, agent, "CartPole-v1", name="loud", cluster=loud, callbacks=[CrashAt(130)], **how)
+        train(tmp_path, agent, "CartPole-v1", name="loud", cluster=loud, callbacks=[CrashAt(70)], **how)
     Run(tmp_path / "loud").resume(cluster=Simulation(rates=STEADY, actors=2, pace="lockstep"))
     assert_same(quiet, Run(tmp_path / "loud"))
 
 
 def test_at_the_pace_exact_they_are_those_of_one_process(tmp_path: Path):
     agent = small("dqn", **ACTOR, n_step=3)
-    how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
+    how: dict[str, Any] = {"num_envs": 4, "steps": 100, "evaluate_every": 0}
     local = train(tmp_path, agent, "CartPole-v1", name="local", **how)
     spread = train(tmp_path, agent, "CartPole-v1", name="spread", cluster=Simulation(actors=2, pace="exact"), **how)
     assert_same(local, spread)

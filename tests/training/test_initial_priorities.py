@@ -114,10 +114,10 @@ WHOLE = [
 @pytest.mark.parametrize(("name", "options"), WHOLE)
 def test_a_run_that_is_killed_goes_on_with_what_was_not_judged_yet(tmp_path: Path, name: str, options: dict[str, Any]):
     agent = small(name, **options | {"initial_priority": "actor", "prioritized": True})
-    how: dict[str, Any] = {"num_envs": 2, "checkpoint_every": 50, "evaluate_every": 0}
+    how: dict[str, Any] = {"num_envs": 2, "steps": 120, "checkpoint_every": 26, "evaluate_every": 0}
     whole = train(tmp_path, agent, "CartPole-v1", name="whole", **how)
     with pytest.raises(CrashError):
-        train(tmp_path, agent, "CartPole-v1", name="killed", callbacks=[CrashAt(130)], **how)
+        train(tmp_path, agent, "CartPole-v1", name="killed", callbacks=[CrashAt(80)], **how)
     assert_same(whole, Run(tmp_path / "killed").resume())
 
 
