@@ -172,6 +172,14 @@ def test_of_shards_of_very_different_mass_each_item_comes_as_often_as_it_should(
     assert drawn[stored][~enough].sum() < 2 * wanted[~enough].sum() + 10
 
 
+def test_a_point_that_rounding_puts_at_the_very_end_is_the_last_item(monkeypatch: pytest.MonkeyPatch):
+    """Not one of a shard behind it, in which nothing is."""
+    memory = sharded(memory_cases.spec(capacity=6 * 30, prioritization=PROPORTIONAL), 6, 4, cuts=[0, 1, 3, 5])
+    memory.add(rows([0, 3, 4], 7))
+    monkeypatch.setattr("duetto.memory.sharded.strata", lambda length, size, random: np.full(size, length))
+    assert memory.sample().index.tolist() == [4 * 30] * 4
+
+
 def test_a_draw_asks_each_shard_once_and_feedback_and_steps_once_more():
     memory = maker("prioritised")(3)
     steps = Steps("prioritised")
