@@ -201,7 +201,9 @@ def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: P
 
 def test_more_shards_than_environments_is_said(tmp_path: Path):
     said = Said()
-    train(tmp_path, num_envs=2, steps=40, cluster=Simulation(replay_shards=3), callbacks=[said], evaluate_every=0)
+    cluster = Simulation(replay_shards=3)
+    train(tmp_path, num_envs=2, steps=40, cluster=cluster, callbacks=[said], evaluate_every=0)
+    assert sum(isinstance(process.object, Keeper) for process in cluster.transports[0]._processes) == 2
     assert "The replay memory of 2 environments is in 2 of the 3 shards: the others would have none." in said.all[0]
 
 
