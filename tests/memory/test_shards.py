@@ -176,7 +176,7 @@ def test_a_point_that_rounding_puts_at_the_very_end_is_the_last_item(monkeypatch
     """Not one of a shard behind it, in which nothing is."""
     memory = sharded(memory_cases.spec(capacity=6 * 30, prioritization=PROPORTIONAL), 6, 4, cuts=[0, 1, 3, 5])
     memory.add(rows([0, 3, 4], 7))
-    monkeypatch.setattr("duetto.memory.sharded.strata", lambda length, size, random: np.full(size, length))
+    monkeypatch.setattr("duetto.memory.joint.strata", lambda length, size, random: np.full(size, length))
     assert memory.sample().index.tolist() == [4 * 30] * 4
 
 
