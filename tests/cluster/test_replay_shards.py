@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import duetto
 from duetto.cluster import options
 from duetto.cluster.shards import Keeper
 from duetto.cluster.simulated import DIED, Rates, Simulated
-from duetto.errors import UsageError
+from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run
 
 STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
@@ -114,13 +115,21 @@ DEATHS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, Run]:
+    """Runs in which nobody dies, by their paces."""
+    return {}
+
+
 @pytest.mark.parametrize(("pace", "method", "after", "too_late"), DEATHS)
 def test_a_shards_death_sends_the_run_back_and_changes_no_number(
-    tmp_path: Path, pace: Any, method: str, after: int, too_late: bool
+    tmp_path: Path, undisturbed: dict[str, Run], pace: Any, method: str, after: int, too_late: bool
 ):
     agent = small("td3", prioritized=True)
     cluster: dict[str, Any] = {"pace": pace, "actors": 2} | ({"block": 5} if pace == "lockstep" else {})
-    undisturbed = train(tmp_path, agent, name="undisturbed", cluster=Simulation(**cluster), **HOW)
+    if pace not in undisturbed:
+        place = None if pace == "exact" else Simulation(**cluster)
+        undisturbed[pace] = train(tmp_path, agent, name="undisturbed", cluster=place, **HOW)
     struck = Simulation(replay_shards=2, strike={"method": method, "after": after, "too_late": too_late}, **cluster)
     said = Said()
     if method == "load_segment":
@@ -133,7 +142,7 @@ def test_a_shards_death_sends_the_run_back_and_changes_no_number(
     assert notice.startswith("Shard ")
     assert " of the replay memory (environments " in notice
     assert "died. The run goes on from its checkpoint of step" in notice
-    assert_same(undisturbed, run)
+    assert_same(undisturbed[pace], run)
 
 
 def test_at_the_free_pace_a_shard_alone_goes_back_and_every_count_is_right(tmp_path: Path):
@@ -147,7 +156,9 @@ def test_at_the_free_pace_a_shard_alone_goes_back_and_every_count_is_right(tmp_p
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     [notice, *_] = [notice for notice in said.all if "shard" in notice.lower()]
     assert "another one has taken its place. Of its environments " in notice
-    assert " steps that came since the newest checkpoint are lost" in notice
+    lost = re.search(r" (\d+) steps that came since the newest checkpoint are lost", notice)
+    assert lost is not None
+    assert int(lost[1]) < 40  # a checkpoint comes every 40 steps, and it has half of the environments
     run.resume(steps=240, cluster=Simulation(pace="free"))  # with the memory in one process again
     state = checkpoints(run).load_latest().state
     assert state["learner"]["updates"] == state["session"]["step"] - 30
@@ -159,6 +170,15 @@ def test_at_the_free_pace_a_run_survives_whatever_happens(tmp_path: Path, rates:
     cluster = Simulation(pace="free", actors=2, block=5, replay_shards=3, rates=often)
     found = outcome(train(tmp_path, small("td3", prioritized=True), cluster=cluster, **HOW))
     assert found["state"]["learner"]["updates"] == found["step"] - 30
+
+
+def test_one_that_dies_before_the_run_has_begun_leaves_nothing(tmp_path: Path):
+    """It begins with another run's memory."""
+    other = train(tmp_path, name="other", **HOW | {"steps": 60})
+    cluster = Simulation(replay_shards=2, strike={"method": "load_segment"})
+    with pytest.raises(PartLostError, match=r"^Shard 0 of the replay memory \(environments 0 to 1\) died\.$"):
+        train(tmp_path, name="next", from_run=other, from_memory=True, cluster=cluster, **HOW)
+    assert not (tmp_path / "next").exists()
 
 
 def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: Path):
@@ -181,7 +201,9 @@ def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: P
 
 def test_more_shards_than_environments_is_said(tmp_path: Path):
     said = Said()
-    train(tmp_path, num_envs=2, steps=40, cluster=Simulation(replay_shards=3), callbacks=[said], evaluate_every=0)
+    cluster = Simulation(replay_shards=3)
+    train(tmp_path, num_envs=2, steps=40, cluster=cluster, callbacks=[said], evaluate_every=0)
+    assert sum(isinstance(process.object, Keeper) for process in cluster.transports[0]._processes) == 2
     assert "The replay memory of 2 environments is in 2 of the 3 shards: the others would have none." in said.all[0]
 
 

@@ -22,10 +22,11 @@ from duetto.functional import forms, randomness
 from duetto.functional.forms import ANY
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.draws import ProportionalDraws
+from duetto.memory.joint import JointDraws
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.replay import Replay
 from duetto.memory.sequences import SequenceReplay
-from duetto.memory.sharded import JointDraws, Sharded
+from duetto.memory.sharded import Sharded
 
 Kind = Replay | SequenceReplay | Sharded
 

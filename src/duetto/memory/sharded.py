@@ -12,121 +12,26 @@ the next points are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from duetto.algorithms.base import ReplaySpec, SequenceBatch, SequenceSpec
+from duetto.algorithms.base import SequenceBatch, SequenceSpec
 from duetto.errors import PartLostError
 from duetto.functional import randomness
 from duetto.memory import parts, replay, sequences
 from duetto.memory.base import Experience, Found, Memory, Sample
-from duetto.memory.draws import Line, Weighing, numbers, strata
 from duetto.memory.fields import named
 from duetto.memory.frames import Stacks
+from duetto.memory.joint import JointDraws, Piece
 from duetto.memory.prioritized import checked
 from duetto.memory.schedule import Schedule
 from duetto.memory.shards import Elsewhere, Lost, Recipe, Standing
 
 ATTEMPTS = 3  # to make one shard again
 LOADING = ("load_state_dict", "load_segment")
-
-
-class Piece(NamedTuple):
-    """What one shard is asked for of a batch."""
-
-    shard: int
-    rows: np.ndarray  # (b,), of the batch
-    point: np.ndarray  # (b,), on its own line
-
-
-class JointDraws:
-    """The lines of all shards laid end to end; see `ProportionalDraws` for what it has of that."""
-
-    def __init__(self, spec: ReplaySpec | SequenceSpec, settle: Callable[[], Any]) -> None:
-        """`settle` waits until the lines, and the largest |δ|, are those of now."""
-        self._replacement = isinstance(spec, SequenceSpec) or spec.replacement
-        self._weighing = spec.prioritization and Weighing(spec.prioritization)
-        self._settle = settle
-        self._largest = 1.0
-        self.lines: list[Line] = []
-
-    def __len__(self) -> int:
-        self._settle()
-        return sum(line.items for line in self.lines)
-
-    @property
-    def total(self) -> float:
-        """Σ p^α."""
-        self._settle()
-        return float(self._ends()[-1])
-
-    @property
-    def smallest(self) -> float:
-        """The least p^α; infinite without items."""
-        self._settle()
-        return min(line.least for line in self.lines)
-
-    @property
-    def largest(self) -> float:
-        """The largest |δ| so far, that of new items."""
-        self._settle()
-        return self._largest
-
-    @largest.setter
-    def largest(self, value: float) -> None:
-        self._largest = value
-
-    @property
-    def exponent(self) -> float:
-        """β of the next batch."""
-        assert self._weighing is not None
-        return self._weighing.exponent
-
-    def skip(self) -> None:
-        """A batch was drawn from elsewhere: β rises all the same."""
-        assert self._weighing is not None
-        self._weighing.sampled += 1
-
-    def note(self, shard: int, standing: Standing) -> None:
-        """How a shard stands now."""
-        self.lines[shard] = standing.line
-        self._largest = max(self._largest, standing.largest)
-
-    def pieces(self, size: int, random: np.random.Generator) -> list[Piece]:
-        """Of a new batch of B items."""
-        if self._weighing is None:
-            point = numbers(len(self), size, random, self._replacement)
-        else:
-            point = strata(self.total, size, random)
-        ends = self._ends()
-        # Where rounding puts a point at the very end, it is the last shard's that has any items.
-        last = max(shard for shard, line in enumerate(self.lines) if line.length > 0)
-        shard = np.minimum(ends.searchsorted(point, side="right"), last)
-        starts = np.append(ends.dtype.type(0), ends[:-1])
-        found = ((one, np.flatnonzero(shard == one)) for one in range(len(self.lines)))
-        return [Piece(one, rows, point[rows] - starts[one]) for one, rows in found if len(rows)]
-
-    def weights(self, mass: np.ndarray) -> np.ndarray:
-        """Importance weights (B,) of the batch that has these p^α."""
-        if self._weighing is None:
-            return np.ones(len(mass), np.float32)
-        return self._weighing.weights(mass, self.smallest)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What of `ProportionalDraws.state_dict` is of no shard."""
-        return {} if self._weighing is None else {"largest_priority": self.largest, "sampled": self._weighing.sampled}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; shards have looked at its form."""
-        if self._weighing is not None:
-            self._largest, self._weighing.sampled = float(state["largest_priority"]), int(state["sampled"])
-
-    def _ends(self) -> np.ndarray:
-        """(shards,), where each one's line ends."""
-        return np.cumsum([line.length for line in self.lines])
 
 
 class Sharded(Memory):
@@ -353,7 +258,7 @@ class Sharded(Memory):
             for segment in kept.segments:
                 if (own := parts.take_segment(segment, self._shares[index])) is not None:
                     yield "load_segment", own
-        yield "interrupt", None, self.draws._largest
+        yield "interrupt", None, self.draws.known
 
     def _tell(self, index: int, method: str, *arguments: Any) -> bool:
         """Whether it came to be done."""

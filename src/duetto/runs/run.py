@@ -384,6 +384,8 @@ def start(
         with begun(config, path, environment, beginning, place) as session:
             _work(session, callbacks, on_start)
     except PartLostError as lost:
+        if not path.exists():  # it had not begun
+            raise
         run = Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
         run.go_back(lost, callbacks, on_start, cluster)
         return run
