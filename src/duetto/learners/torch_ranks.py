@@ -259,10 +259,10 @@ def _gloo(address: str) -> Callable[[Any, int, int], Any]:
     how: Any = distributed.ProcessGroupGloo._Options()
     how._devices = [distributed.ProcessGroupGloo.create_device(hostname=address)]
     how._timeout = timedelta(seconds=ranks.TIMEOUT)
-    return lambda *who: distributed.ProcessGroupGloo(*who, how)
+    return lambda store, rank, number: distributed.ProcessGroupGloo(store, rank, number, how)
 
 
 def _nccl() -> Callable[[Any, int, int], Any]:
     how: Any = distributed.ProcessGroupNCCL.Options()
     how._timeout = timedelta(seconds=ranks.TIMEOUT)
-    return lambda *who: distributed.ProcessGroupNCCL(*who, how)
+    return lambda store, rank, number: distributed.ProcessGroupNCCL(store, rank, number, how)
