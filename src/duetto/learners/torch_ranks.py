@@ -26,7 +26,6 @@ from duetto.learners.ranks import CHECKED_EVERY, Machines, Meeting, Ranks, ThisM
 from duetto.learners.torch import TorchLearner
 from duetto.networks.spaces import Space
 
-
 c10d: Any = distributed  # whose classes a type checker knows in part
 
 
