@@ -98,6 +98,7 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "device": "cpu",
         "precision": "bf16",
         "threads": 2,
+        "learners": 1,
         "act_behind": True,
         "num_envs": 2,
         "vectorization": "sync",

@@ -39,8 +39,8 @@ class Case:
         _, self.observation, self.action = supported(small(kind))[0]
         with temporary() as folder:
             if "demonstrations" in kind.options():
-                options = options | {"demonstrations": str(demonstrated(folder, self.observation, self.action))}
-            self.algorithm = small(kind, **options)
+                folder = demonstrated(folder, self.observation, self.action)
+            self.algorithm = small(kind, folder, **options)
             self.batches = Trial(self.algorithm, self.observation, self.action).batches(10)
 
     def build(self, backend: Any, **how: Any) -> Learner:

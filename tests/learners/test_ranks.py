@@ -227,5 +227,5 @@ def test_batch_normalisation_is_of_a_whole_batch():
     assert "--backend jax or --network layer_norm" in refused(2, algorithm="crossq")
     case = Case("td3")
     for network, backend in (("layer_norm", "torch"), ("batch_norm", "jax")):
-        crossq = ALGORITHMS["crossq"](network=network)
+        crossq = ALGORITHMS["crossq"](**{"network": network})
         dealing.check(crossq, case.observation, case.action, 2, 1, backend)

@@ -51,7 +51,8 @@ def test_a_learner_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
 
 def test_a_run_goes_on_with_another_number(tmp_path: Path):
     """It is said; and nothing else in a checkpoint tells how many made it."""
-    run = train(tmp_path, **RUN | {"steps": 60})
+    short = RUN | {"steps": 60}
+    run = train(tmp_path, small(), **short)
     text = (run.path / "config.yaml").read_text()
     assert "\n  learners: 2\n" in text
     (run.path / "config.yaml").write_text(text.replace("\n  learners: 2\n", "\n  learners: 1\n"))
@@ -62,7 +63,7 @@ def test_a_run_goes_on_with_another_number(tmp_path: Path):
         "their last bits from those of a run that was never interrupted. With `learners: 2` in its config.yaml they "
         "are the same."
     ]
-    alone = train(tmp_path / "alone", **RUN | {"steps": 60, "learners": 1})
+    alone = train(tmp_path / "alone", small(), **short | {"learners": 1})
     states = [outcome(one)["state"] for one in (Run(run.path), alone)]
     assert states[0].keys() == states[1].keys()
     assert states[0]["learner"].keys() == states[1]["learner"].keys()
@@ -87,8 +88,7 @@ def test_refused_before_anything_is_written(tmp_path: Path, algorithm: str, opti
 
 
 def test_jax_that_has_begun_with_fewer_devices(tmp_path: Path):
-    import jax
-
+    jax = pytest.importorskip("jax")
     many = len(jax.devices("cpu")) + 1
     with pytest.raises(UsageError, match=r"JAX has begun in this process with \d+ CPU devices?, too few for"):
         train(tmp_path, small(batch_size=16 * many), backend="jax", learners=many)

@@ -49,8 +49,8 @@ def resume(
 
     On a cluster or not, and on one of another size, the numbers stay the same, unless actors act themselves (--pace):
     then the run goes on as it began.
-    In config.yaml, steps, threads, vectorization and the intervals of evaluations, checkpoints and metrics may change
-    freely. All else decides the numbers: a change is refused, or with --accept-changes said, and made.
+    In config.yaml, steps, threads, learners, vectorization and the intervals of evaluations, checkpoints and metrics
+    may change freely. All else decides the numbers: a change is refused, or with --accept-changes said, and made.
     """
     from duetto.display.showing import shown
 

@@ -103,12 +103,13 @@ class RayTransport:
         """See Transport."""
         if self._folder is not None:
             return ""
-        if ray.util.client.ray.is_connected():
+        util: Any = ray.util
+        if util.client.ray.is_connected():
             raise UsageError(
                 "Several learners add up their gradients with the process that starts the run, which a ray:// address "
                 "does not let others reach. Start it on a machine of the cluster, with --cluster auto."
             )
-        return ray.util.get_node_ip_address()
+        return util.get_node_ip_address()
 
     def clock(self) -> float:
         """See Transport."""

@@ -26,6 +26,8 @@ from duetto.learners.ranks import CHECKED_EVERY, Machines, Meeting, Ranks, ThisM
 from duetto.learners.torch import TorchLearner
 from duetto.networks.spaces import Space
 
+c10d: Any = distributed  # whose classes a type checker knows in part
+
 
 class ApartError(Exception):
     """Ranks could not add up what they have: one of them is gone."""
@@ -237,13 +239,13 @@ def _check(device: str, number: int) -> None:
 
 def _store(meeting: Meeting, number: int) -> Any:
     if not meeting.port:
-        return distributed.FileStore(meeting.address, number)
+        return c10d.FileStore(meeting.address, number)
     return _store_at(*meeting, number, keeps=False)
 
 
 def _store_at(host: str, port: int, number: int, keeps: bool) -> Any:
     wait = timedelta(seconds=ranks.TO_START)
-    return distributed.TCPStore(host, port, number, keeps, wait, wait_for_workers=False)
+    return c10d.TCPStore(host, port, number, keeps, wait, wait_for_workers=False)
 
 
 def _own_address(meeting: Meeting) -> str:
@@ -256,13 +258,13 @@ def _own_address(meeting: Meeting) -> str:
 
 
 def _gloo(address: str) -> Callable[[Any, int, int], Any]:
-    how: Any = distributed.ProcessGroupGloo._Options()
-    how._devices = [distributed.ProcessGroupGloo.create_device(hostname=address)]
+    how: Any = c10d.ProcessGroupGloo._Options()
+    how._devices = [c10d.ProcessGroupGloo.create_device(hostname=address)]
     how._timeout = timedelta(seconds=ranks.TIMEOUT)
-    return lambda *who: distributed.ProcessGroupGloo(*who, how)
+    return lambda store, rank, number: c10d.ProcessGroupGloo(store, rank, number, how)
 
 
 def _nccl() -> Callable[[Any, int, int], Any]:
-    how: Any = distributed.ProcessGroupNCCL.Options()
+    how: Any = c10d.ProcessGroupNCCL.Options()
     how._timeout = timedelta(seconds=ranks.TIMEOUT)
-    return lambda *who: distributed.ProcessGroupNCCL(*who, how)
+    return lambda store, rank, number: c10d.ProcessGroupNCCL(store, rank, number, how)
