@@ -53,6 +53,7 @@ SMALL = f"{COMMON} --random-steps 100 --learning-starts 100 --replay-capacity 10
 ROLLOUTS = (
     COMMON.replace("--batch-size 16 ", "") + " --rollout-steps 16 --epochs 2 --minibatches 2 --threads 1 --device cpu"
 )
+ACTORS = ("actor", "still", "node", "run")
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,18 @@ class Job:
     pace: str
     train: str
     cluster: str
-    deeds: tuple[str, ...] = ("actor", "still", "node", "run")
+    deeds: tuple[str, ...] = ACTORS
 
 
 JOBS = [
     Job("TD3, priorities", "exact", f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --prioritized {SMALL}", "--actors 3"),
+    Job(
+        "TD3, two shards, two learners",
+        "exact",
+        f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --learners 2 {SMALL}",
+        "--actors 2 --replay-shards 2",
+        (*ACTORS, "shard", "rank"),
+    ),
     Job("PPO", "lockstep", f"ppo CartPole-v1 --num-envs 4 --steps 12000 {ROLLOUTS}", "--actors 2"),
     Job(
         "R2D2",
@@ -198,6 +206,12 @@ class Struck:
     def kill_actor(self) -> bool:
         return self._kill_one(self._nodes.processes("ray::Host"))
 
+    def kill_shard(self) -> bool:
+        return self._kill_one(self._nodes.processes("ray::Keeper"))
+
+    def kill_rank(self) -> bool:
+        return self._kill_one(self._nodes.processes("ray::Rank"))
+
     def hold_actor(self) -> bool:
         pids = self._nodes.processes("ray::Host")
         if not pids:
@@ -226,6 +240,8 @@ DEEDS: dict[str, Callable[[Struck], bool]] = {
     "actor": Struck.kill_actor,
     "still": Struck.hold_actor,
     "node": Struck.lose_node,
+    "shard": Struck.kill_shard,
+    "rank": Struck.kill_rank,
     "run": Struck.kill_run,
 }
 
