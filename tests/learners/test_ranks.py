@@ -85,6 +85,7 @@ def test_what_one_learner_has_others_go_on_with(case: Case):
     """In two goes, of which the second begins with another number; and back."""
     one, half = case.build("torch"), range(UPDATES // 2)
     first, found = case.taught(one, half), case.build("torch", ranks=2)
+    case.taught(found, range(3))
     found.load_state_dict(first)
     rest = range(UPDATES // 2, UPDATES)
     assert_near(distances(case.taught(one, rest), case.taught(found, rest)))
@@ -179,6 +180,16 @@ def test_a_rank_that_hangs_is_given_up(case: Case, before: int, monkeypatch: pyt
     with pytest.raises(PartLostError, match=r"^Learner 1 of 2 (does not answer|has not answered for 2 s)\.$"):
         case.taught(found, range(2))
     found.close()
+
+
+def test_a_rank_that_cannot_begin(case: Case, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ranks, "_START", "raise SystemExit(3)")
+    with pytest.raises(DuettoError) as raised:
+        case.build("torch", ranks=2)
+    assert str(raised.value) == (
+        "The 2 learners could not begin. Learner 1 of 2 is gone (its process ended with exit code 3)."
+    )
+    assert not isinstance(raised.value, PartLostError)  # there is nothing to go back to
 
 
 SCRIPT = """
