@@ -21,7 +21,6 @@ from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import dealing, ranks
 from duetto.learners.torch_ranks import TorchRanks
 
-
 AGAIN = 30  # updates: what each reports follows from all before it
 
 
