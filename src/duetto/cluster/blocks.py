@@ -20,7 +20,7 @@ import numpy as np
 from duetto.algorithms.base import Algorithm
 from duetto.cluster.crew import INFINITY, Crew, Lost
 from duetto.cluster.host import Request
-from duetto.cluster.player import Block, Order, Weights, concatenated, cut, joined, rows
+from duetto.cluster.player import Block, Order, Weights, concatenated, cut, joined, rows, side_by_side
 from duetto.cluster.spread import Spread
 from duetto.environments import Episode, Stepper
 from duetto.environments.faults import Fault
@@ -181,12 +181,21 @@ class Blocks(ABC):
         self._idle += block.idle
         return block
 
-    def _opened(self, index: int, block: Block) -> list[Ready]:
-        """An accepted block's vector steps."""
-        share, broken = self._shares[index], np.zeros((self.length, self._stepper.num_envs), bool)
-        broken[0, share.start : share.stop], self._broken[index] = self._broken[index], False
-        parts = zip(cut(block.experience, block.counts), block.episodes, broken, strict=True)
-        return [Ready(*part, block.version, block.updates) for part in parts]
+    def _opened(self, blocks: dict[int, Block]) -> list[Ready]:
+        """Accepted blocks side by side: vector steps of all of them, as old as the oldest."""
+        broken = np.zeros((self.length, self._stepper.num_envs), bool)
+        for index in blocks:
+            share = self._shares[index]
+            broken[0, share.start : share.stop], self._broken[index] = self._broken[index], False
+        made = [blocks[index] for index in sorted(blocks)]
+        episodes = [
+            [episode for ended in some for episode in ended]
+            for some in zip(*(block.episodes for block in made), strict=True)
+        ]
+        counts = np.array([block.counts for block in made]).sum(axis=0).tolist()
+        parts = zip(cut(side_by_side(made), counts), episodes, broken, strict=True)
+        version, updates = min(block.version for block in made), min(block.updates for block in made)
+        return [Ready(*part, version, updates) for part in parts]
 
     def numbers(self) -> dict[str, float]:
         """For the log: how old the weights were that was acted with, lately, and how long actors waited."""

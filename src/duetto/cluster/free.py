@@ -7,11 +7,13 @@
 An actor is asked for its next block while the steps that were asked for, and not handed out yet, are at most `ahead`
 with it. What is handed out is learned from at once, as `memory.Schedule` says; so steps and updates keep their ratio at
 every moment, nothing in flight is unbounded, nothing is dropped, and weights are at most so many steps old as `ahead`
-says. The order in which blocks come is in the numbers.
+says. Blocks that have come meanwhile are handed out side by side, a vector step of all of them at a time: so a learner
+that is busy takes larger steps, not more of them. The order in which blocks come is in the numbers.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +21,8 @@ from duetto.cluster.blocks import Blocks, Ready
 from duetto.cluster.crew import INFINITY
 from duetto.environments import Episode
 from duetto.memory import Experience
+
+LOOK = 0.002  # seconds
 
 
 class Free(Blocks):
@@ -34,6 +38,7 @@ class Free(Blocks):
     def _begin(self) -> None:
         super()._begin()
         self._waiting = 0  # steps that were asked for, and not handed out yet
+        self._look_at = 0.0  # when to look for new blocks again, while there are steps to hand out
         self._least = self.length * min(map(len, self._shares))
 
     def stand(self, stepper: dict[str, Any]) -> bool:
@@ -50,12 +55,12 @@ class Free(Blocks):
 
     def _fill(self, step: int, total_steps: int) -> None:
         self._give_credit(step, total_steps)
-        while self._orders:
+        while self._orders and not (self._ready and time.perf_counter() < self._look_at):
             blocks = self._arrived(1, 0.0 if self._ready else INFINITY)
-            for index in sorted(blocks):
-                opened = self._opened(index, blocks[index])
-                self._ready.extend(opened)
-                self._waiting += _rows(opened) - self._size(index)
+            self._look_at = time.perf_counter() + LOOK
+            if blocks:
+                self._ready.extend(opened := self._opened(blocks))
+                self._waiting += _rows(opened) - sum(map(self._size, blocks))
             self._give_credit(step, total_steps)
             if self._ready:
                 return

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from duetto.cluster.blocks import Blocks, Ready
-from duetto.cluster.player import Weights, joined
+from duetto.cluster.blocks import Blocks
+from duetto.cluster.player import Weights
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each, Optional
 from duetto.functional.scaling import Moments
@@ -36,8 +36,7 @@ class Lockstep(Blocks):
                 self._publish()
             self._ask(step, total_steps)
         blocks = self._arrived(len(self._orders))
-        opened = [self._opened(index, blocks[index]) for index in sorted(blocks)]
-        self._ready.extend(map(_together, zip(*opened, strict=True)))
+        self._ready.extend(self._opened(blocks))
         self._publish()
         self._ask(step + sum(len(ready.experience.env) for ready in self._ready), total_steps)
 
@@ -57,13 +56,6 @@ class Lockstep(Blocks):
         super().load_state_dict(state)
         if state["weights"] is not None:
             self._send(_unpacked(state["weights"]))
-
-
-def _together(parts: tuple[Ready, ...]) -> Ready:
-    """One vector step of all actors."""
-    episodes = [episode for part in parts for episode in part.episodes]
-    broken = np.logical_or.reduce([part.broken for part in parts])
-    return Ready(joined([part.experience for part in parts]), episodes, broken, parts[0].version, parts[0].updates)
 
 
 def _packed(weights: Weights) -> dict[str, Any]:

@@ -154,6 +154,30 @@ def cut(steps: Experience, counts: list[int]) -> list[Experience]:
     return [Experience(*(rows(part, one) for part in steps)) for one in slices]
 
 
+def side_by_side(blocks: list[Block]) -> Experience:
+    """The rows of all of them: those of the first vector step, then those of the second; in each, in their order."""
+    if len(blocks) == 1:
+        return blocks[0].experience
+    step = np.concatenate([np.arange(len(block.counts)).repeat(block.counts) for block in blocks])
+    place = np.empty(len(step), np.int64)  # where each row goes
+    place[step.argsort(kind="stable")] = np.arange(len(step))
+    places = np.split(place, np.cumsum([sum(block.counts) for block in blocks])[:-1])
+    return Experience(
+        *(_put([block.experience[i] for block in blocks], places) for i in range(len(Experience._fields)))
+    )
+
+
+def _put(parts: list[Any], places: list[np.ndarray]) -> Any:
+    """Rows of trees to their places, with one copy; of what only some of them have, nothing."""
+    if not isinstance(parts[0], np.ndarray):
+        names = [name for name in parts[0] if all(name in part for part in parts)]
+        return {name: _put([part[name] for part in parts], places) for name in names}
+    whole = np.empty((sum(map(len, places)), *parts[0].shape[1:]), parts[0].dtype)
+    for part, place in zip(parts, places, strict=True):
+        whole[place] = part
+    return whole
+
+
 def concatenated(parts: list[Any]) -> Any:
     """Trees of arrays with rows; of what only some of them have, nothing."""
     if isinstance(parts[0], np.ndarray):

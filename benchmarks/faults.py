@@ -1,0 +1,336 @@
+"""Faults as a campaign: runs on a Ray cluster of three nodes on this machine, parts of which are killed meanwhile.
+
+    python benchmarks/faults.py --seconds 3000 --rows results/faults.csv --output results/faults.md
+
+Each round trains one job from its beginning to its end, while faults come at random, and compares what it leaves with
+what the same job leaves undisturbed: the last checkpoint with its memory, and the logs, bit for bit, but what a clock
+decides. At the pace free, whose order depends on timing, it compares every count. Rounds are appended to the rows, so
+that a campaign can go on later with another --seed. Installs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from report import circumstances, publish, table
+
+sys.path.append(str(Path(__file__).parent.parent / "tests" / "training"))
+
+from small_runs import differences, outcome
+
+from duetto.runs.run import Run
+from duetto.storage.checkpoint import CheckpointStore
+from duetto.storage.config import versions
+
+METHOD = """\
+Runs of a few thousand steps on a Ray cluster of three nodes on this machine. While one trains, faults come at random,
+{gap:g} s apart in the mean: kill -9 of an actor (or of the one that evaluates), of a shard of the memory, of a
+learner's rank; an actor that stands still for a while (a delay); a node that is gone without a word, with all that is
+on it; kill -9 of the run itself, which is then resumed. At the end a run is compared with the same one undisturbed:
+last checkpoint, memory and logs, bit for bit; at the pace free, whose order depends on timing, every count: updates,
+steps, rows of each environment. Answers that come twice or late, and what is lost on the way, cannot be had of Ray at
+will: that is the simulation's part (`tests/cluster/test_simulation.py`, `test_paces.py`)."""
+
+COMMON = (
+    "--hidden 32 32 --batch-size 16 --checkpoint-every 200 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
+)
+SMALL = f"{COMMON} --random-steps 100 --learning-starts 100 --replay-capacity 1000 --threads 1 --device cpu"
+ROLLOUTS = (
+    COMMON.replace("--batch-size 16 ", "") + " --rollout-steps 16 --epochs 2 --minibatches 2 --threads 1 --device cpu"
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained, and what of it can be struck."""
+
+    name: str
+    pace: str
+    train: str
+    cluster: str
+    deeds: tuple[str, ...] = ("actor", "still", "node", "run")
+
+
+JOBS = [
+    Job("TD3, priorities", "exact", f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --prioritized {SMALL}", "--actors 3"),
+    Job("PPO", "lockstep", f"ppo CartPole-v1 --num-envs 4 --steps 12000 {ROLLOUTS}", "--actors 2"),
+    Job(
+        "R2D2",
+        "lockstep",
+        f"r2d2 CartPole-v1 --num-envs 4 --steps 2400 {SMALL} --recurrent-size 16 --burn-in 4 --unroll 4 --overlap 4",
+        "--actors 2",
+    ),
+    Job("DQN", "free", f"dqn CartPole-v1 --num-envs 4 --steps 4000 {SMALL}", "--actors 2"),
+]
+
+
+@dataclass
+class Round:
+    """One job, struck."""
+
+    job: Job
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    gave_up: int = 0  # the run ended with an error, as it says it does after three failures in a row; it was resumed
+    differences: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        kinds = {kind: self.faults[kind] for kind in DEEDS}
+        own = {"job": self.job.name, "pace": self.job.pace, "seed": self.seed}
+        return (
+            own
+            | kinds
+            | {
+                "gave_up": self.gave_up,
+                "differences": len(self.differences),
+                "first_difference": (self.differences or [""])[0][:200],
+                "seconds": round(self.seconds),
+            }
+        )
+
+
+class Nodes:
+    """A Ray cluster: a head, and two nodes that may die."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="duetto-ray-")
+        os.environ |= {"RAY_TMPDIR": self.folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+        from ray.cluster_utils import Cluster
+
+        self._how = {"num_cpus": 8, "object_store_memory": 80 * 2**20}
+        self._cluster = Cluster(initialize_head=True, head_node_args=self._how | {"include_dashboard": False})
+        self._others = [self._cluster.add_node(**self._how) for _ in range(2)]
+        self.address: str = self._cluster.address
+
+    def lose_one(self, which: int) -> None:
+        """It is gone, and another one comes. What Ray's own tool fails with on a busy machine is no run's failure."""
+        from ray.exceptions import RpcError
+
+        with suppress(RpcError):
+            self._cluster.remove_node(self._others.pop(which % len(self._others)), allow_graceful=False)
+        self._others.append(self._cluster.add_node(**self._how))
+
+    def processes(self, title: str) -> list[int]:
+        """Of the cluster, with this in their commands."""
+        return sorted(_processes(lambda folder, command: title in command and self._has(folder)))
+
+    def _has(self, folder: Path) -> bool:
+        return f"RAY_TMPDIR={self.folder}".encode() in (folder / "environ").read_bytes()
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _processes(wanted: Callable[[Path, str], bool]) -> Iterator[int]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if wanted(folder, (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")):
+                yield int(folder.name)
+
+
+class Struck:
+    """A run that is struck until it has ended."""
+
+    def __init__(self, made: Round, nodes: Nodes, folder: Path, gap: float) -> None:
+        self._round, self._nodes, self._folder, self._gap = made, nodes, folder, gap
+        self._random = random.Random(f"{made.job.name} {made.seed}")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run = folder / "run"
+
+    def train(self) -> None:
+        """From its beginning to its end."""
+        where = ["--cluster", self._nodes.address, *self._round.job.cluster.split()]
+        began = [*f"train {self._round.job.train} --pace {self._round.job.pace}".split(), *where]
+        began += ["--runs-dir", str(self._folder), "--name", "run"]
+        while True:
+            there = self._run.is_dir()
+            command = ["resume", str(self._run), *where] if there else began
+            with Path(self._folder, "errors").open("w+b") as said:
+                how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": said}
+                self._process = subprocess.Popen([sys.executable, "-m", "duetto", *command], **how)
+                self._strike(self._process)
+                said.seek(0)
+                errors = said.read().decode("utf-8", "replace")
+            if self._process.returncode == 0:
+                return
+            if self._process.returncode != -signal.SIGKILL:
+                self._round.gave_up += 1
+                print(f"    it ended with {self._process.returncode}: {errors.strip()[-300:]}", flush=True)
+                if self._round.gave_up > 20:
+                    raise SystemExit(f"{self._round.job.name} cannot go on:\n{errors}")
+
+    def _strike(self, process: subprocess.Popen[bytes]) -> None:
+        """Until it has ended. Ray adds nodes in the main thread only."""
+        while True:
+            try:
+                process.wait(self._random.expovariate(1 / self._gap))
+                return
+            except subprocess.TimeoutExpired:
+                deed = self._random.choice(self._round.job.deeds)
+                if DEEDS[deed](self):
+                    self._round.faults[deed] += 1
+
+    def _kill_one(self, pids: list[int]) -> bool:
+        if not pids:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self._random.choice(pids), signal.SIGKILL)
+            return True
+        return False
+
+    def kill_actor(self) -> bool:
+        return self._kill_one(self._nodes.processes("ray::Host"))
+
+    def hold_actor(self) -> bool:
+        pids = self._nodes.processes("ray::Host")
+        if not pids:
+            return False
+        pid = self._random.choice(pids)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(self._random.expovariate(1.0))
+            os.kill(pid, signal.SIGCONT)
+        return True
+
+    def lose_node(self) -> bool:
+        self._nodes.lose_one(self._random.randrange(2))
+        return True
+
+    def kill_run(self) -> bool:
+        """Once it has begun to train: before that nothing of it is there to be lost."""
+        assert self._process is not None
+        if not CheckpointStore(self._run / "checkpoints").steps():
+            return False
+        self._process.kill()
+        return True
+
+
+DEEDS: dict[str, Callable[[Struck], bool]] = {
+    "actor": Struck.kill_actor,
+    "still": Struck.hold_actor,
+    "node": Struck.lose_node,
+    "run": Struck.kill_run,
+}
+
+
+def counts(run: Run) -> dict[str, Any]:
+    """What no timing may change at the pace free."""
+    loaded = CheckpointStore(run.path / "checkpoints").load_latest()
+    state = loaded.state
+    return {
+        "step": loaded.step,
+        "updates": state["learner"]["updates"],
+        "rows": int(state["memory"]["written"].sum()),
+        "schedule": state["memory"]["schedule"],
+        "evaluations": [row["step"] for row in run.evaluations()],
+        "metrics": [line["step"] for line in run.metrics()],
+    }
+
+
+def undisturbed(job: Job, nodes: Nodes, folder: Path) -> Any:
+    """What the job leaves where nothing happens to it."""
+    command = [*f"train {job.train} --pace {job.pace} {job.cluster}".split(), "--cluster", nodes.address]
+    own = ["--runs-dir", str(folder), "--name", "undisturbed"]
+    subprocess.run([sys.executable, "-m", "duetto", *command, *own], check=True, stdout=subprocess.DEVNULL)
+    return what_is_left(job, folder / "undisturbed")
+
+
+def what_is_left(job: Job, folder: Path) -> Any:
+    run = Run(folder)
+    return counts(run) if job.pace == "free" else outcome(run)
+
+
+def campaign(seconds: float, seed: int, gap: float, rows: Path, only: list[str]) -> None:
+    """Rounds until the time is over, each written down at its end."""
+    until, expected = time.monotonic() + seconds, dict[str, Any]()
+    jobs = [job for job in JOBS if not only or job.name in only]
+    nodes = Nodes()
+    try:
+        with tempfile.TemporaryDirectory(prefix="duetto-faults-") as parent:
+            while time.monotonic() < until:
+                for job in jobs:
+                    if job.name not in expected:
+                        expected[job.name] = undisturbed(job, nodes, Path(parent, job.name))
+                    made = Round(job, seed)
+                    folder, began = Path(parent, f"{job.name} {seed}"), time.monotonic()
+                    folder.mkdir()
+                    Struck(made, nodes, folder, gap).train()
+                    made.differences = differences(expected[job.name], what_is_left(job, folder / "run"))
+                    made.seconds = time.monotonic() - began
+                    shutil.rmtree(folder)
+                    _append(rows, made.row())
+                    print(made.row(), flush=True)
+                seed += 1
+    finally:
+        nodes.close()
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    new = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(row))
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def report(rows: Path, gap: float) -> str:
+    """Of all rounds so far."""
+    with rows.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    body, total = [], 0
+    for name, pace in dict.fromkeys((row["job"], row["pace"]) for row in found):
+        own = [row for row in found if row["job"] == name]
+        sums = [sum(int(row[kind]) for row in own) for kind in DEEDS]
+        total += sum(sums)
+        different = sum(row["differences"] != "0" for row in own)
+        body.append([f"{name}, {pace}", len(own), *sums, sum(int(row["gave_up"]) for row in own), different])
+    about = circumstances({"Versions": versions(("python", "duetto", "numpy", "torch", "ray"))})
+    header = ["job", "runs", *DEEDS, "gave up", "runs that differ"]
+    return "\n\n".join(
+        [
+            "# Faults",
+            about,
+            METHOD.format(gap=gap),
+            table(header, body),
+            f"{total} faults. *still*: an actor that stands still for a while. *gave up*: the run ended with an error, "
+            "as it does when one actor has died three times without an answer, and was resumed. All rounds: "
+            f"[{rows.name}]({rows.name}).",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--seed", type=int, default=0, help="of the first round")
+    parser.add_argument("--gap", type=float, default=2.0, help="seconds between two faults, in the mean")
+    parser.add_argument("--jobs", nargs="*", default=[], help="some of them only, by name")
+    parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    if options.seconds:
+        campaign(options.seconds, options.seed, options.gap, options.rows, options.jobs)
+    publish(report(options.rows, options.gap), options.output)
+
+
+if __name__ == "__main__":
+    main()
