@@ -21,6 +21,8 @@ from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import dealing, ranks
 from duetto.learners.torch_ranks import TorchRanks
 
+AGAIN = 30  # updates: what each reports follows from all before it
+
 
 class Kept(ranks.Process):
     """A process that learner after learner is made in: to start one takes seconds."""
@@ -61,7 +63,8 @@ def test_two_learners_are_one_and_the_same_bits_again(name: str):
     one = case.taught(case.build("torch"))
     found = case.taught(case.build("torch", ranks=2))
     assert_near(distances(one, found))
-    assert same(found, case.taught(case.build("torch", ranks=2)))
+    again = case.taught(case.build("torch", ranks=2), range(AGAIN))["reported"]
+    assert all(np.array_equal(a, b) for a, b in zip(again, found["reported"][:AGAIN], strict=True))
 
 
 @pytest.mark.parametrize("names", [("td3", "ppo"), pytest.param(("sac", "r2d2"), marks=pytest.mark.slow)])
@@ -85,6 +88,7 @@ def test_what_one_learner_has_others_go_on_with(case: Case):
     """In two goes, of which the second begins with another number; and back."""
     one, half = case.build("torch"), range(UPDATES // 2)
     first, found = case.taught(one, half), case.build("torch", ranks=2)
+    case.taught(found, range(3))
     found.load_state_dict(first)
     rest = range(UPDATES // 2, UPDATES)
     assert_near(distances(case.taught(one, rest), case.taught(found, rest)))
@@ -179,6 +183,16 @@ def test_a_rank_that_hangs_is_given_up(case: Case, before: int, monkeypatch: pyt
     with pytest.raises(PartLostError, match=r"^Learner 1 of 2 (does not answer|has not answered for 2 s)\.$"):
         case.taught(found, range(2))
     found.close()
+
+
+def test_a_rank_that_cannot_begin(case: Case, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ranks, "_START", "raise SystemExit(3)")
+    with pytest.raises(DuettoError) as raised:
+        case.build("torch", ranks=2)
+    assert str(raised.value) == (
+        "The 2 learners could not begin. Learner 1 of 2 is gone (its process ended with exit code 3)."
+    )
+    assert not isinstance(raised.value, PartLostError)  # there is nothing to go back to
 
 
 SCRIPT = """

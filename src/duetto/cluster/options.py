@@ -138,8 +138,9 @@ class Cluster:
     def machines(self, config: Config, stepper: Stepper) -> Machines:
         """Those of the cluster; where that is this machine, without Ray."""
         from duetto.cluster.placing import machines_of
+        from duetto.learners.ranks import ThisMachine
 
-        return machines_of(config, stepper)
+        return machines_of(config, stepper) if _beside(config) else ThisMachine()
 
     def make_evaluator(self, config: Config, environment: Any, stepper: Stepper) -> Evaluator | None:
         """An actor of its own, if the run evaluates."""

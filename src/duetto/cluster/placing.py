@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -87,9 +86,9 @@ def machines_of(config: Config, stepper: Stepper) -> Machines:
     assert isinstance(engine, Spread)
     transport = engine.crew.transport
     host = transport.address()
+    _let_travel(config)
     if not host:
         return ThisMachine()
-    _let_travel(config)
     return Ranked(transport, host, gpus=int(config.run.device == "cuda"))
 
 
@@ -105,5 +104,5 @@ def _packed(environment: Any, options: dict[str, Any]) -> bytes:
 
 def _let_travel(config: Config) -> None:
     """The user's own algorithm, too."""
-    if config.origin and config.origin.file:  # a module that nobody else can import
-        cloudpickle.register_pickle_by_value(sys.modules[type(config.algorithm).__module__])
+    if config.origin:
+        config.origin.let_travel(type(config.algorithm))

@@ -37,7 +37,7 @@ def build(
 
     Raises:
         UsageError: The framework is not installed, or this machine has no memory for such networks.
-        PartLostError: One of the ranks cannot begin.
+        DuettoError: One of the ranks cannot begin.
     """
     check_room(algorithm, observation, action)
     try:

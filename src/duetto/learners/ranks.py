@@ -93,17 +93,14 @@ class Ranks:
     """All ranks but the first, as rank 0 knows them."""
 
     def __init__(self, made_of: Sequence[bytes], machines: Machines) -> None:
-        """`made_of`, pickled, is of ranks 1, 2, ... Raises PartLostError where one cannot begin."""
-        self._lines: dict[int, Line] = {}
+        """`made_of`, pickled, is of ranks 1, 2, ..., which start now."""
         self.number: int = len(made_of) + 1
-        try:
-            for rank, own in enumerate(made_of, 1):
-                self._lines[rank] = machines.start(rank, own)
-            for rank in self._lines:
-                self._receive(rank, TO_START)
-        except BaseException:
-            self.close()
-            raise
+        self._lines: dict[int, Line] = {rank: machines.start(rank, own) for rank, own in enumerate(made_of, 1)}
+
+    def begin(self) -> None:
+        """Wait until all have begun. Raises PartLostError."""
+        for rank in self._lines:
+            self._receive(rank, TO_START)
 
     def send(self, *message: Any) -> None:
         """Ask all the same."""

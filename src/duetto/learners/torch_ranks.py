@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, distributed
 
 from duetto.algorithms.base import Algorithm
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.functional import shares
 from duetto.learners import ranks
 from duetto.learners.base import Metrics, Precision, Rates
@@ -155,7 +155,7 @@ class TorchRanks(TorchShare):
         number: int,
         machines: Machines | None = None,
     ) -> None:
-        """Raises PartLostError where one of the others cannot begin."""
+        """Raises DuettoError where one of the others cannot begin."""
         own = (algorithm, observation, action, seed, device, precision, threads)
         machines = machines or ThisMachine()
         _check(device, 1 if machines.host else number)
@@ -164,9 +164,12 @@ class TorchRanks(TorchShare):
         self._up_to_date = False  # whether the others have these parameters
         self._others = Ranks([packed(Making(*own, rank)) for rank in range(1, number)], machines)
         try:
+            self._others.begin()
             self._meet(machines.host)
-        except BaseException:
+        except BaseException as error:
             self._others.close()
+            if isinstance(error, PartLostError):  # nothing that has begun is lost
+                raise DuettoError(f"The {number} learners could not begin. {error}") from error
             raise
 
     def _meet(self, host: str) -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
+import cloudpickle
+
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
 from duetto.storage import trust
@@ -51,6 +53,11 @@ class Origin:
     def signed(self) -> Self:
         """With this user's signature, where a file needs one and there is a key."""
         return dataclasses.replace(self, signature=trust.file_signature(self.file, self.kind)) if self.file else self
+
+    def let_travel(self, kind: type[Algorithm]) -> None:
+        """Have the class sent to other processes whole: nobody there can import the module of its file."""
+        if self.file:
+            cloudpickle.register_pickle_by_value(sys.modules[kind.__module__])
 
     def load(self, where: object, trusted: bool = False) -> tuple[type[Algorithm], Origin]:
         """The class as its file has it now, and the origin with the file's checksum of now.

@@ -89,6 +89,8 @@ class Here:
 
     def machines(self, config: Config, stepper: environments.Stepper) -> Machines:
         """See Place."""
+        if config.origin:
+            config.origin.let_travel(type(config.algorithm))
         return ThisMachine()
 
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> None:
