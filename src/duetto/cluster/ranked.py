@@ -14,7 +14,8 @@ class Ranked:
 
     def __init__(self, transport: Transport, host: str, gpus: int) -> None:
         """`gpus` are for each."""
-        self._transport, self.host, self._gpus = transport, host, gpus
+        self._transport, self._gpus = transport, gpus
+        self.host: str = host
 
     def start(self, rank: int, made_of: bytes) -> Called:
         """One more."""

@@ -48,7 +48,7 @@ class JaxRanks(JaxLearner):
         self._dealt, self._dealt_parts = NamedSharding(mesh, P(ROWS)), NamedSharding(mesh, P(None, ROWS))
         super().__init__(algorithm, observation, action, seed, device, precision)
         self.ranks: int = number
-        self.device = self._everywhere  # of what is loaded, from here on
+        self.device: Any = self._everywhere  # of what is loaded, from here on
         self._state = jax.device_put(self._state, self._everywhere)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:

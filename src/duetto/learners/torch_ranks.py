@@ -38,7 +38,8 @@ class Group:
 
     def __init__(self, meeting: Meeting, store: Any, rank: int, number: int, device: torch.device) -> None:
         """Waits for the others. Raises ApartError."""
-        self.rank, self.number = rank, number
+        self.rank: int = rank
+        self.number: int = number
         try:
             store = store or _store(meeting, number)
             own = _gloo(_own_address(meeting)) if device.type == "cpu" else _nccl()
@@ -88,7 +89,8 @@ class TorchShare(TorchLearner):
             torch.cuda.set_device(rank)
         # One thread each, where nobody asks for more: what a machine has beside them, other ranks use.
         super().__init__(algorithm, observation, action, seed, device, precision, threads or 1)
-        self.rank, self.made = rank, 0
+        self.rank: int = rank
+        self.made: int = 0
         self._group: Group
 
     def join(self, meeting: Meeting, number: int, store: Any = None) -> None:
