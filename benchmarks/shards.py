@@ -11,7 +11,6 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import gymnasium
@@ -21,6 +20,7 @@ from report import circumstances, publish, table
 import duetto
 from duetto import memory
 from duetto.cluster.placing import place, place_shards
+from duetto.environments import trees
 from duetto.memory import Experience
 from duetto.storage.config import versions
 
@@ -28,9 +28,10 @@ ENVS, ROWS = 8, 1500
 
 METHOD = """\
 Prioritised memories of {envs} environments that hold {rows} steps each, of what HalfCheetah gives (17 numbers).
-Milliseconds, in the median of {updates} updates. *Batch*: from its points to the batch, in which each shard is asked
-once. *Update*: new steps of all environments stored, a batch, and its priorities on their way, as the training loop
-does it; nothing is learned between. The actor that steps the environments is idle."""
+*Steps/s* and *MB/s*: the memory is filled, a vector step at a time, and nothing else is done. Then {updates} updates.
+*Batch*: milliseconds from its points to the batch, in which each shard is asked once; median and 99th percentile.
+*Updates/s*: new steps of all environments stored, a batch, and its priorities on their way, as the training loop does
+it; nothing is learned between. The actor that steps the environments is idle."""
 
 
 class Still(gymnasium.Env):
@@ -54,12 +55,17 @@ def step(random: np.random.Generator) -> Callable[[], Experience]:
     return made
 
 
-def measured(kept: Any, updates: int) -> list[float]:
-    """Milliseconds of a batch and of an update."""
+def measured(kept: Any, updates: int) -> list[str]:
+    """A row's cells."""
     random = np.random.default_rng(0)
     steps, batches, whole = step(random), [], []
+    began, volume = time.perf_counter(), 0
     for _ in range(ROWS):
-        kept.add(steps())
+        experience = steps()
+        kept.add(experience)
+        volume += sum(part.nbytes for value in experience for _, part in trees.parts(value))
+    len(kept)
+    filling = time.perf_counter() - began
     for _ in range(updates):
         experience = steps()
         began = time.perf_counter()
@@ -71,7 +77,9 @@ def measured(kept: Any, updates: int) -> list[float]:
         shape = sample.batch.mask.shape if hasattr(sample.batch, "mask") else sample.index.shape
         kept.feedback(sample, random.random(shape))
         whole.append(time.perf_counter() - began)
-    return [median(batches) * 1000, median(whole) * 1000]
+    middle, late = np.percentile(batches, [50, 99]) * 1000
+    stored = [f"{ROWS * ENVS / filling:,.0f}", f"{volume / filling / 1e6:,.1f}"]
+    return [*stored, f"{middle:.2f}", f"{late:.2f}", f"{updates / sum(whole):,.0f}"]
 
 
 def rows(spec: Any, counts: list[int], updates: int) -> list[list[str]]:
@@ -89,7 +97,7 @@ def rows(spec: Any, counts: list[int], updates: int) -> list[list[str]]:
         if shards is not None:
             shards.close()
         stepper.close()
-        found.append([f"{count} shards" if count else "here", *(f"{number:.2f}" for number in took)])
+        found.append([f"{count} shards" if count else "here", *took])
         print(found[-1], flush=True)
     return found
 
@@ -110,7 +118,7 @@ def main() -> None:
         ),
     }
     for name, algorithm in kinds.items():
-        header = [name, "batch, ms", "update, ms"]
+        header = [name, "steps/s", "MB/s", "batch, ms: median", "99 %", "updates/s"]
         text.append(table(header, rows(algorithm.memory(), options.shards, options.updates)))
     publish("\n\n".join(text), options.output)
 

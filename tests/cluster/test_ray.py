@@ -92,12 +92,11 @@ class Strike:
 
 @pytest.mark.parametrize(("algorithm", "environment"), [("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")])
 def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str, environment: str):
-    local = train(tmp_path, small(algorithm), environment, name="local", num_envs=5)
+    how: dict[str, Any] = {"num_envs": 5, "evaluate_every": 0}  # else who is killed may be the one that evaluates
+    local = train(tmp_path, small(algorithm), environment, name="local", **how)
     strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
     cluster = duetto.Cluster(actors=3, pace="exact")
-    spread = train(
-        tmp_path, small(algorithm), environment, name="spread", num_envs=5, cluster=cluster, callbacks=[strike]
-    )
+    spread = train(tmp_path, small(algorithm), environment, name="spread", cluster=cluster, callbacks=[strike], **how)
     assert_same(local, spread)
     assert spread.metrics()[-1]["time/actor_restarts"] == 1
     assert [notice for notice in strike.said if "died" in notice and "no number has changed" in notice]
