@@ -6,6 +6,8 @@ import importlib.util
 import re
 import subprocess
 import sys
+import types
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 from scripted_environments import Counting, Ending, Scripted
 
+import duetto
 from duetto.environments import families, make, separate
 from duetto.errors import UsageError
 from duetto.extras import install
@@ -226,3 +229,41 @@ def test_envpool() -> None:
         make("CartPole-v9", engine="envpool")
     with pytest.raises(UsageError, match="unexpected keyword"):
         make("CartPole-v1", engine="envpool", kwargs={"foo": 1})
+    single = make("CartPole-v1", engine="envpool")
+    single.reset(4)
+    assert np.array_equal(single.obs[0], steppers[1].obs[1])  # environment i has seed + i
+
+
+def test_envpool_in_a_run(tmp_path: Path) -> None:
+    """With its evaluations in Gymnasium; resumed, it begins new episodes, and says so; and it says nothing else."""
+    pytest.importorskip("envpool")
+    options: dict[str, Any] = {"engine": "envpool", "runs_dir": tmp_path, "progress": False, "evaluation_episodes": 1}
+    heard: list[list[str]] = []
+    for environment, algorithm in (
+        ("CartPole-v1", duetto.PPO(rollout_steps=16, minibatches=1, epochs=1, hidden=(8,))),
+        ("HalfCheetah-v5", duetto.TD3(learning_starts=20, random_steps=20, batch_size=8, hidden=(8,))),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            run = duetto.train(
+                algorithm, environment, num_envs=2, steps=64, evaluate_every=32, backend="torch", **options
+            )
+            assert [row["step"] for row in run.evaluations()][-1] >= 64
+            run.resume(steps=96, on_start=lambda session: heard.append(session.notices))
+        assert [str(warning.message) for warning in caught] == []
+        assert f"The state of {environment} could not be restored: the run goes on with new episodes" in " ".join(
+            heard[-1]
+        )
+
+
+def test_what_envpool_cannot_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    def needs_more(*_: Any, **__: Any) -> None:
+        raise ImportError("EnvPool Procgen requires the system Qt 5 runtime.")
+
+    fake: Any = types.ModuleType("envpool")
+    fake.list_all_envs, fake.make = lambda: ["CoinrunEasy-v0"], needs_more
+    monkeypatch.setitem(sys.modules, "envpool", fake)
+    with pytest.raises(UsageError, match=r"CoinrunEasy-v0 cannot be made: EnvPool Procgen requires the system Qt 5"):
+        make("CoinrunEasy-v0", engine="envpool")
+    for refused in ({"vectorization": "subprocess"}, {"render_mode": "rgb_array"}):
+        with pytest.raises(UsageError, match=r'has threads of its own .* or with engine="gymnasium"'):
+            make("CoinrunEasy-v0", engine="envpool", **refused)

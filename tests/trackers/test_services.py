@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tracked_runs import CrashAt, CrashError, evaluations_of, lines_of, train
 
 from duetto.callbacks import RecordVideo
 from duetto.runs.run import Run
+from duetto.trackers import Trackio
 
 OPTIONS: dict[str, Any] = {"steps": 130, "environment_options": {"max_episode_steps": 15}, "name": "run"}
 
@@ -100,18 +102,48 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str):
 
 
 # ---------------------------------------------------------------------------------------------------- Trackio
-def test_trackio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read once, when it is imported
     pytest.importorskip("trackio")
-    from trackio.sqlite_storage import SQLiteStorage
+    return import_module("trackio.sqlite_storage").SQLiteStorage
 
+
+def trackio_values(storage: Any, name: str) -> dict[str, list[tuple[int, Any]]]:
+    found: dict[str, list[tuple[int, Any]]] = {}
+    for line in sorted(storage.get_logs("duetto", name), key=lambda line: line["step"]):
+        for key, value in line.items():
+            found.setdefault(key, []).append((line["step"], value))
+    return found
+
+
+def test_trackio(storage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = killed_and_resumed(tmp_path, "trackio")
     assert "trackio" not in capsys.readouterr().out.lower()
     name = json.loads((run.path / "tracking" / "trackio.json").read_text())["id"]
-    logs = SQLiteStorage.get_logs("duetto", name)
-    found: dict[str, list[tuple[int, float]]] = {}
-    for line in sorted(logs, key=lambda line: line["step"]):
-        for key, value in line.items():
-            found.setdefault(key, []).append((line["step"], value))
+    found = trackio_values(storage, name)
     check_values(run, found)
     assert [step for step, _ in found["video"]] == [0, 50, 100]
+    config = storage.get_run_config("duetto", name)
+    assert config is not None
+    assert config["algorithm.batch_size"] == 16
+    assert f"best-{name}" in [artifact["name"] for artifact in storage.get_artifacts("duetto")]
+
+
+def test_trackio_that_ended_before_its_first_point(storage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Trackio does not know such a run, and cannot resume it: another one gets everything."""
+
+    def refuse(*_: object) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(Trackio, "send", refuse)
+    with pytest.raises(CrashError):
+        train(tmp_path, track=["trackio"], callbacks=[CrashAt(30)], **OPTIONS)
+    monkeypatch.undo()
+    record = tmp_path / "run" / "tracking" / "trackio.json"
+    ended, heard = json.loads(record.read_text())["id"], []
+    run = Run(tmp_path / "run").resume(track=["trackio"], on_start=lambda session: heard.append(session.notices))
+    assert f"The tracker trackio has the tracked run {ended} no more, or never had a point of it" in " ".join(heard[0])
+    name = json.loads(record.read_text())["id"]
+    assert name != ended
+    check_values(run, trackio_values(storage, name))

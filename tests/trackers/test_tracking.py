@@ -119,6 +119,22 @@ def test_what_was_logged_without_it_is_sent_later(tmp_path: Path):
     check_all(service, run)
 
 
+def test_a_service_that_has_the_run_no_more_gets_all_in_another_one(tmp_path: Path):
+    class Anew(Fake):
+        def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+            return ("run-2" if known == "run-1" else super().begin(run, known, config, folder)[0]), ""
+
+    run = train(tmp_path, track=[Fake(Service())], callbacks=[StopAt(110)])
+    service = Service()
+    assert said(run, track=[Anew(service)], callbacks=[StopAt(130)]) == [
+        "The tracker fake has the tracked run run-1 no more, or never had a point of it: another one begins, and gets "
+        "all that was logged."
+    ]
+    run.resume(track=[Anew(service)])
+    check_all(service, run)
+    assert json.loads((run.path / "tracking" / "fake.json").read_text())["id"] == "run-2"
+
+
 def test_a_service_that_fails_is_said_once_and_gets_it_later(tmp_path: Path):
     service = Service()
     heard: list[str] = []

@@ -112,7 +112,7 @@ def _make(
     for value, known, option in ((vectorization, Vectorization, "vectorization"), (engine, EngineName, "engine")):
         naming.check_choice(option, value, known)
     if engine == "envpool":
-        return _make_envpool(environment, num_envs, options)
+        return _make_envpool(environment, num_envs, vectorization, render_mode, options)
     game = atari.find(environment) if isinstance(environment, str) else None
     several = partial(_several, num_envs=num_envs, vectorization=vectorization, worker_timeout=worker_timeout)
     if game:
@@ -287,9 +287,16 @@ def _another(environment: gymnasium.Env | VectorEnv, render_mode: str | None = N
     ) from failure
 
 
-def _make_envpool(environment: Environment, num_envs: int, kwargs: dict[str, Any]) -> Stepper:
+def _make_envpool(
+    environment: Environment, num_envs: int, vectorization: str, render_mode: str | None, kwargs: dict[str, Any]
+) -> Stepper:
     if not isinstance(environment, str):
         raise UsageError('engine="envpool" makes environments by id. Give an id, or use engine="gymnasium".')
+    if render_mode or vectorization != "sync":
+        raise UsageError(
+            f'engine="envpool" has threads of its own and shows no frames. Make {environment} without vectorization '
+            'and render_mode, or with engine="gymnasium".'
+        )
     envpool: Any = families.import_family(families.ENVPOOL, "envpool", environment)
     known = envpool.list_all_envs()
     if environment not in known:
@@ -297,10 +304,14 @@ def _make_envpool(environment: Environment, num_envs: int, kwargs: dict[str, Any
 
     def remake(seed: int) -> VectorEnv:
         # EnvPool takes seeds only here; its environment i gets seed + i, as Gymnasium's do.
-        with quiet.repeated_warnings():
-            return envpool.make(environment, env_type="gymnasium", num_envs=num_envs, seed=seed, **kwargs)
+        with quiet.repeated_warnings(), quiet.envpool_spaces():
+            vector = envpool.make(environment, env_type="gymnasium", num_envs=num_envs, seed=seed, **kwargs)
+            _ = vector.single_observation_space, vector.single_action_space  # made when first asked for, then kept
+        return vector
 
     try:
         return Stepper(Vector(remake(0), environment, remake))
-    except TypeError as error:
+    except DuettoError:
+        raise
+    except Exception as error:  # some of its families need more of the system: Procgen Qt, for example
         raise naming.explain(environment, kwargs, error) from error

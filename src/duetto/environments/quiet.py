@@ -51,6 +51,14 @@ def repeated_warnings() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def envpool_spaces() -> Iterator[None]:
+    """Drop Gymnasium's warnings that EnvPool writes the bounds of float32 spaces as float64: nobody's to mend here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*precision lowered by casting")
+        yield
+
+
+@contextlib.contextmanager
 def mujoco_compiler() -> Iterator[None]:
     """Drop MuJoCo's warnings while Gymnasium's own models are compiled; otherwise they also go to MUJOCO_LOG.TXT.
 

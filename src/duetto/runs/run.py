@@ -530,7 +530,7 @@ def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> 
     except UsageError as error:
         raise UsageError(
             f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
-            "Or turn them off: --evaluate-every 0."
+            "Or train in EnvPool's without them: --evaluate-every 0."
         ) from error
 
 

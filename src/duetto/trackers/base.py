@@ -43,7 +43,8 @@ class Tracker(ABC):
             folder: The run's folder.
 
         Returns:
-            The tracked run's id, and a few words for the user on where it is to be seen; "" for none.
+            The tracked run's id, and a few words for the user on where it is to be seen; "" for none. Another id than
+            `known` says that a new one was begun, since that is gone: it gets all points.
         """
 
     @abstractmethod

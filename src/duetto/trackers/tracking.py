@@ -67,6 +67,12 @@ class Tracking(Callback):
         session.when_closed(lambda: self._close(session))
         if not _ID.fullmatch(identity):
             raise UsageError(f"{self._name} gave its run the id {identity!r}, which is none.")
+        if known and known["id"] != identity:
+            session.notices.append(
+                f"{self._name} has the tracked run {known['id']} no more, or never had a point of it: another one "
+                "begins, and gets all that was logged."
+            )
+            known = None
         self._record = known or Record(id=identity, point=-1, video=-1, best=-1)
         self._taken(session, self._write)
         if where:

@@ -28,13 +28,31 @@ class Trackio(Tracker):
         self._run: Any = None
 
     def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-        """See Tracker. Trackio resumes by name, so that has a random end, and is the id."""
-        name = known or f"{run[:100]}-{secrets.token_hex(4)}"
-        own: dict[str, Any] = {"name": name, "resume": "must" if known else "never", "config": flat(config)}
-        own |= {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        """See Tracker. Trackio resumes by name, so that has a random end, and is the id.
+
+        It knows a run from its first point on, half a second after that is sent: one that ended before is begun anew,
+        where Trackio is on this machine. A Space or server may only be away.
+        """
+        own = {"config": flat(config), "embed": False, "auto_log_gpu": False, "auto_log_cpu": False} | self._options
+        name = known or self._new(run)
         with redirect_stdout(StringIO()):  # what it prints would be in the middle of the progress display
-            self._run = imported("trackio").init(self._project, **own | self._options)
+            trackio = imported("trackio")
+            try:
+                self._run = trackio.init(self._project, name=name, resume="must" if known else "never", **own)
+            except ValueError as error:
+                if not known or self._is_elsewhere() or "does not exist" not in str(error):
+                    raise
+                name = self._new(run)
+                self._run = trackio.init(self._project, name=name, resume="never", **own)
         return name, f"trackio show --project {self._project}"
+
+    def _new(self, run: str) -> str:
+        return f"{run[:100]}-{secrets.token_hex(4)}"
+
+    def _is_elsewhere(self) -> bool:
+        return any(
+            self._options.get(to) or os.environ.get(f"TRACKIO_{to.upper()}") for to in ("space_id", "server_url")
+        )
 
     def send(self, point: Point) -> None:
         """See Tracker."""
