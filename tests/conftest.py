@@ -25,6 +25,16 @@ def pytest_configure() -> None:
     os.environ["XLA_FLAGS"] = f"{XLA} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `slow.txt` names: one of its kind is run each time, these with `-m slow`."""
+    lines = Path(__file__).with_name("slow.txt").read_text("utf-8").splitlines()
+    slow = {line for line in lines if line and not line.startswith("#")}
+    for item in items:
+        if item.nodeid.removeprefix("tests/") in slow:
+            item.add_marker(pytest.mark.slow)
+
+
 class Compiled:
     """JAX's programs, compiled once by all processes of a session: the tests build the same small learners again.
 
