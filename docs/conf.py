@@ -20,7 +20,7 @@ extensions = [
     "generated",
     "sentences",
 ]
-exclude_patterns = ["_build", "_ext", "_static", "figures"]
+exclude_patterns = ["_build", "_ext", "_static", "_templates", "figures"]
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!duetto).*"),  # of other packages nothing can be looked up without network
@@ -42,6 +42,7 @@ copybutton_prompt_is_regexp = True
 html_theme = "furo"
 html_title = "Duetto"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_css_files = ["katex/katex.min.css", "site.css"]
 html_js_files = ["katex/katex.min.js", "maths.js"]
 html_copy_source = False
