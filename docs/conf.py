@@ -34,6 +34,7 @@ myst_heading_anchors = 3
 default_role = "code"
 add_module_names = False
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True  # as they are written: of <function ...> no signature can be read
 autodoc_member_order = "bysource"
 smartquotes_action = "qe"  # two dashes begin an option
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
