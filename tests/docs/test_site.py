@@ -125,7 +125,9 @@ def test_every_page_is_reached_by_the_contents(site: Path):
 
 def test_every_committed_run_is_on_the_page_of_results(site: Path):
     """By its command; and as many seeds as there are folders."""
-    cells = [unescape(cell) for cell in re.findall(r"<td>(.*?)</td>", (site / "results.html").read_text("utf-8"), re.S)]
+    cells = [
+        unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", (site / "results.html").read_text("utf-8"), re.S)
+    ]
     text = [re.sub(r"<[^>]+>", "", cell).strip() for cell in cells]
     runs = list((ROOT / "benchmarks" / "results" / "learning").glob("*-s*/config.yaml"))
     for run in runs:
