@@ -158,6 +158,19 @@ def test_two_dashes_of_an_option_and_marks_of_code_are_not_taken_for_prose(site:
     assert not [heading for heading in headings if "`" in heading]
 
 
+def test_an_empty_default_and_defaults_made_anew_are_written_as_one_reads_them(site: Path):
+    for name in ("dqfd", "r2d3", "bc"):
+        assert "``" not in (site / "algorithms" / f"{name}.html").read_text("utf-8")
+    python = re.sub(r"<[^>]+>", "", (site / "reference" / "python.html").read_text("utf-8"))
+    assert not re.search(r"~[a-z]+\.|&lt;factory|&lt;function", python)
+
+
+def test_the_page_of_search_has_a_title_and_a_field(site: Path):
+    article = (site / "search.html").read_text("utf-8").split("<article", 1)[1]
+    assert "<h1>Search</h1>" in article
+    assert re.search(r'<input type="search" name="q"', article)
+
+
 def test_options_stand_one_below_the_other_where_a_page_is_narrow(site: Path):
     style = (DOCS / "_static" / "site.css").read_text("utf-8")
     assert "table.explained tr { display: grid" in style
