@@ -20,7 +20,7 @@ extensions = [
     "generated",
     "sentences",
 ]
-exclude_patterns = ["_build", "_ext", "_static", "figures"]
+exclude_patterns = ["_build", "_ext", "_static", "_templates", "figures"]
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!duetto).*"),  # of other packages nothing can be looked up without network
@@ -34,6 +34,7 @@ myst_heading_anchors = 3
 default_role = "code"
 add_module_names = False
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True  # as they are written: of <function ...> no signature can be read
 autodoc_member_order = "bysource"
 smartquotes_action = "qe"  # two dashes begin an option
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
@@ -42,6 +43,7 @@ copybutton_prompt_is_regexp = True
 html_theme = "furo"
 html_title = "Duetto"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_css_files = ["katex/katex.min.css", "site.css"]
 html_js_files = ["katex/katex.min.js", "maths.js"]
 html_copy_source = False

@@ -180,8 +180,8 @@ def flag(name: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Options that stand in plain words, as code: else their dashes become one."""
-    return re.sub(r"(?<![`\w-])(--[\w-]+)", r"`\1`", text)
+    """Options that stand in plain words, and what they set, as code: else their dashes become one."""
+    return re.sub(r"(?<![`\w-])(--[\w-]+(?: \w+=\w+)?)", r"`\1`", text)
 
 
 def grouped(algorithm: type[Any]) -> list[tuple[str, list[tuple[str, Any, str]]]]:
@@ -213,7 +213,7 @@ def shown(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value)
+    return str(value) or "none"
 
 
 def seeds(name: str) -> list[Path]:
@@ -289,6 +289,11 @@ def _public(app: Sphinx, env: Any, node: Any, contnode: nodes.Node) -> nodes.Nod
     return python.resolve_xref(env, node["refdoc"], app.builder, node["reftype"], f"duetto.{name}", node, contnode)
 
 
+def _factories(app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, back: str | None):
+    """Defaults that are made anew at each call; as Python writes them a signature cannot be read, by Sphinx either."""
+    return (signature.replace("<factory>", "...") if signature else signature), back
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.add_directive("options", Options)
@@ -297,6 +302,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("results", Results)
     app.add_directive("rows", Rows)
     app.add_directive("command", Command)
+    app.connect("autodoc-process-signature", _factories)
     app.connect("source-read", _outside)
     app.connect("doctree-read", _long)
     app.connect("missing-reference", _public)

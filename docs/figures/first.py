@@ -61,6 +61,12 @@ ABOUT = {
     "demos": "record and import demonstrations",
     "onnx": "export to ONNX",
     "cluster": "actors on a Ray cluster",
+    "tune": "`duetto tune`",
+    "report": "`duetto report`",
+    "hub": "`duetto push`, `duetto pull`",
+    "wandb": "`--track wandb`",
+    "mlflow": "`--track mlflow`",
+    "trackio": "`--track trackio`",
 }
 
 
@@ -97,7 +103,7 @@ def decision() -> str:
         420,
         "Four questions lead to an algorithm: demonstrations, the kind of actions, the price of steps, what is seen",
     )
-    d.box(110, 40, 190, 44, "an expert's episodes?", "ink-state")
+    d.box(110, 40, 190, 44, "an expert's episodes?", "ink-state", more="and actions are choices")
     d.box(110, 200, 190, 44, "what are actions?", "ink-state")
     d.box(340, 130, 170, 44, "are steps cheap?", "ink-state", more="choices")
     d.box(340, 330, 170, 44, "are steps cheap?", "ink-state", more="numbers")

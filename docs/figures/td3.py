@@ -360,14 +360,11 @@ def loss() -> str:
         near = q + 0.28 * (TARGET - q)
         d.dot(x, y, "ink-critic", 5)
         d.arrow([(x, y), plot.at(near, (near - TARGET) ** 2)], "ink-critic")
-        d.text(
-            x + 12,
-            y + (2 if name == "1" else -6),
-            f"Q_{name}: {number((q - TARGET) ** 2)}",
-            "ink-critic",
-            "start",
-            size=12,
-        )
+        words = f"Q_{name}: {number((q - TARGET) ** 2)}"
+        if name == "1":
+            d.text(x + 12, y + 2, words, "ink-critic", "start", size=12)
+        else:  # on the side away from the target's line
+            d.text(x - 10, y + 18, words, "ink-critic", "end", size=12)
     return d.svg()
 
 

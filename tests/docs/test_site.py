@@ -125,7 +125,9 @@ def test_every_page_is_reached_by_the_contents(site: Path):
 
 def test_every_committed_run_is_on_the_page_of_results(site: Path):
     """By its command; and as many seeds as there are folders."""
-    cells = [unescape(cell) for cell in re.findall(r"<td>(.*?)</td>", (site / "results.html").read_text("utf-8"), re.S)]
+    cells = [
+        unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", (site / "results.html").read_text("utf-8"), re.S)
+    ]
     text = [re.sub(r"<[^>]+>", "", cell).strip() for cell in cells]
     runs = list((ROOT / "benchmarks" / "results" / "learning").glob("*-s*/config.yaml"))
     for run in runs:
@@ -154,6 +156,19 @@ def test_two_dashes_of_an_option_and_marks_of_code_are_not_taken_for_prose(site:
     headings = re.findall(r'<p class="rubric">(.*?)</p>', (site / "reference" / "errors.html").read_text("utf-8"))
     assert headings
     assert not [heading for heading in headings if "`" in heading]
+
+
+def test_an_empty_default_and_defaults_made_anew_are_written_as_one_reads_them(site: Path):
+    for name in ("dqfd", "r2d3", "bc"):
+        assert "``" not in (site / "algorithms" / f"{name}.html").read_text("utf-8")
+    python = re.sub(r"<[^>]+>", "", (site / "reference" / "python.html").read_text("utf-8"))
+    assert not re.search(r"~[a-z]+\.|&lt;factory|&lt;function", python)
+
+
+def test_the_page_of_search_has_a_title_and_a_field(site: Path):
+    article = (site / "search.html").read_text("utf-8").split("<article", 1)[1]
+    assert "<h1>Search</h1>" in article
+    assert re.search(r'<input type="search" name="q"', article)
 
 
 def test_options_stand_one_below_the_other_where_a_page_is_narrow(site: Path):

@@ -163,6 +163,23 @@ def test_the_table_fits_a_terminal_of_any_width(width: int):
         assert len({line.rindex("-:--:--") for line in lines[:-1] if "-:--:--" in line}) == 1  # one under the other
 
 
+def test_all_runs_take_no_less_time_than_the_slowest(monkeypatch: pytest.MonkeyPatch):
+    """100 s: the fast one made 900,000 steps and needs 11 s more, the slow one 100,000 and needs 900 s more."""
+    monkeypatch.setattr("duetto.sweeping.showing.time.monotonic", lambda: 100.0)
+    out = io.StringIO()
+    console = Console(file=out, width=100, force_terminal=True, color_system=None, legacy_windows=False)
+    entries = [entry("td3-s0", "working", 0), entry("sac-s0", "working", 0)]
+    sweep: Any = SimpleNamespace(entries=entries, notices=[], stopped=False, began=0.0, folder=Path("sweeps/x"))
+    display = SweepDisplay(console)
+    display.announce(sweep)
+    entries[0].step, entries[1].step = 900_000, 100_000
+    out.truncate(out.seek(0))
+    console.print(display)
+    fast, slow, both = out.getvalue().splitlines()
+    assert (fast.split()[-1], slow.split()[-1]) == ("0:00:11", "0:15:00")
+    assert both.endswith("about 0:15:00 to go")
+
+
 def test_the_table_of_results_fits_a_terminal():
     out = io.StringIO()
     long = Found("td3, critic_hidden [512, 512], normalize_observations collected", "MiniGrid-x", 3, 1_000_000, 0, 0, 1)

@@ -149,7 +149,7 @@ class PPO(Algorithm):
 
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
-    actions: ClassVar[str] = "Discrete, MultiDiscrete, Box, Dict and Tuple of these"
+    actions: ClassVar[str] = "Discrete, MultiDiscrete, MultiBinary, Box, Dict and Tuple of these"
     tuned: ClassVar[dict[str, Search | None]] = {
         "rollout_steps": Around(4, step=DOUBLING),
         "minibatches": Around(4, step=DOUBLING),

@@ -97,7 +97,8 @@ def train(
         from_run: Another run, of the same spaces, whose networks this one begins with, to fine-tune them.
             Hyper-parameters and framework may be others.
         from_checkpoint: "last", "best", or a step of it.
-        from_optimizers, from_memory: Take over its optimisers, and its replay memory, too.
+        from_optimizers: Take over its optimisers, too.
+        from_memory: Take over its replay memory, too.
         options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`; where `algorithm` is no
             object, of its hyper-parameters, too.
 

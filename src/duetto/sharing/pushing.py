@@ -71,7 +71,8 @@ def push(
         run: A run, or its folder.
         repository: "user/name". It is made if it is not there.
         checkpoint: Which agent: "last", "best", or a step. A whole checkpoint goes along in any case.
-        episodes, seed: Of the evaluation that the card tells of; by default the run's own seed.
+        episodes: Of the evaluation that the card tells of.
+        seed: Of that evaluation; by default the run's own.
         video: Film an episode; where the environment cannot be filmed, the card says why.
         metrics: Send metrics.jsonl, too.
         memory: Send the replay memory, too: without it whoever goes on begins with an empty one.

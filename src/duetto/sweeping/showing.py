@@ -144,16 +144,25 @@ class SweepDisplay:
         open_ones = [entry for entry in sweep.entries if entry.state != "failed"]
         to_come = sum(max(0, entry.steps - entry.step) for entry in open_ones)
         made = sum(min(entry.step, entry.steps) for entry in sweep.entries) - self._made
-        return [*parts, f"about {clock(to_come / made * spent)} to go"] if made > 0 else parts
+        if made <= 0:
+            return parts
+        slowest = max((_left(entry) or 0 for entry in open_ones if entry.state == "working"), default=0)
+        return [*parts, f"about {clock(max(to_come / made * spent, slowest))} to go"]
 
 
 def _cells(entry: Entry) -> list[str]:
     """Name, bar, steps, score, and the time left."""
     share = min(1.0, entry.step / entry.steps)
-    made, spent = entry.step - entry.first, time.monotonic() - entry.began
-    left = clock((entry.steps - entry.step) / made * spent) if made > 0 else "-:--:--"
+    left = _left(entry)
     bar = "━" * round(share * WIDE)
-    return [entry.name, f"{bar:<{WIDE}}", f"{entry.step:,}/{entry.steps:,}", _score(entry), left]
+    steps = f"{entry.step:,}/{entry.steps:,}"
+    return [entry.name, f"{bar:<{WIDE}}", steps, _score(entry), "-:--:--" if left is None else clock(left)]
+
+
+def _left(entry: Entry) -> float | None:
+    """Seconds that a run still needs, as fast as it was; None before its first step."""
+    made, spent = entry.step - entry.first, time.monotonic() - entry.began
+    return max(0, entry.steps - entry.step) / made * spent if made > 0 else None
 
 
 def _score(entry: Entry) -> str:
