@@ -170,6 +170,8 @@ def test_every_hyper_parameter_can_be_set(
     }
     if algorithm.recurrent != "none":  # it is refused then
         wanted.pop("train_at_episode_end", None)
+    if not wanted.get("prioritized", True):  # nor has anything a priority then
+        wanted.pop("initial_priority", None)
     arguments: list[str] = []
     for field, value in wanted.items():
         option = field.replace("_", "-")

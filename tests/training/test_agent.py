@@ -258,6 +258,8 @@ def test_the_source_never_unpickles():
         "environments/recipes.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
         "runs/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get()))"],
         "cluster/host.py": ["pickle.loads(self._role).take(self._stepper, self._share)"],
+        "learners/rank.py": ["pickle.loads(made_of)", "pickle.load(asked))"],
+        "learners/ranks.py": ["pickle.load(stream))"],
         "cluster/simulated.py": ["pickle.loads(pickle.dumps(value))"],
     }
     source = Path(duetto.__file__).parent
