@@ -87,7 +87,7 @@ def in_jax(name: str) -> dict[str, Any]:
     many.load_state_dict(first)
     second = case.taught(many, range(half, UPDATES))
     again = second | {"reported": first["reported"] + second["reported"]}
-    rows = next(iter(many._state.values()))[0].sharding.device_set  # type: ignore[attr-defined]
+    rows = next(iter(many._state.values()))[0].sharding.device_set
     return {
         "far": distances(case.taught(case.build("jax")), found),
         "same": same(found, again),

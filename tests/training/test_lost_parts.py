@@ -58,6 +58,20 @@ def test_a_run_that_is_resumed_returns_too(tmp_path: Path, undisturbed: Run):
     assert_same(run, undisturbed)
 
 
+def test_what_is_lost_before_it_goes_on_does_not_shorten_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run, lose = train(tmp_path, steps=100), Loses(0)
+    take_up = Run._take_up
+
+    def loses(self: Run, session: Session, *how: bool) -> None:
+        lose(session)
+        take_up(self, session, *how)
+
+    monkeypatch.setattr(Run, "_take_up", loses)
+    run.resume(steps=150)
+    assert run.metrics()[-1]["step"] == 150
+    assert run.config.run.steps == 150
+
+
 def test_it_ends_where_it_comes_no_further(tmp_path: Path):
     loses = Loses(*[90] * 9)
     with pytest.raises(PartLostError, match=GONE):

@@ -134,7 +134,8 @@ class Run:
         try:
             self._go_on(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster)
         except PartLostError as lost:
-            self.go_back(lost, callbacks, on_start, cluster, before if without_memory else None, accept_changes)
+            damaged = before if without_memory else None
+            self.go_back(lost, callbacks, on_start, cluster, damaged, accept_changes, steps, keep_schedule)
 
     def go_back(
         self,
@@ -144,6 +145,8 @@ class Run:
         cluster: Cluster | None,
         damaged: int | None = None,
         accept_changes: bool = False,
+        steps: int | None = None,
+        keep_schedule: bool = False,
     ) -> None:
         """Go on from the newest checkpoint, as after kill -9, and as often as a part of the run is lost.
 
@@ -163,7 +166,7 @@ class Run:
                     on_start(session)
 
             try:
-                self._go_on(None, callbacks, begin, newest == damaged, accept_changes, False, cluster)
+                self._go_on(steps, callbacks, begin, newest == damaged, accept_changes, keep_schedule, cluster)
                 return
             except PartLostError as another:
                 lost = another
