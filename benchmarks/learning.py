@@ -71,6 +71,10 @@ def _data() -> dict[str, Any]:
 
 def run(chosen: Sequence[Runs], folder: Path, jobs: int) -> None:
     """Start the runs of jobs, or take them up where they are; what is complete stays."""
+    for job, seeds in chosen:
+        if "--cluster" in job.train:  # whose processes are its own
+            _on_a_cluster(job, seeds, folder)
+    chosen = [one for one in chosen if "--cluster" not in one[0].train]
     later = [(job, seeds) for job, seeds in chosen if (wanted := demonstrations(job)) and not wanted.exists()]
     failed = _swept([one for one in chosen if one not in later], folder, jobs)
     for job, _ in later:  # whose expert may have been one of the runs above
@@ -94,6 +98,20 @@ def _swept(chosen: Sequence[Runs], folder: Path, jobs: int) -> list[SweptRun]:
     if found.stopped:
         raise SystemExit("The same command goes on.")
     return list(found.failed)
+
+
+def _on_a_cluster(job: Job, seeds: Sequence[int], folder: Path) -> None:
+    """One run after the other."""
+    for seed in seeds:
+        path = folder / job.run_name(seed)
+        left = steps_left(path)
+        if left is None:
+            _duetto(
+                "train", *shlex.split(job.train), "--seed", str(seed), "--runs-dir", str(folder), "--name", path.name
+            )
+        elif left:
+            _duetto("resume", str(path))
+        collect(job, seed, folder)
 
 
 def demonstrations(job: Job) -> Path | None:

@@ -7,6 +7,7 @@ from doctest import ELLIPSIS
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
@@ -22,6 +23,11 @@ def leave(namespace: dict[str, Any]) -> None:
     """Back from it."""
     namespace["_there"].__exit__(None, None, None)
     namespace["_folder"].cleanup()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of an error, show what is the page's own. Sybil (10.1) fails itself where the error has a cause."""
+    item._traceback_filter = lambda error: error.traceback.cut(path=item.path)
 
 
 pytest_collect_file = Sybil(

@@ -74,7 +74,12 @@ class StopWithoutImprovement(Callback):
 
 @dataclass
 class TimeLimit(Callback):
-    """End the run after so many seconds of work; those before it was taken up again count, too."""
+    """End the run after so many seconds of work; those before it was taken up again count, too, but not those in which
+    steps were made that were lost and are made again.
+
+    The step that is under way, a checkpoint, and an evaluation of the last policy come on top. The checkpoint comes
+    first: who ends the process in that evaluation loses nothing.
+    """
 
     seconds: Positive
 

@@ -6,6 +6,7 @@ In a registry the name is not ours, so `pip install "duetto[...]"` is never what
 from __future__ import annotations
 
 import json
+import re
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -55,6 +56,36 @@ def packages(*extras: str) -> list[str]:
             inner = requirement.strip().removeprefix("duetto[")
             found += packages(*inner.rstrip("]").split(",")) if inner != requirement.strip() else [inner]
     return list(dict.fromkeys(found))
+
+
+def names() -> list[str]:
+    """All extras; none where Duetto runs without being installed."""
+    try:
+        return distribution("duetto").metadata.get_all("Provides-Extra") or []
+    except PackageNotFoundError:
+        return []
+
+
+def is_there(extra: str) -> bool:
+    """Whether every package that an extra adds is installed, in whatever version; nothing is imported for it."""
+    return all(map(_is_installed, packages(extra)))
+
+
+def _is_installed(requirement: str) -> bool:
+    """A package, and what its own extras in brackets add wherever it is installed."""
+    found = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", requirement)
+    assert found is not None
+    try:
+        required = distribution(found[1]).requires or []
+    except PackageNotFoundError:
+        return False
+    own = [line.partition(";") for line in required]
+    inner = found[2].split(",") if found[2] else []
+    return all(
+        _is_installed(needed.strip())
+        for needed, _, marker in own
+        if any(re.fullmatch(rf"\s*extra\s*==\s*['\"]{extra}['\"]\s*", marker) for extra in inner)
+    )
 
 
 def _metadata(name: str) -> str:

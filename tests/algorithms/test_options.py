@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import toy_networks
 
@@ -38,7 +39,10 @@ def test_every_class_is_found_by_its_name():
         ({"tau": "fast"}, "tau is 'fast'; it must be a number."),
         ({"prioritized": 1}, "prioritized is 1; it must be true or false."),
         ({"actor_network": 1}, "actor_network is 1; it must be a CustomNetwork, or nothing."),
-        ({"replay_capacity": 1e6}, "replay_capacity is 1000000.0; it must be a whole number."),
+        ({"replay_capacity": 1.5}, "replay_capacity is 1.5; it must be a whole number."),
+        ({"replay_capacity": float("inf")}, "replay_capacity is inf; it must be a whole number."),
+        ({"replay_capacity": np.float64(1.5)}, "replay_capacity is 1.5; it must be a whole number."),
+        ({"batch_size": np.int64(0)}, "batch_size is 0; it must be at least 1."),
         ({"hidden": 64}, "hidden is 64; it must be a tuple of whole numbers."),
         ({"hidden": [64, "64"]}, "hidden is (64, '64'); it must be a tuple of whole numbers."),
         ({"hidden": (64, 0.5)}, "hidden is (64, 0.5); it must be a tuple of whole numbers."),
@@ -72,7 +76,7 @@ def test_out_of_range(options, sentence):
         ({"policy_gain": 0.0}, "policy_gain is 0.0; it must be more than 0."),
         ({"hidden": (0,)}, "hidden is (0,); it must be at least 1."),
         ({"activation": "gelu"}, "activation is 'gelu'; it must be one of relu, tanh, elu, silu."),
-        ({"rollout_steps": 128.0}, "rollout_steps is 128.0; it must be a whole number."),
+        ({"rollout_steps": 128.5}, "rollout_steps is 128.5; it must be a whole number."),
     ],
 )
 def test_out_of_range_for_ppo(options, sentence):
@@ -125,6 +129,14 @@ def test_what_others_call_an_option_leads_to_one_that_there_is():
     every |= {field.name for field in dataclasses.fields(RunOptions)}
     for called, here in ELSEWHERE.items():
         assert set(here) <= every, called
+
+
+def test_numpys_numbers_are_taken_and_kept_as_pythons_own():
+    run = RunOptions(steps=np.int64(60), seed=np.array(3), num_envs=1e2)
+    assert [(value, type(value)) for value in (run.steps, run.seed, run.num_envs)] == [(60, int), (3, int), (100, int)]
+    td3 = TD3(hidden=(np.int32(8), 16), discount=np.float32(0.5), tau=np.int64(1), prioritized=np.bool_(True))
+    assert td3 == TD3(hidden=(8, 16), discount=0.5, tau=1, prioritized=True)
+    assert [type(value) for value in (*td3.hidden, td3.discount, td3.prioritized)] == [int, int, float, bool]
 
 
 def test_lists_are_taken_for_tuples():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
+from duetto import environments
 from duetto.cli import main
 
 SMALL_RUN = shlex.split(
@@ -40,3 +43,18 @@ def called(capsys: pytest.CaptureFixture[str]) -> Command:
         return Result(ended.value.code, captured.out, captured.err)
 
     return call
+
+
+def write_npz(folder: Path) -> None:
+    """Two episodes of Pendulum-v1 with full torque, by Gymnasium's own environment."""
+    folder.mkdir()
+    for seed in range(2):
+        stepper = environments.make("Pendulum-v1")
+        stepper.reset(seed)
+        obs, rewards = [stepper.obs[0]], []
+        for _ in range(3):
+            transition, _ = stepper.step(np.ones((1, 1), np.float32))
+            obs.append(transition.next_obs[0])
+            rewards.append(transition.reward[0])
+        flags: dict[str, Any] = {"terminations": np.zeros(3, bool), "truncations": np.zeros(3, bool)}
+        np.savez(folder / f"{seed}.npz", observations=obs, rewards=rewards, actions=np.full((3, 1), 2.0), **flags)

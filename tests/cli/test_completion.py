@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import re
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from commands import Command
 
-from duetto.algorithms import TD3
-from duetto.cli import COMMANDS
-from duetto.cli.train import OWN_OPTIONS, _command
-from duetto.storage.config import RunOptions
+from duetto.cli import COMMANDS, completing, completion, demos
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="what bash completes is asked of bash itself")
 
@@ -53,8 +51,52 @@ def test_zsh_gets_the_same_through_its_own_bridge(duetto: Command):
     assert zsh == f"autoload -U +X bashcompinit && bashcompinit\n{bash}"
 
 
-def test_it_knows_every_option_of_the_command():
-    fields = {field.name for field in dataclasses.fields(_command(TD3, TD3(), RunOptions()))}
-    assert {name.replace("from_run", "from") for name in fields} - {"environment", "run", "hyperparameters"} == (
-        set(OWN_OPTIONS) - {"config"}
-    )
+@pytest.fixture(scope="module")
+def script() -> str:
+    return completion.script()
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("train td3 Pendulum-v1 --backend ", "auto jax torch"),
+        ("train td3 Pendulum-v1 --steps 5 --backend=t", "torch"),
+        ("train td3 Pendulum-v1 --preset Pend", "Pendulum-v1"),
+        ("sweep td3,sac Pendulum-v1 --normalize-observations s", "sampled sampled_both"),
+        ("tune td3 Pendulum-v1 --network s", "simba"),
+        ("train td3 Pendulum-v1 --no-comp", "--no-compress-images"),
+        ("train td3 Pendulum-v1 --track ", "mlflow trackio wandb"),
+        ("train --conf", "--config"),
+        ("train ./my", "./my_algorithm.py"),
+        ("train ./my_algorithm.py:Mine Pendulum-v1 --backend j", "jax"),
+        ("train td3 --config ./my", "./my_algorithm.py"),
+        ("export runs/a --format ", "jax onnx torch"),
+        ("evaluate runs/a --checkpoint ", "best last"),
+        ("evaluate runs/a --environment HalfCheetah-", "HalfCheetah-v5"),
+        ("evaluate runs/a --stoch", "--stochastic"),
+        ("demos ", "export import inspect record seal"),
+        ("demos record Pend", "Pendulum-v1"),
+        ("demos record CartPole-v1 --exp", "--expert"),
+        ("demos record CartPole-v1 --expert b", "bot"),
+        ("demos record CartPole-v1 --expert ./my", "./my_algorithm.py"),
+        ("completion ", "bash zsh"),
+        ("resume runs/a --pace l", "lockstep"),
+    ],
+)
+def test_values_and_parts(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, wanted: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_algorithm.py").touch()
+    split = words.replace("=", " = ").split(" ")  # as bash does
+    assert sorted(completed(script, "duetto", *split)) == wanted.split()
+
+
+@pytest.mark.parametrize("command", [*sorted(set(COMMANDS) - {"demos"}), *(f"demos {part}" for part in demos.COMMANDS)])
+def test_every_option_of_every_command_is_offered(duetto: Command, script: str, command: str):
+    """What the parser's own help has, and nothing else."""
+    words = [*command.split(), *["td3"] * (command in completing.OF_ALGORITHMS)]
+    shown = re.findall(r"^[│ ] (--.*?)(?:  |│|$)", duetto(*words, "--help").out, re.MULTILINE)
+    parsed = {flag for text in shown for flag in re.findall(r"(?<!\S)--[a-z][\w-]*", text)}
+    offered = set(completed(script, "duetto", *words, *["ENVIRONMENT"] * (words[-1] == "td3"), "--"))
+    refused = {"--help"} | ({"--seed"} if command == "sweep" else set())
+    assert offered - {"--config"} == parsed - refused
+    assert ("--config" in offered) == (command == "train")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import Command, Result
+from commands import Command, Result, write_npz
 
 from duetto import demonstrations, environments
 from duetto.demonstrations import Demonstration, Description
@@ -93,7 +93,7 @@ def run(train: Command) -> str:
 
 def test_a_run_is_recorded(duetto: Command, run: str):
     call = ["demos", "record", "Pendulum-v1", "--expert", run, "--episodes", "3", "--output", "demos"]
-    code, _, err = duetto(*call, "--checkpoint", "last", "--seed", "100")
+    code, _, err = duetto(*call, "--seed", "100")
     assert (code, err) == (0, "")
     found = demonstrations.load("demos")
     assert found.description.expert.startswith(f"td3 in {run}, last checkpoint, step 60, ")
@@ -102,6 +102,31 @@ def test_a_run_is_recorded(duetto: Command, run: str):
     assert found.episodes[0].action.dtype == np.float32
     again = [line.split()[3] for line in duetto("evaluate", run, "--episodes", "3", "--seed", "0").out.splitlines()[:3]]
     np.testing.assert_allclose(found.returns, [float(value) for value in again], atol=0.01)
+
+
+@pytest.mark.parametrize(("checkpoint", "step"), [("best", ""), ("30", "30, ")])
+def test_any_checkpoint_is_recorded(duetto: Command, run: str, checkpoint: str, step: str):
+    call = ["demos", "record", "Pendulum-v1", "--expert", run, "--episodes", "1", "--output", "demos"]
+    assert duetto(*call, "--checkpoint", checkpoint).code == 0
+    assert f"{checkpoint} checkpoint, step {step}" in demonstrations.load("demos").description.expert
+
+
+@pytest.mark.parametrize("call", ["record Pendulum-v1 --expert runs/none", "export runs/none"])
+def test_the_output_is_looked_at_first(duetto: Command, tmp_path: Path, call: str):
+    (tmp_path / "demos").mkdir()
+    code, _, err = duetto("demos", *call.split(), "--output", "demos")
+    assert (code, err.count("exists already")) == (2, 1)
+
+
+def test_a_strangers_run_is_recorded_with_a_word(
+    duetto: Command, train: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "own.py").write_text("from duetto.algorithms import TD3\n\nclass Own(TD3):\n    pass\n")
+    assert train(algorithm="./own.py:Own").code == 0
+    monkeypatch.setenv("DUETTO_KEY_FILE", str(tmp_path / "other"))
+    call = ["demos", "record", "Pendulum-v1", "--expert", "runs/own-Pendulum-v1-s0", "--episodes", "1", "--output", "d"]
+    assert "not begun by you" in duetto(*call).err
+    assert duetto(*call, "--trust").code == 0
 
 
 def test_a_runs_own_options_are_taken(duetto: Command, train: Command):
@@ -166,21 +191,6 @@ def test_who_plays_may_stop_at_any_time(duetto: Command, monkeypatch: pytest.Mon
 
 
 # ---------------------------------------------------------------------------------------------------- import
-def write_npz(folder: Path) -> None:
-    """Two episodes of Pendulum-v1 with full torque, by Gymnasium's own environment."""
-    folder.mkdir()
-    for seed in range(2):
-        stepper = environments.make("Pendulum-v1")
-        stepper.reset(seed)
-        obs, rewards = [stepper.obs[0]], []
-        for _ in range(3):
-            transition, _ = stepper.step(np.ones((1, 1), np.float32))
-            obs.append(transition.next_obs[0])
-            rewards.append(transition.reward[0])
-        flags = {"terminations": np.zeros(3, bool), "truncations": np.zeros(3, bool)}
-        np.savez(folder / f"{seed}.npz", observations=obs, rewards=rewards, actions=np.full((3, 1), 2.0), **flags)
-
-
 def test_npz_files_are_imported(duetto: Command):
     write_npz(Path("old"))
     call = ["demos", "import", "old", "--environment", "Pendulum-v1", "--output", "demos", "--expert", "a spring"]
@@ -337,7 +347,7 @@ def test_help_names_the_five(duetto: Command, arguments: list[str]):
     [
         (
             "record",
-            ["bot|keyboard|RUN", "--episodes", "--only-successes", "--minimum-return", "--checkpoint {best,last}"],
+            ["bot|keyboard|RUN", "--episodes", "--only-successes", "--minimum-return", "--checkpoint last|best|STEP"],
         ),
         ("export", ["--checkpoint last|best|STEP", "--episodes N", "duetto demos record ENVIRONMENT --expert RUN"]),
         ("import", ["npz", "--environment ID", "observations (T + 1, ...)"]),

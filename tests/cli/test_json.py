@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import SMALL, Command
+from commands import SMALL, Command, write_npz
+from gymnasium.envs.classic_control import PendulumEnv
 
 from duetto.cli import COMMANDS
+from duetto.cli import demos as demos_command
 
 QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_steps=5")]
+RECORDING = "demos record Pendulum-v1 --expert made --episodes 2 --environment-options max_episode_steps=5"
 CALLS = [
     "train td3 Pendulum-v1 QUICK",
     "train td3 Pendulum-v1 QUICK --quiet",
@@ -30,7 +33,25 @@ CALLS = [
     "export made",
     "push made somebody/made --episodes 1 --no-video --dry-run",
     "check Pendulum-v1 --steps 50",
+    "video made",
+    "watch made",
+    "plot made",
+    "report made",
+    "table made",
+    "table made --output results.csv",
+    "list",
+    "list algorithms",
+    "list environments",
+    "list presets",
+    "completion bash",
+    "demos export made --output exported",
+    RECORDING + " --output recorded",
+    "demos inspect DEMOS",
+    "demos inspect DEMOS --video first.mp4",
+    "demos seal DEMOS",
+    "demos import npz --environment Pendulum-v1 --output imported",
 ]
+WRITES = {"video", "plot", "report", "table", "demos"}
 KINDS = ("train", "sweep", "tune")  # their help is of an algorithm
 ELSEWHERE = {"sweep", "tune", "pull"}  # which take processes, and a hub: tests/sweeping, tests/tuning, tests/sharing
 
@@ -53,19 +74,49 @@ def said(text: str) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def demos(made: Path) -> Path:
+    from duetto.cli import main
+
+    folder = made.with_name("demos")
+    with pytest.raises(SystemExit):
+        main([*RECORDING.replace("made", str(made)).split(), "--output", str(folder)])
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that nobody sees, and that does not wait."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setitem(PendulumEnv.metadata, "render_fps", 100_000)
+
+
 @pytest.mark.parametrize("call", CALLS)
-def test_one_object_and_nothing_else(duetto: Command, made: Path, tmp_path: Path, call: str):
+def test_one_object_and_nothing_else(duetto: Command, made: Path, demos: Path, tmp_path: Path, call: str):
     if " made" in call:
         shutil.copytree(made, tmp_path / "made")
+    if "DEMOS" in call:
+        shutil.copytree(demos, tmp_path / "DEMOS")
+    if " npz " in call:
+        write_npz(tmp_path / "npz")
     words = [word for part in call.split() for word in (QUICK if part == "QUICK" else [part])]
     code, out, _ = duetto(*words, "--json")
     assert code == 0
-    assert said(out)
+    found = said(out)
+    assert found
+    if words[0] in WRITES and call != "table made":
+        assert (tmp_path / found["file"]).exists()
 
 
-def test_every_command_that_has_the_option_is_tried(duetto: Command):
-    having = {name for name in COMMANDS if "--json" in duetto(name, *["td3"] * (name in KINDS), "--help").out}
-    assert having == {call.split()[0] for call in CALLS} | ELSEWHERE
+def test_every_command_has_it_and_is_tried(duetto: Command):
+    called = {call.split()[0] for call in CALLS} | ELSEWHERE
+    assert called == set(COMMANDS)
+    parts = {tuple(call.split()[:2]) for call in CALLS if call.startswith("demos ")}
+    assert parts == {("demos", part) for part in demos_command.COMMANDS}
+    for name in COMMANDS:
+        if name != "demos":
+            parts.add((name, "td3") if name in KINDS else (name,))
+    assert [part for part in parts if "--json" not in duetto(*part, "--help").out] == []
 
 
 def test_a_dry_run_says_what_the_text_says(duetto: Command, tmp_path: Path):

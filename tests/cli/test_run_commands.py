@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -19,10 +20,12 @@ import numpy as np
 import pytest
 from commands import SMALL, Command
 
+from duetto import extras
 from duetto.algorithms import ALGORITHMS
 from duetto.cli import list as listing
 from duetto.environments import FAMILIES
 from duetto.extras import install
+from duetto.learners.choice import EXTRA
 from duetto.presets import presets
 from duetto.runs.run import Run
 from duetto.storage import disk
@@ -258,7 +261,7 @@ def test_evaluate_prints_every_episode(duetto: Command, trained: Path):
 def test_evaluate_each_checkpoint(duetto: Command, trained: Path, checkpoint: str):
     code, out, _ = duetto("evaluate", trained, "--episodes", "1", "--checkpoint", checkpoint)
     assert code == 0
-    assert "over 1 episodes" in out
+    assert "over 1 episode\n" in out
 
 
 @pytest.mark.parametrize(
@@ -299,6 +302,24 @@ def test_video(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize(
+    ("output", "code", "sentence"),
+    [
+        ("/proc/a.mp4", 1, "The video /proc/a.mp4 cannot be written: No such file or directory."),
+        ("x.txt", 2, "x.txt is no name for a video: end it in .mp4."),
+    ],
+)
+def test_a_video_that_cannot_be_written_is_a_sentence(
+    duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch, output: str, code: int, sentence: str
+):
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    ended, out, err = duetto("video", run, "--output", output)
+    assert (ended, out, err.splitlines()[-1]) == (code, "", f"duetto: {sentence}")
+    assert "ffmpeg" not in err
+    assert not Path(output).exists()
+
+
+@pytest.mark.parametrize(
     ("number", "alone"),
     [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGHUP, False), (signal.SIGTERM, True)],
 )
@@ -329,6 +350,15 @@ def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int, al
     assert err == "duetto: interrupted.\n"
     assert process.returncode == 1
     assert list((run / "videos").iterdir()) == []
+
+
+def test_what_is_interrupted_in_an_exec_ends_with_the_exit_code_of_all_others(tmp_path: Path):
+    """Imports make their named tuples by an `exec` of text: Python would end as if nobody had caught what ends it."""
+    (tmp_path / "ending.py").write_text("import signal\nexec('signal.raise_signal(signal.SIGTERM)')\n", "utf-8")
+    command = [sys.executable, "-m", "duetto", "train", "td3", "ending:Never-v0"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    ended = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "duetto: interrupted.\n")
 
 
 def test_a_terminal_sees_how_far_an_evaluation_is(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
@@ -383,6 +413,20 @@ def test_list_in_one_screen(duetto: Command, monkeypatch: pytest.MonkeyPatch):
     words = set(out.replace(",", " ").split())
     assert {*ALGORITHMS, *(preset for name in ALGORITHMS for preset in presets(name))} <= words
     assert all(family.name in out for family in FAMILIES)
+
+
+def test_list_names_every_extra(duetto: Command, monkeypatch: pytest.MonkeyPatch):
+    absent = {"plot": ["no-such-package>=1"], "video": ["numpy[no-such]>=2", "tyro[none]", "absent[all]>=1"]}
+    monkeypatch.setattr(extras, "packages", lambda *names: absent.get(*names, ["numpy>=2"]))
+    said = " ".join(duetto("list").out.split())
+    listed = re.search(r"Extras: (.*?) More:", said)
+    assert listed is not None
+    shown = dict(re.findall(r"(\w+) \((installed|not installed)\)", listed[1]))
+    others = {*EXTRA, "all", "dev", "docs", *(family.extra for family in FAMILIES)}
+    assert set(shown) == set(extras.names()) - others >= {"video", "plot", "demos", "tensorboard", "envpool"}
+    assert {name for name, state in shown.items() if state != "installed"} == {"plot", "video"}
+    assert json.loads(duetto("list", "--json").out)["extras"] == {name: name not in absent for name in shown}
+    assert duetto("list").out.splitlines()[-1] == f"To install an extra: {extras.install('EXTRA')}"
 
 
 def test_list_in_full(duetto: Command):

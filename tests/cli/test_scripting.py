@@ -74,16 +74,55 @@ def test_a_new_run_as_another_was(duetto: Command, trained: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("call", "environment"),
+    [
+        ("td3 Pendulum-v1 --config FILE", "Pendulum-v1"),
+        ("td3 --config FILE", "Pendulum-v1"),
+        ("td3 --tau 0.5 --config=FILE", "Pendulum-v1"),
+        ("--config FILE td3 MountainCarContinuous-v0", "MountainCarContinuous-v0"),
+        ("td3 MountainCarContinuous-v0 --config FOLDER --steps 30", "MountainCarContinuous-v0"),
+        ("td3 --steps 30 MountainCarContinuous-v0 --config FILE", "MountainCarContinuous-v0"),
+    ],
+)
+def test_wherever_config_stands(duetto: Command, trained: Path, call: str, environment: str):
+    words = call.replace("FILE", str(trained / "config.yaml")).replace("FOLDER", str(trained)).split()
+    code, out, err = duetto("train", *words, "--dry-run")
+    assert (code, err) == (0, "")
+    planned, old = yaml.safe_load(out), Run(trained).config
+    assert planned["environment"]["id"] == environment
+    assert planned["algorithm"]["batch_size"] == old.algorithm.batch_size == 8
+    assert planned["run"]["steps"] == (30 if "--steps" in words else 60)
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--config"], "--config is ''; it must be the config.yaml of a run."),
         (["--config", "nowhere"], "--config is 'nowhere'; it must be the config.yaml of a run."),
+        (
+            ["sac", "--config", "{config}"],
+            "The call says sac, and {config} is of td3. Leave one of them out, or take td3.",
+        ),
+        (
+            ["./a.py:TD3", "--config", "{config}"],
+            "The call says ./a.py:TD3, and {config} is of td3. Leave one of them out, or take td3.",
+        ),
         (["--config", "{config}", "--preset", "default"], "--config says every option already: leave --preset out."),
     ],
 )
 def test_mistakes_of_config(duetto: Command, trained: Path, arguments: list[str], sentence: str):
     given = [part.format(config=trained / "config.yaml") for part in arguments]
-    assert duetto("train", *given) == (2, "", f"duetto: {sentence}\n")
+    assert duetto("train", *given) == (2, "", f"duetto: {sentence.format(config=trained / 'config.yaml')}\n")
+
+
+def test_a_config_that_is_another_file_is_not_printed(duetto: Command, tmp_path: Path):
+    file = tmp_path / "users"
+    file.write_text("\n".join(f"user{i}:x:{i}:/home/user{i}" for i in range(99)), "utf-8")
+    code, out, err = duetto("train", "--config", file)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"duetto: --config {file} is no config.yaml of a run: ")
+    assert "user1:" in err
+    assert "user9:" not in err
 
 
 def test_what_other_libraries_call_an_option(train: Command):
@@ -111,6 +150,12 @@ def test_resume_keeps_the_schedule(train: Command, duetto: Command, tmp_path: Pa
         Run(tmp_path / folder).config.run
     )
     assert "Schedules end at step 60 now" not in duetto("resume", folder, "--steps", "80").out
+
+
+def test_resume_with_another_number_of_learners(train: Command, duetto: Command):
+    assert train().code == 0
+    code, _, err = duetto("resume", "runs/td3-Pendulum-v1-s0", "--steps", "70", "--learners", "3")
+    assert (code, "A batch has 8 rows (batch_size), which cannot be dealt to 3 learners" in err) == (2, True)
 
 
 def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path):

@@ -39,7 +39,9 @@ def test_videos(duetto: Command, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--time-limit", "0"], "seconds is 0.0; it must be more than 0."),
+        (["--time-limit", "-3"], "--time-limit is -3.0; it must be more than 0."),
+        (["--video-every", "0"], "--video-every is 0; it must be at least 1."),
+        (["--stop-at-return", "nan"], "--stop-at-return is nan; it must be at least -inf."),
         (["--track", "nobody"], "There is no tracker 'nobody'. There are: wandb, mlflow, trackio."),
     ],
 )

@@ -90,6 +90,36 @@ class Strike:
         self.said = list(session.notices)
 
 
+def test_what_a_process_raised_is_said_in_a_line():
+    """Ray's own text is a traceback, which begins with colours."""
+    from duetto.cluster.ray import _first_line
+
+    trace = "\x1b[36mray::Keeper.do()\x1b[39m (pid=7)\n  File ...\nModuleNotFoundError: No module named 'own'"
+    error = ray.exceptions.RayTaskError("do", trace, ModuleNotFoundError("No module named 'own'"), "ray", 7, "::1")
+    for one in (error, error.as_instanceof_cause()):
+        assert _first_line(one) == "ModuleNotFoundError: No module named 'own'"
+    assert _first_line(ray.exceptions.RaySystemError("\x1b[31mFull.\x1b[39m")) == "System error: Full"
+
+
+@pytest.mark.parametrize(("shards", "store"), [(0, (128 + 3 * 16) * 2**20), (2, None)])
+def test_a_cluster_of_our_own_has_room_for_what_passes_through(
+    shards: int, store: int | None, monkeypatch: pytest.MonkeyPatch
+):
+    """Two blocks of each actor; and batches, where they come from shards, for which Ray measures the machine."""
+    begun: list[Any] = []
+
+    def init(*_: Any, **options: Any) -> None:
+        begun.append(options["object_store_memory"])
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with pytest.raises(UsageError, match=r"no Ray cluster on this machine \(enough\)"):
+        duetto.Cluster(replay_shards=shards).connect(3)
+    assert begun == [store]
+
+
 @pytest.mark.parametrize(("algorithm", "environment"), [("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")])
 def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str, environment: str):
     how: dict[str, Any] = {"num_envs": 5, "evaluate_every": 0}  # else who is killed may be the one that evaluates
@@ -154,9 +184,28 @@ def test_kill_9_of_a_learner_changes_no_number(nodes: Nodes, tmp_path: Path):
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
     with pytest.raises(UsageError, match="connected to a Ray cluster already"):
         train(tmp_path, num_envs=2, cluster=duetto.Cluster(nodes.cluster.address))
-    with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 8 actors, that of the evaluations included"):
+    with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 8 processes take one each: actors, that of the"):
         train(tmp_path, num_envs=9, cluster=duetto.Cluster(actors=7))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_waits_for_one_is_given_all_that_have_come(nodes: Nodes):
+    """Blocks that have come together are handed out together."""
+    from duetto.cluster.ray import RayTransport
+
+    class Echo:  # in here, since processes of Ray do not find tests
+        def do(self, word: str) -> str:
+            return word
+
+    transport = RayTransport(None, 2)
+    workers = [transport.start(Echo) for _ in range(2)]
+    calls = [transport.call(worker, word) for worker, word in zip(workers, ("one", "two"), strict=True)]
+    ray.wait(calls, num_returns=2)
+    found = transport.wait(calls, 20.0, 1)
+    assert sorted(answer.value for answer in found.values()) == ["one", "two"]
+    for worker in workers:
+        transport.kill(worker)
+    transport.close()
 
 
 def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nodes, tmp_path: Path):

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
-from small_runs import StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import OPTIONS, SMALL, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
 from duetto.cluster import options
 from duetto.cluster.shards import Keeper
 from duetto.cluster.simulated import DIED, Rates, Simulated
 from duetto.errors import PartLostError, UsageError
-from duetto.runs.run import Run
+from duetto.runs.run import Run, start
+from duetto.storage.config import RunOptions
+from duetto.storage.origin import named
 
 STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 LOSSY = Rates(0.0, 0.0, answer_lost=0.03, done_twice=0.05, old_answer=0.05, hangs=0.0, machine_dies=0.0)
@@ -101,6 +104,42 @@ def test_so_it_is_with_demonstrations(tmp_path: Path):
     how = HOW | CUT
     local = train(tmp_path, agent, "CartPole-v1", name="local", **how)
     spread = train(tmp_path, agent, "CartPole-v1", name="spread", cluster=Simulation(replay_shards=2), **how)
+    assert_same(local, spread)
+
+
+OWN = """
+from dataclasses import dataclass
+from duetto import DQN
+
+@dataclass(frozen=True)
+class Mine(DQN):
+    \"\"\"Mine.\"\"\"
+
+    def initial_error(self, q, prospect, one_step):
+        return 2 * super().initial_error(q, prospect, one_step)
+"""
+
+
+class Strangers(Simulated):
+    """Shards whose processes cannot import what lies in a file of the user's."""
+
+    def _fate(self, process: Any, message: tuple[Any, ...]) -> Any:
+        own = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith("_duetto_")}
+        try:
+            return super()._fate(process, message)
+        finally:
+            sys.modules.update(own)
+
+
+def test_an_algorithm_of_a_file_judges_in_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What a new step's priority is, is a method of it."""
+    (tmp_path / "own.py").write_text(OWN)
+    kind, origin = named(f"{tmp_path / 'own.py'}:Mine")
+    agent = kind(**SMALL | {"prioritized": True, "initial_priority": "actor"})
+    how = (agent, "CartPole-v1", RunOptions(**OPTIONS | HOW | {"steps": 60}))
+    local = start(*how, runs_dir=tmp_path, name="local", origin=origin)
+    monkeypatch.setattr(Simulation, "connect", lambda self, actors: Strangers(1, STEADY))
+    spread = start(*how, runs_dir=tmp_path, name="spread", origin=origin, cluster=Simulation(replay_shards=1))
     assert_same(local, spread)
 
 

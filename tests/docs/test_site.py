@@ -197,43 +197,14 @@ def test_names_on_a_page_exist(page: Path):
 
 
 def options() -> set[str]:
-    """Every option of `duetto train`, as written."""
-    from dataclasses import fields
+    """Every option of every command, as written."""
+    from duetto.cli import completing
 
-    from duetto.cli import tune
-    from duetto.cli.train import OWN_OPTIONS
-    from duetto.storage.config import RunOptions
-
-    names = (
-        {option for kind in ALGORITHMS.values() for option in kind.options()}
-        | {field.name for field in fields(RunOptions)}
-        | set(OWN_OPTIONS)
-        | set(tune.OWN_OPTIONS)
-    )
-    written = {name.replace("_", "-") for name in names}
-    own = {"help", "trust", "accept-changes", "without-memory", "keep-schedule", "stochastic"}
-    other = {
-        "checkpoint",
-        "episodes",
-        "format",
-        "output",
-        "frames",
-        "metric",
-        "video",
-        "expert",
-        "environment",
-        "demonstrations",
-        "episode",
-        "minimum-return",
-        "no-metrics",
-        "no-video",
-        "memory",
-        "at-most",
-        "private",
-        "revision",
-        "message",
-    }
-    return written | {f"no-{name}" for name in written} | own | other
+    commands = [
+        *completing.algorithm_free().values(),
+        *(completing.of_algorithm(command, name) for command in completing.OF_ALGORITHMS for name in ALGORITHMS),
+    ]
+    return {"help"} | {flag[2:] for command in commands for argument in command for flag in argument.flags}
 
 
 @pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(DOCS)))

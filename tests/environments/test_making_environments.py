@@ -18,7 +18,7 @@ from gymnasium.vector import SyncVectorEnv
 from scripted_environments import Counting, Ending, Scripted
 
 import duetto
-from duetto.environments import families, make, separate
+from duetto.environments import families, make, naming, separate
 from duetto.errors import UsageError
 from duetto.extras import install
 
@@ -106,6 +106,24 @@ def test_a_missing_dependency_names_its_extra(
     monkeypatch.setattr(gymnasium, "make", fail)
     with pytest.raises(UsageError, match=rf"{name} needs the .* Install: {re.escape(install(extra))}"):
         make(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`', "MuJoCo is not installed"),
+        (
+            "Box2D is not installed, you can install it by run `pip install swig` followed by `pip install "
+            '"gymnasium[box2d]"`',
+            "Box2D is not installed",
+        ),
+        ("No module named 'minigrid'", "No module named 'minigrid'"),
+    ],
+)
+def test_gymnasiums_own_command_does_not_stand_beside_ours(text: str, said: str) -> None:
+    error = gymnasium.error.DependencyNotInstalled(text)
+    assert f"environments ({said}). Install: " in str(families.missing(families.MUJOCO, "Ant-v5", error))
+    assert f"cannot be shown ({said}). Install: " in str(naming.not_shown("HalfCheetah-v5", error))
 
 
 def test_missing_envpool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import subprocess
 import sys
 
 import pytest
@@ -24,7 +25,7 @@ def machine(monkeypatch):
 
     def set_up(backends="torch jax", cuda=""):
         monkeypatch.setattr(choice, "installed", lambda backend: backend in backends)
-        monkeypatch.setattr(choice, "_has_cuda", lambda backend: backend in cuda)
+        monkeypatch.setattr(choice, "_has_cuda", lambda backend, ranks: backend in cuda)
         monkeypatch.setattr(choice.Path, "exists", lambda path: bool(cuda) and str(path) == "/dev/nvidia0")
 
     return set_up
@@ -64,6 +65,24 @@ def test_a_gpu_is_taken_where_the_backend_can_use_it(machine):
     assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cpu")
     assert learners.choose(VECTOR, "torch", "auto") == ("torch", "cuda")
     assert learners.choose(VECTOR, "torch", "cpu") == ("torch", "cpu")
+
+
+LOOKED = """
+from duetto import learners
+from duetto.learners import choice
+from duetto.networks.spaces import Box
+exists = choice.Path.exists
+choice.Path.exists = lambda path: str(path) == "/dev/nvidia0" or exists(path)
+print(learners.choose(Box((1,), "float32", (-1,), (1,)), "jax", "auto", 3))
+import jax
+print(len(jax.devices("cpu")))
+"""
+
+
+def test_to_look_for_a_gpu_leaves_as_many_devices_as_learners():
+    """JAX counts them when it is asked first, so this is a process of its own."""
+    done = subprocess.run([sys.executable, "-c", LOOKED], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["('jax', 'cpu')", "3"]
 
 
 def test_installed_asks_for_every_package(monkeypatch):

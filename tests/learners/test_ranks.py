@@ -7,19 +7,24 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from share_cases import CASES, NEAR, UPDATES, Case, distances, same
 
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import dealing, ranks
 from duetto.learners.torch_ranks import TorchRanks
+from duetto.networks.specs import CustomNetwork
 
 AGAIN = 30  # updates: what each reports follows from all before it
 
@@ -121,6 +126,45 @@ def test_a_rank_that_has_missed_an_update_is_found(case: Case, process: Kept):
         case.taught(found, range(1))
 
 
+def listening() -> set[str]:
+    """Addresses at which this process does."""
+    own = {str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()}
+    rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/self/net/{name}").read_text().splitlines()]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own}
+
+
+class Reached:
+    """Where ranks come from, as if from another machine."""
+
+    def __init__(self, process: Kept, host: str = "127.0.0.1") -> None:
+        self._process, self.host = process, host
+
+    def start(self, rank: int, made_of: bytes) -> Kept:
+        self._process.send("make", made_of)
+        return self._process
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="looks for sockets in /proc")
+def test_ranks_listen_where_they_are_reached_and_nowhere_else(case: Case, process: Kept):
+    before = listening()
+    found = case.build("torch", ranks=2, machines=Reached(process))
+    assert listening() - before <= {"0100007F"}
+    assert "0100007F" in listening()
+    case.taught(found, range(2))
+    with pytest.raises(UsageError, match=r"this process at 203\.0\.113\.1, where it cannot listen \(Cannot"):
+        case.build("torch", ranks=2, machines=Reached(process, "203.0.113.1"))
+
+
+@pytest.mark.usefixtures("two")
+def test_where_ranks_meet_stays_until_they_part(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """NCCL may look there again."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = case.build("torch", ranks=2)
+    assert [path.name for path in tmp_path.glob("duetto-learners-*/*")] == ["met"]
+    found.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.usefixtures("two")
 def test_an_update_behind_its_caller(case: Case):
     """A thread makes them; the numbers are the same."""
@@ -173,6 +217,20 @@ def test_a_rank_that_fails_says_why(case: Case, own: TorchRanks):
     assert gone(number)
 
 
+@pytest.mark.usefixtures("two")
+def test_a_rank_that_fails_is_not_waited_for(case: Case, monkeypatch: pytest.MonkeyPatch):
+    """What it would have added never comes; and it serves on."""
+    monkeypatch.setattr(ranks, "TIMEOUT", 10.0)
+    found: Any = case.build("torch", ranks=2)
+    case.taught(found, range(2))
+    nothing = ("share", 0, None, None, None, None)
+    monkeypatch.setattr(found._others, "send_each", lambda messages: found._others.send(*nothing))
+    began = time.monotonic()
+    with pytest.raises(PartLostError, match=r"^Learner 1 of 2 failed: .*NoneType"):
+        case.taught(found, range(2))
+    assert time.monotonic() - began < 5
+
+
 @pytest.mark.parametrize("before", [0, 2], ids=["a receipt", "a sum"])
 def test_a_rank_that_hangs_is_given_up(case: Case, before: int, monkeypatch: pytest.MonkeyPatch):
     """Its receipt is waited for, or what it adds."""
@@ -185,6 +243,18 @@ def test_a_rank_that_hangs_is_given_up(case: Case, before: int, monkeypatch: pyt
     found.close()
 
 
+def test_nobody_waits_for_a_rank_to_read(own: TorchRanks, monkeypatch: pytest.MonkeyPatch):
+    """One that is stopped reads no more than its pipe holds."""
+    monkeypatch.setattr(ranks, "TIMEOUT", 1.0)
+    os.kill(pid(own), signal.SIGSTOP)
+    end = threading.Timer(5, os.kill, (pid(own), signal.SIGKILL))  # of the test, if it hangs
+    end.start()
+    own._others.send("take", np.zeros(2**20))
+    with pytest.raises(PartLostError, match=r"^Learner 1 of 2 has not answered for 1 s\.$"):
+        own._others.receive(2)
+    end.cancel()
+
+
 def test_a_rank_that_cannot_begin(case: Case, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ranks, "_START", "raise SystemExit(3)")
     with pytest.raises(DuettoError) as raised:
@@ -193,6 +263,18 @@ def test_a_rank_that_cannot_begin(case: Case, monkeypatch: pytest.MonkeyPatch):
         "The 2 learners could not begin. Learner 1 of 2 is gone (its process ended with exit code 3)."
     )
     assert not isinstance(raised.value, PartLostError)  # there is nothing to go back to
+
+
+@pytest.mark.usefixtures("two")
+def test_two_ranks_on_one_gpu(case: Case, monkeypatch: pytest.MonkeyPatch):
+    """Ray does not know which one the run itself has."""
+    receive = Kept.receive
+    monkeypatch.setattr(Kept, "receive", lambda *a: receive(*a)._replace(gpu=ranks.Gpu("here", "GPU-2")))
+    monkeypatch.setattr(TorchRanks, "gpu", lambda self: ranks.Gpu("here", "GPU-1"))
+    assert case.build("torch", ranks=2).ranks == 2
+    monkeypatch.setattr(TorchRanks, "gpu", lambda self: ranks.Gpu("here", "GPU-2"))
+    with pytest.raises(UsageError, match=r"^Learners 0 and 1 of 2 have the same GPU of here: learner 0 is the run's"):
+        case.build("torch", ranks=2)
 
 
 SCRIPT = """
@@ -232,8 +314,30 @@ def test_shares_that_do_not_come_out_even():
     )
     ppo = {"algorithm": "ppo", "rollout_steps": 6, "minibatches": 4, "num_envs": 6}
     assert refused(2, **ppo).startswith("A minibatch has 9 rows (36 of a rollout in 4 minibatches), which cannot")
+    whole: dict[str, Any] = {"rollout_steps": 100, "minibatches": 3}  # one learner cannot have it, which is said first
+    dealing.check(ALGORITHMS["ppo"](**whole), Case("td3").observation, Case("td3").action, 4, 1, "torch")
     ppo |= {"recurrent": "gru", "minibatches": 2}
     assert refused(2, **ppo).startswith("A minibatch has 3 environments (6 of a rollout in 2 minibatches), which")
+
+
+class Normalised(torch.nn.Sequential):
+    def __init__(self, observation: Any, size: int) -> None:
+        super().__init__(torch.nn.Linear(observation.size, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, size))
+
+
+class Shifted(torch.nn.Sequential):
+    def __init__(self, observation: Any, size: int) -> None:
+        super().__init__(torch.nn.Linear(observation.size, size), torch.nn.Tanh())
+        self.register_buffer("middle", torch.zeros(observation.size), persistent=False)
+
+
+@pytest.mark.usefixtures("two")
+def test_so_it_is_in_a_network_of_the_users_own(case: Case):
+    case.algorithm = replace(case.algorithm, actor_network=CustomNetwork(torch=Normalised))
+    with pytest.raises(UsageError, match=r"^td3's actor, a network of your own, keeps 1\.running_mean, which no opti"):
+        case.build("torch", ranks=2)
+    case.algorithm = replace(case.algorithm, actor_network=CustomNetwork(torch=Shifted))
+    assert case.build("torch", ranks=2).ranks == 2
 
 
 def test_batch_normalisation_is_of_a_whole_batch():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -225,6 +226,16 @@ def test_errors_are_those_of_one_memory():
     step.next_obs["image"][step.env == 3] += 1
     with pytest.raises(UsageError, match="'obs/image' of environment 3 is no stack of 3 frames"):
         recurrent.add(step)
+
+
+def test_a_shard_that_refuses_a_step_names_the_runs_environment():
+    sequences, world = maker("sequences")(2), World(ENVS, "dict", stacked=3)
+    sequences.add(world.step(4))
+    step = world.step(4)
+    step.obs["place"][:] += 1
+    with pytest.raises(ValueError, match=r"^obs/place of environment 4 is not what the step before led to") as raised:
+        sequences.add(step)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)  # from another process
 
 
 # ---------------------------------------------------------------------------------------------------- demonstrations

@@ -116,15 +116,33 @@ def test_the_charts_have_the_numbers(tmp_path: Path):
 
 
 def test_tables_of_others_stand_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    measured = {"learn/q_mean": [1, 2, 3]}
     rows = [f"SimbaV2,{env},0,avg_return,{t},{t}\n" for env in ("Pendulum-v1", "Hopper-v4") for t in (0, 10)]
     (tmp_path / "t.csv").write_text("exp_name,env_name,seed,metric,env_step,value\n" + "".join(rows))
-    seen = made([pretend(tmp_path / "a", [1, 2, 3]), tmp_path / "t.csv"], tmp_path)
+    seen = made([pretend(tmp_path / "a", [1, 2, 3], metrics=measured), tmp_path / "t.csv"], tmp_path)
     assert [curve["name"] for curve in seen.charts[0]["curves"]] == ["td3 (1 seed)", "SimbaV2 (1 seed)"]
     said = f"1 of the environments of {tmp_path / 't.csv'} are those of no run and are left out."
     assert (seen.texts["li"], capsys.readouterr().err) == ([said], f"{said}\n")
+    assert seen.texts["button"] == ["td3", "SimbaV2", "td3"]  # the table has no curve of the learning
     alone = made([tmp_path / "t.csv"], tmp_path)
     assert [chart["curves"][0]["name"] for chart in alone.charts] == ["SimbaV2 (1 seed)"] * 2
     assert "A table of results has no configuration." in alone.texts["p"]
+
+
+@pytest.mark.parametrize(
+    ("returns", "step"), [([3, 3, 3], 10), ([3, 2, 3], 20), ([1, 3, 3], 10), ([3, 2, 1], 0), ([3], 0)]
+)
+def test_the_greatest_is_where_best_is(tmp_path: Path, returns: list[float], step: int):
+    row = made([pretend(tmp_path / "a", returns)], tmp_path).texts["td"]
+    assert row[row.index("1.5 min") - 2 : row.index("1.5 min")] == ["3", str(step)]
+
+
+def test_the_time_is_that_of_whatever_was_written_last(tmp_path: Path):
+    folder = pretend(tmp_path / "a", [1, 2])
+    table = (folder / "evaluations.csv").read_text().splitlines()
+    seconds = ("seconds", "1.0", "150.0")
+    (folder / "evaluations.csv").write_text("".join(f"{row},{s}\n" for row, s in zip(table, seconds, strict=True)))
+    assert "2.5 min" in made([folder], tmp_path).texts["td"]
 
 
 def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):

@@ -211,6 +211,27 @@ def test_nothing_personal_is_sent(server: Server, personal: Run, tmp_path: Path)
     pulled.resume(steps=50)
 
 
+def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
+    file = tmp_path / "alices tasks" / "swing.py"
+    file.parent.mkdir()
+    file.write_text(
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "from gymnasium.wrappers import TimeLimit\n"
+        "class Swing(TimeLimit):\n"
+        "    def __init__(self, render_mode=None):\n"
+        "        super().__init__(PendulumEnv(render_mode=render_mode), 20)\n"
+    )
+    algorithm = duetto.TD3(hidden=(8,), batch_size=4, random_steps=30, learning_starts=30, replay_capacity=50)
+    options: dict[str, Any] = {"steps": 40, "backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
+    run = duetto.train(algorithm, f"{file}:Swing", runs_dir=tmp_path / "runs", **options)
+    duetto.push(run, "me/swing", episodes=1, video=False)
+    files = server.repositories["me/swing"].files()
+    assert b"alice" not in b"\n".join(files.values())
+    assert b"swing.py:Swing" in files["README.md"]
+    assert b"swing.py:Swing" in files["config.yaml"]
+
+
 def test_a_link_is_not_followed(server: Server, trained: Path, tmp_path: Path):
     folder = shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "diary").write_text("dear diary")

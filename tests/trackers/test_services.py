@@ -15,6 +15,7 @@ from tracked_runs import CrashAt, CrashError, evaluations_of, lines_of, train
 from duetto.callbacks import RecordVideo
 from duetto.runs.run import Run
 from duetto.trackers import Trackio
+from duetto.trackers.mlflow import beside
 
 OPTIONS: dict[str, Any] = {"steps": 130, "environment_options": {"max_episode_steps": 15}, "name": "run"}
 
@@ -86,7 +87,9 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str):
     uri = f"file://{tmp_path}/mlruns" if store == "file" else f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
     from mlflow.tracking import MlflowClient
 
     run, client = killed_and_resumed(tmp_path, "mlflow"), MlflowClient()
@@ -99,6 +102,25 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str):
     assert [item.path for item in client.list_artifacts(identity)] == ["best", "config.yaml", "videos"]
     assert len(client.list_artifacts(identity, "videos")) == 3
     assert "best/state.safetensors" in [item.path for item in client.list_artifacts(identity, "best")]
+    assert len(list(tmp_path.glob(f"mlruns/*/{identity}/artifacts/best/state.safetensors"))) == 1
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("sqlite:////data/my%20runs.db?timeout=3", "file:///data/mlruns/a-b-c"),
+        ("sqlite:///kept/runs.db", "file:///here/kept/mlruns/a-b-c"),
+        ("sqlite:///:memory:", None),
+        ("sqlite://", None),
+        ("postgresql://me@somewhere/runs", None),
+        ("file:///data/mlruns", None),
+        ("http://localhost:5000", None),
+    ],
+)
+def test_where_mlflow_keeps_artefacts(uri: str, place: str | None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Path, "absolute", lambda path: Path("/here") / path)
+    assert beside(uri, "a b/../c") == place
 
 
 # ---------------------------------------------------------------------------------------------------- Trackio

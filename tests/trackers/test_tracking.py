@@ -64,10 +64,10 @@ def said(run: Run, **options: Any) -> list[str]:
     return notices[0]
 
 
-def check_all(service: Service, run: Run) -> None:
-    """Each line of metrics and each evaluation is there once, in order."""
-    assert service.steps == sorted({*lines_of(run), *evaluations_of(run)})
-    for point in service.points:
+def check_all(service: Service, run: Run, *ends: int) -> None:
+    """Each line of metrics and each evaluation is there once, in order; and those where the run had ended before."""
+    assert service.steps == sorted({*lines_of(run), *evaluations_of(run), *ends})
+    for point in (one for one in service.points if one.step not in ends):
         line, evaluation = lines_of(run).get(point.step, {}), evaluations_of(run).get(point.step, {})
         expected = {name: value for name, value in (line | evaluation).items() if not name.startswith("time/")}
         assert {name: point.numbers[name] for name in expected} == pytest.approx(expected)
@@ -110,13 +110,23 @@ def test_what_was_logged_without_it_is_sent_later(tmp_path: Path):
     service = Service()
     run = train(tmp_path, callbacks=[StopAt(110)])
     run.resume(track=[Fake(service)], callbacks=[StopAt(130)])
-    assert service.steps == [0, 25, 50, 60, 75, 100, 120, 125]
+    assert service.steps == [0, 25, 50, 60, 75, 100, 120, 125, 130]
     [note] = said(run, callbacks=[StopAt(160)])
     assert note.startswith("This run was tracked by fake, and goes on without.")
     assert "--track fake" in note
-    assert service.steps[-1] == 125
+    assert service.steps[-1] == 130
     assert said(run, track=[Fake(service)]) == ["Tracked by fake: in memory"]
-    check_all(service, run)
+    check_all(service, run, 130)
+
+
+def test_what_a_stopped_run_says_at_its_end_is_sent_too(tmp_path: Path):
+    """Also where its last step had a line of metrics, which was sent before the evaluation was made."""
+    service = Service()
+    run = train(tmp_path, track=[Fake(service)], callbacks=[StopAt(100)])
+    assert service.points[-1].numbers.keys() >= {"evaluation/mean_return"}
+    assert service.points[-1].step == 100
+    run.resume(track=[Fake(service)], callbacks=[StopAt(110)])
+    assert {"evaluation/mean_return", "learn/critic_loss"} <= service.points[-1].numbers.keys()
 
 
 def test_a_service_that_has_the_run_no_more_gets_all_in_another_one(tmp_path: Path):
@@ -131,7 +141,7 @@ def test_a_service_that_has_the_run_no_more_gets_all_in_another_one(tmp_path: Pa
         "all that was logged."
     ]
     run.resume(track=[Anew(service)])
-    check_all(service, run)
+    check_all(service, run, 130)
     assert json.loads((run.path / "tracking" / "fake.json").read_text())["id"] == "run-2"
 
 

@@ -396,3 +396,20 @@ def test_an_agent_of_before_acts_in_float32(made: Run, tmp_path: Path):
                 duetto.load(folder, "best")
         else:
             assert duetto.load(folder, "best").act(np.zeros(2)).dtype == outcome
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_said(made: Run, wrong: float):
+    obs = np.zeros((2, 2), np.float32)
+    obs[1, 1] = wrong
+    agent = made.agent()
+    for act, given in ((agent.act, obs[1]), (agent.act_batch, obs)):
+        with pytest.raises(UsageError, match=r"The observation is NaN or infinite .*no action follows from that"):
+            act(given)
+    agent.act(np.full(2, 3e38, np.float32))  # whose squares overflow
+
+
+def test_predict_is_act_here(made: Run):
+    with pytest.raises(AttributeError, match=r"no attribute 'predict'\. Call act\(observation\), which returns"):
+        made.agent().predict(np.zeros(2))  # type: ignore[attr-defined]
+    assert not hasattr(made.agent(), "prediction")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,14 @@ from rich.console import Console
 from small_runs import OPTIONS, SMALL, train
 
 import duetto
+from duetto.cli import completing
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.presets import choose
 from duetto.runs import api
 from duetto.runs import run as run_module
+from duetto.runs.asked import WRITTEN
+from duetto.storage.config import RunOptions
 from duetto.training.notices import shown_elsewhere
 
 QUICK: dict[str, Any] = OPTIONS | SMALL | {"steps": 20, "evaluate_every": 0}
@@ -48,6 +53,41 @@ def test_an_object_is_taken_as_it_is(tmp_path: Path):
         ("td3", {"lr": 1}, "train has no option 'lr'. Did you mean 'actor_learning_rate' or 'critic_learning_rate'?"),
         (duetto.TD3(), {"total_timesteps": 9}, "train has no option 'total_timesteps'. Did you mean 'steps'?"),
         (duetto.TD3(), {"tau": 9}, "train has no option 'tau'. It is a hyper-parameter: duetto.TD3(tau=...)."),
+        (
+            duetto.TD3(),
+            {"discont": 9},
+            "train has no option 'discont'. 'discount' is a hyper-parameter: duetto.TD3(disc",
+        ),
+        (duetto.TD3(), {"n_step": 9}, "train has no option 'n_step'. It is a hyper-parameter: duetto.TD3(n_step=...)."),
+        ("td3", {"callback": print}, "train has no option 'callback'. Did you mean 'callbacks'?"),
+        ("td3", {"progress_bar": True}, "train has no option 'progress_bar'. Did you mean 'progress'?"),
+        ("td3", {"verbose": 1}, "train has no option 'verbose'. Write progress=False, or True."),
+        (duetto.TD3(), {"n_envs": 4}, "train has no option 'n_envs'. Did you mean 'num_envs'?"),
+        ("td3", {"env_kwargs": {}}, "train has no option 'env_kwargs'. Write environment_options={...}."),
+        ("td3", {"tensorboard_log": "tb"}, "train has no option 'tensorboard_log'. Write runs_dir=...: the folder of"),
+        (
+            "ppo",
+            {"hindsight": "future"},
+            "train has no option 'hindsight'. ppo has no such thing; these have: crossq, ddpg, disc",
+        ),
+        (duetto.PPO(), {"tau": 0.1}, "train has no option 'tau'. ppo has no such thing; these have: "),
+        ("td3", {"xyzzy": 1}, "train has no option 'xyzzy'. It has: steps, "),
+        ("td3", {"seedz": 3}, "train has no option 'seedz'. Did you mean 'seed'?"),
+        ("td3", {"actors": 3}, "train has no option 'actors'. Write cluster=duetto.Cluster(actors=...)."),
+        (
+            "td3",
+            {"time_limit": 3},
+            "train has no option 'time_limit'. Write callbacks=[duetto.callbacks.TimeLimit(...)].",
+        ),
+        ("td3", {"preset": 3}, "preset is 3; it must be a preset's name."),
+        ("td3", {"name": 3}, "name is 3; it must be the name of a folder."),
+        ("td3", {"environment_options": 3}, "environment_options is 3; it must be options by their names, such as {"),
+        ("td3", {"cluster": 4}, "cluster is 4; it must be a cluster, such as duetto.Cluster(actors=4)."),
+        (
+            "td3",
+            {"seeds": 3},
+            "seeds is 3, which may be one seed or 3 of them: write seed=3, or seeds=range(3). duetto.sw",
+        ),
         ("td3", {"tau": 9.0}, "tau is 9.0; it must be at least 0 and at most 1."),
     ],
 )
@@ -56,6 +96,15 @@ def test_mistakes(tmp_path: Path, algorithm: Any, options: dict[str, Any], sente
         duetto.train(algorithm, "Pendulum-v1", runs_dir=tmp_path, **options)
     assert str(refusal.value).startswith(sentence)
     assert not list(tmp_path.iterdir())
+
+
+def test_every_option_of_the_command_that_python_writes_otherwise_is_known():
+    python = {*signature(duetto.train).parameters, "environment", "from", "config", "dry_run", "json"}
+    python |= {*duetto.TD3().options(), *(field.name for field in fields(RunOptions))}
+    flags = [argument.flags for argument in completing.of_algorithm("train", "td3")]
+    written = {one[0].removeprefix("--").replace("-", "_") for one in flags if one}
+    assert "replay_shards" in written
+    assert written - python - WRITTEN.keys() == set()
 
 
 def test_on_a_terminal_it_shows_what_the_command_line_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

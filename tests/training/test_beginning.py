@@ -89,6 +89,27 @@ def test_with_the_memory(made: Run, tmp_path: Path):
     assert checkpoints(resumed).load_latest().step == 100
 
 
+@pytest.mark.parametrize("crash", [None, 5])
+def test_what_it_remembers_counts_where_it_says_whether_it_will_learn(made: Run, tmp_path: Path, crash: int | None):
+    def of(starts: int) -> tuple[list[str], int]:
+        """What was said, where that many steps come before the first update, and updates."""
+        sessions: list[Session] = []
+        algorithm = small(normalize_observations="collected", random_steps=0, learning_starts=starts)
+        short: dict[str, Any] = LATER | {"steps": 20, "from_run": made, "from_memory": True, "checkpoint_every": 4}
+        if crash is None:
+            train(tmp_path, algorithm, callbacks=[sessions.append], **short)
+        else:
+            with pytest.raises(CrashError):
+                train(tmp_path, algorithm, name=f"killed{starts}", callbacks=[CrashAt(crash)], **short)
+            Run(tmp_path / f"killed{starts}").resume(on_start=sessions.append)
+        return list(sessions[0].notices), sessions[0].learner.updates
+
+    assert of(119) == ([], 1)  # a hundred are remembered
+    [notice], updates = of(120)
+    assert "there will be no update, because learning_starts is 120" in notice
+    assert updates == 0
+
+
 def test_killed_before_its_first_checkpoint_it_begins_there_again(made: Run, tmp_path: Path):
     options: dict[str, Any] = LATER | {"from_run": made}
     with pytest.raises(CrashError):
@@ -103,6 +124,8 @@ def test_killed_before_its_first_checkpoint_it_begins_there_again(made: Run, tmp
     [
         ({}, {"environment": Line}, "The run was made with the observation space"),
         ({"hidden": (16,)}, {}, "do not fit this network: missing [], unknown"),
+        ({"hidden": (16, 16), "discount": 0.5}, {}, ": Its hidden is [32, 32], here [16, 16]. "),
+        ({"hidden": (16, 16)}, {"from_checkpoint": "best"}, ": Its hidden is [32, 32], here [16, 16]. "),
         ({"normalize_observations": "off"}, {}, "has statistics of all observations"),
         ({}, {"from_checkpoint": "best", "from_memory": True}, "The best checkpoint has networks only"),
         ({}, {"from_checkpoint": "7"}, "has no checkpoint at step 7"),
@@ -117,6 +140,11 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(
         train(tmp_path, agent, from_run=made, **LATER | options)
     assert sentence in str(refusal.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_another_algorithm_is_named(made: Run, tmp_path: Path):
+    with pytest.raises(UsageError, match=r": That run is of td3, this one of sac, whose networks are others\. "):
+        train(tmp_path, small("sac", normalize_observations="collected"), from_run=made, **LATER)
 
 
 def test_what_is_no_run(tmp_path: Path):
@@ -154,6 +182,18 @@ def test_kept_they_end_where_they_would_have_ended(tmp_path: Path):
     assert rates(duetto.Run(run.path))[175] == pytest.approx(1e-4)
     with pytest.raises(UsageError, match="Schedules change with the number of steps only: give --steps"):
         run.resume(keep_schedule=True)
+
+
+def test_rates_that_have_ended_at_0_learn_no_more_and_that_is_said(tmp_path: Path):
+    run = train(tmp_path, small(learning_rate_decay="linear"), steps=60, evaluate_every=0)
+    said: list[str] = []
+    before = parameters(run)
+    run.resume(steps=80, keep_schedule=True, on_start=lambda session: said.extend(session.notices))
+    assert said == [
+        "All learning rates are 0 from step 60 on, where the schedules end: nothing is learned after it. Without "
+        "--keep-schedule they would end with the run."
+    ]
+    assert same(parameters(run)["actor"], before["actor"])
 
 
 def test_where_nothing_is_measured_in_the_runs_length_nothing_is_said(tmp_path: Path):

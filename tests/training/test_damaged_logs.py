@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_run import flip_bit
-from small_runs import StopAt, assert_same, train
+from small_runs import StopAt, assert_same, checkpoints, train
 
 from duetto.display.curves import curves
 from duetto.errors import DuettoError, UsageError
@@ -25,10 +26,12 @@ LOGS = ("metrics.jsonl", "evaluations.csv")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run, and one that was stopped at step 130."""
+    """A whole run, and one that was stopped at step 130, without what is behind that checkpoint: going on drops it."""
     folder = tmp_path_factory.mktemp("made")
     train(folder, name="whole")
-    train(folder, name="stopped", callbacks=[StopAt(130)])
+    state = checkpoints(train(folder, name="stopped", callbacks=[StopAt(130)])).load_latest().state
+    for name, mark in (("metrics.jsonl", state["log"]["position"]), ("evaluations.csv", state["evaluations"])):
+        os.truncate(folder / "stopped" / name, mark["length"])
     return folder
 
 

@@ -93,7 +93,7 @@ def test_what_pretraining_writes_down(tmp_path: Path, demos: str):
     agent = small("dqfd", demonstrations=demos, pretraining_updates=30, head_hidden=())
     run = train(tmp_path, agent, **OPTIONS | {"evaluate_every": 60, "checkpoint_every": 40, "steps": 120})
     assert [row["step"] for row in run.evaluations()] == [0, 0, 60, 120]
-    assert [line["step"] for line in run.metrics()] == [0, 25, 50, 75, 100]
+    assert [line["step"] for line in run.metrics()] == [0, 25, 50, 75, 100, 120]
     first, second = run.metrics()[:2]
     assert (first["learn/updates"], first["learn/demonstrations"]) == (30, 1.0)
     assert "learn/q_loss" not in second  # learning starts at step 30: nothing of pre-training is in it

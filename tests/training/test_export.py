@@ -259,7 +259,7 @@ def test_mistakes(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         duetto.export(run, "torch", tmp_path / "file" / "agent.pt2")
     monkeypatch.setattr(writing, "find_spec", lambda name: None if name.startswith("onnx") else object())
     with pytest.raises(
-        UsageError, match=rf"onnx, onnxscript, onnxruntime is not installed.*{re.escape(install('torch', 'onnx'))}"
+        UsageError, match=rf"onnx, onnxscript, onnxruntime are not installed.*{re.escape(install('torch', 'onnx'))}"
     ):
         duetto.export(run)
 

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import duetto
 from duetto.display.curves import curves
 from duetto.errors import DuettoError
+from duetto.runs import opening
 from duetto.runs.run import Run
 from duetto.storage.folder_lock import FolderLock
 
@@ -164,8 +165,11 @@ def change_logs(data: st.DataObject, run: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- who reads it
 def take_up(run: Run) -> None:
     """What resume does before the first step."""
-    with FolderLock(run.path) as lock, closing(run._session(run.config, lock)) as session:
-        run._take_up(session, without_memory=False, accept_changes=True)
+    with (
+        FolderLock(run.path) as lock,
+        closing(opening.reopened(run.config, run.path, run._environment, lock)) as session,
+    ):
+        opening.take_up(session, without_memory=False, accept_changes=True, trusted=False)
 
 
 READERS: list[Callable[[Path], Any]] = [

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import duetto
 from duetto.display import plotting
-from duetto.display.progress import say
+from duetto.display.live import say
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import CheckpointStore

@@ -9,7 +9,9 @@ import pytest
 from small_runs import StopAt, assert_same, train
 
 from duetto.errors import PartLostError
+from duetto.runs import run as run_module
 from duetto.runs.run import Run
+from duetto.training.callbacks import Callback
 from duetto.training.session import Session
 
 GONE = "A shard of the memory died."
@@ -60,13 +62,13 @@ def test_a_run_that_is_resumed_returns_too(tmp_path: Path, undisturbed: Run):
 
 def test_what_is_lost_before_it_goes_on_does_not_shorten_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run, lose = train(tmp_path, steps=100), Loses(0)
-    take_up = Run._take_up
+    take_up = run_module.take_up
 
-    def loses(self: Run, session: Session, *how: bool) -> None:
+    def loses(session: Session, *how: bool) -> None:
         lose(session)
-        take_up(self, session, *how)
+        take_up(session, *how)
 
-    monkeypatch.setattr(Run, "_take_up", loses)
+    monkeypatch.setattr(run_module, "take_up", loses)
     run.resume(steps=150)
     assert run.metrics()[-1]["step"] == 150
     assert run.config.run.steps == 150
@@ -80,3 +82,36 @@ def test_it_ends_where_it_comes_no_further(tmp_path: Path):
     run = Run(tmp_path / "td3-Pendulum-v1-s0")
     run.resume()  # nothing is lost
     assert run.metrics()[-1]["step"] == 200
+
+
+class Counts(Callback):
+    """Steps, in a state that may begin empty."""
+
+    def __init__(self, empty: bool) -> None:
+        self.steps, self.empty = 0, empty
+
+    def on_step(self, session: Session) -> None:
+        self.steps += session.step > 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {} if self.empty and not self.steps else {"steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.steps = state["steps"]
+
+
+def test_callbacks_do_not_count_what_was_lost(tmp_path: Path):
+    """Neither where the run begins anew, nor where a checkpoint has their state, nor where a resumed run is lost."""
+    counts = Counts(empty=False)
+    run = train(tmp_path, steps=150, callbacks=[counts, Loses(30, 90)])
+    assert counts.steps == 150
+    run.resume(steps=200, callbacks=[counts, Loses(160)])
+    assert counts.steps == 200
+
+
+def test_it_is_said_where_a_callback_cannot_forget(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    counts = Counts(empty=True)
+    with caplog.at_level(logging.WARNING, "duetto"):
+        train(tmp_path, steps=100, callbacks=[counts, Loses(30)])
+    assert counts.steps == 100 + 30
+    assert [record for record in caplog.records if "The callback Counts keeps what it learned" in record.getMessage()]

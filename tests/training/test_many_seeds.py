@@ -148,7 +148,7 @@ def test_every_seed_has_a_folder_like_any_other_and_is_resumed_from_it_alone(tmp
     found.clear()
     on.resume(steps=110, on_start=look)  # once is enough: the checkpoint is one of the run alone now
     assert not any("side by side" in notice for notice in found[2])
-    assert [row["step"] for row in on.metrics()] == [25, 50, 75, 100]
+    assert [row["step"] for row in on.metrics()] == [25, 50, 75, 100, 110]
 
 
 class Breaking(Ending):
@@ -342,6 +342,14 @@ def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -
         (duetto.TD3(), {"seeds": (True,)}, "whole numbers"),
         (duetto.TD3(), {"seeds": np.arange(2.0)}, "whole numbers"),
         (duetto.TD3(), {"seeds": np.array([1, 1])}, "The seed 1 is given twice"),
+        (
+            duetto.TD3(),
+            {"seeds": 2},
+            r"seeds is 2, which may be one seed or 2 of them: .* seeds=range\(2\)\. duetto\.sweep",
+        ),
+        (duetto.TD3(), {"seeds": np.array(2)}, "seeds is 2, which may be one seed"),
+        (duetto.TD3(), {"seeds": "0-2"}, r"seeds is '0-2'; it must be whole numbers, .* is for duetto\.sweep"),
+        (duetto.TD3(), {"seeds": 2.0}, r"seeds is 2\.0; it must be whole numbers"),
         (duetto.TD3(), {"seeds": (-1,)}, "seed"),
         (duetto.TD3(), {"environment": Ending()}, "each seed needs its own"),
         (duetto.TD3(), {"callbacks": [Open()]}, "Each seed needs a Open of its own, and this one cannot be copied"),

@@ -16,8 +16,10 @@ from small_runs import OPTIONS, StopAt, small, train
 
 from duetto.display import progress
 from duetto.display.bar import State, lines
-from duetto.display.progress import ProgressDisplay, say
+from duetto.display.live import say
+from duetto.display.progress import ProgressDisplay
 from duetto.display.showing import shown as shown_on
+from duetto.errors import PartLostError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.training.session import Session
@@ -50,7 +52,7 @@ def test_the_first_lines_say_what_runs_where(tmp_path: Path):
 def test_every_evaluation_is_a_line(tmp_path: Path):
     text = shown(tmp_path, terminal=False, steps=150)
     rows = Run(tmp_path / "shown", environment=Line).evaluations()
-    lines = re.findall(r"^step +(\d+)  evaluation (-?[\d.]+) ± 0.0 over 1 episodes$", text, re.MULTILINE)
+    lines = re.findall(r"^step +(\d+)  evaluation (-?[\d.]+) ± 0.0 over 1 episode$", text, re.MULTILINE)
     assert lines == [(f"{row['step']:.0f}", f"{row['mean_return']:.1f}") for row in rows]
     assert [line[0] for line in lines] == ["0", "60", "120", "150"]
 
@@ -102,6 +104,28 @@ def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path
     damage = f"{run.path}/checkpoints/step-000000000130/state.json is missing."
     assert text.count(damage) == 1
     assert text.index(damage) < text.index("evaluation")
+
+
+def test_a_run_that_goes_back_says_so_after_other_notices_and_once(tmp_path: Path):
+    """Its new session has notices of its own, and no evaluation yet."""
+    console = Console(record=True, force_terminal=False, width=140, file=io.StringIO())
+    lost = [90, 130]
+
+    def lose(session: Session) -> None:
+        if session.step == 10:
+            session.notices += ["First.", "Second."]
+        if lost and session.step == lost[0]:
+            lost.pop(0)
+            raise PartLostError("A shard died.")
+
+    with ProgressDisplay(console) as display:
+        options = RunOptions(**OPTIONS)
+        begin = {"runs_dir": tmp_path, "name": "shown", "on_start": display.announce}
+        start(small(), Line, options, callbacks=[display, lose], **begin)
+    text = console.export_text()
+    assert text.count("A shard died. The run goes on from its checkpoint of step") == 2
+    assert text.count("Second.") == 1
+    assert "None" not in text
 
 
 def test_damage_is_said_also_where_nothing_is_left_to_do(tmp_path: Path):
@@ -191,3 +215,25 @@ def test_it_may_be_used_from_python_alone(tmp_path: Path, capsys: pytest.Capture
         run = train(tmp_path, steps=60, callbacks=[display])
     assert "evaluation" in capsys.readouterr().out
     assert np.isfinite(run.evaluations()[0]["mean_return"])
+
+
+def test_a_complete_run_has_nothing_left_to_do(tmp_path: Path):
+    run = train(tmp_path, environment=Line, steps=60)
+    console = Console(record=True, width=140, file=io.StringIO())
+    with ProgressDisplay(console) as display:
+        run.resume(callbacks=[display], on_start=display.announce)
+        display.finish(run.path)
+    text = console.export_text()
+    assert (
+        "\nNothing was left to do: all steps are made. More of them, --steps N, go on.\nLast evaluation: mean " in text
+    )
+    assert f"mean return {run.evaluations()[-1]['mean_return']:.1f} at step 60\n" in text
+
+
+def test_the_evaluation_of_a_stopped_run_is_shown(tmp_path: Path):
+    run = train(tmp_path, environment=Line, callbacks=[StopAt(50)])
+    console = Console(record=True, width=140, file=io.StringIO())
+    with ProgressDisplay(console) as display:
+        run.resume(callbacks=[display, StopAt(55)], on_start=display.announce)
+        display.finish(run.path)
+    assert re.search(r"\nstep +55  evaluation -.*\nStopped at step 55\. Go on with: ", console.export_text())

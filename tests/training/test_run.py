@@ -68,7 +68,7 @@ def test_an_instance_stays_the_users(tmp_path: Path, make: Any):
 def test_a_vector_environment(tmp_path: Path):
     vector = gymnasium.vector.SyncVectorEnv([Line] * 3)
     run = train(tmp_path, environment=vector, steps=60)
-    assert run.resume(steps=90).metrics()[-1]["step"] == 75
+    assert run.resume(steps=90).metrics()[-1]["step"] == 90
     assert len(run.evaluate(2).returns) == 2
     vector.close()
 
@@ -248,9 +248,16 @@ def test_a_config_that_leaves_open_what_a_run_used(made: Run, option: str):
         edit(made, {f"run.{option}": "auto"})
 
 
+def test_numpys_whole_numbers_are_taken(made: Run):
+    assert made.evaluate(1, "last", np.int64(3)).returns == made.evaluate(1, seed=3).returns
+    assert made.agent(np.int64(made.agent().step)).step == made.agent().step
+
+
 def test_mistakes_of_showing(made: Run, tmp_path: Path):
     with pytest.raises(UsageError, match="seed is -1; it must be at least 0"):
         made.evaluate(1, seed=-1)
+    with pytest.raises(UsageError, match=r"seed is 1\.5; it must be a whole number"):
+        made.evaluate(1, seed=1.5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="seed is -2"):
         made.video(seed=-2)
     for folder in (tmp_path, f"{tmp_path}/new/"):
@@ -336,7 +343,7 @@ def test_no_evaluations_of_no_episodes(made: Run):
 def test_what_a_run_says_about_itself(tmp_path: Path):
     run = train(tmp_path, steps=60)
     assert repr(run) == f"Run('{tmp_path}/td3-Pendulum-v1-s0')"
-    assert [line["step"] for line in run.metrics()] == [25, 50]
+    assert [line["step"] for line in run.metrics()] == [25, 50, 60]
     assert run.evaluations()[0].keys() == {
         "step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds"
     }  # fmt: skip

@@ -23,7 +23,7 @@ from duetto.training.session import Session
 def test_the_timetable(tmp_path: Path):
     run = train(tmp_path, steps=130, evaluate_every=50, checkpoint_every=60, log_every=40)
     assert [row["step"] for row in run.evaluations()] == [0, 50, 100, 130]  # the last policy is always evaluated
-    assert [line["step"] for line in run.metrics()] == [40, 80, 120]
+    assert [line["step"] for line in run.metrics()] == [40, 80, 120, 130]
     assert checkpoints(run).steps() == [120, 130]  # the last two; the end always gets one
 
 
@@ -40,7 +40,7 @@ def test_several_environments_count_all_their_steps(tmp_path: Path):
     )
     assert seen == list(range(3, 103, 3))  # 102 is the first multiple of 3 that is not below 100
     assert [row["step"] for row in run.evaluations()] == [0, 51, 102]
-    assert [line["step"] for line in run.metrics()] == [42, 81]
+    assert [line["step"] for line in run.metrics()] == [42, 81, 102]
     assert checkpoints(run).steps() == [60, 102]
 
 
@@ -166,7 +166,7 @@ def test_where_all_are_equal_the_best_is_not_that_of_step_0(tmp_path: Path, monk
     run.resume(steps=120)
     assert checkpoints(run).load_best().step == 40
     early = train(tmp_path, name="early", steps=100, evaluate_every=60, callbacks=[StopAt(50)])
-    assert checkpoints(early).load_best().step == 0
+    assert checkpoints(early).load_best().step == 50
     early.resume()
     assert checkpoints(early).load_best().step == 60
 

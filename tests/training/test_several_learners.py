@@ -8,11 +8,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from small_runs import assert_same, outcome, small, train
+from small_runs import StopAt, assert_same, checkpoints, outcome, small, train
 from test_resume import check_killed_anywhere
 
 from duetto.errors import UsageError
+from duetto.learners.torch_ranks import TorchRanks
 from duetto.runs.run import Run
 from duetto.training.session import Session
 
@@ -60,14 +62,47 @@ def test_a_run_goes_on_with_another_number(tmp_path: Path):
     Run(run.path).resume(80, on_start=lambda session: said.extend(session.notices))
     assert said == [
         "The checkpoint was made with 2 learners, and the run goes on with 1: from here its numbers may differ in "
-        "their last bits from those of a run that was never interrupted. With `learners: 2` in its config.yaml they "
-        "are the same."
+        "their last bits from those of a run that was never interrupted. With --learners 2 (learners=2) they are the "
+        "same."
     ]
     alone = train(tmp_path / "alone", small(), **short | {"learners": 1})
     states = [outcome(one)["state"] for one in (Run(run.path), alone)]
     assert states[0].keys() == states[1].keys()
     assert states[0]["learner"].keys() == states[1]["learner"].keys()
     assert "learners" not in states[0]["run"]
+
+
+def test_one_goes_on_with_two_and_back(tmp_path: Path):
+    """The numbers are those of one to rounding, and both changes are said."""
+    short = RUN | {"steps": 80, "learners": 1}
+    undisturbed = train(tmp_path / "undisturbed", small(), **short)
+    run, said = train(tmp_path, small(), callbacks=[StopAt(50)], **short), list[str]()
+    for number, until in ((2, 65), (1, 80)):
+        run = Run(run.path)
+        run.resume(
+            learners=number, callbacks=[StopAt(until)], on_start=lambda session: said.append(session.notices[-1])
+        )
+        assert Run(run.path).config.run.learners == number
+    assert [sentence.partition(":")[0] for sentence in said] == [
+        "The checkpoint was made with 1 learner, and the run goes on with 2",
+        "The checkpoint was made with 2 learners, and the run goes on with 1",
+    ]
+    states = [checkpoints(one).load_latest().state for one in (run, undisturbed)]
+    assert [state["learner"]["updates"] for state in states] == [50, 50]
+    for network, arrays in states[0]["learner"]["parameters"].items():
+        for name, array in arrays.items():
+            other = states[1]["learner"]["parameters"][network][name]
+            np.testing.assert_allclose(array, other, rtol=1e-3, atol=1e-5, err_msg=f"{network}/{name}")
+
+
+def test_a_number_that_cannot_be_leaves_the_run_as_it_was(tmp_path: Path):
+    run = train(tmp_path, small(), **RUN | {"steps": 40, "learners": 1})
+    before = (run.path / "config.yaml").read_bytes()
+    for number, sentence in ((3, r"dealt to 3 learners .* \(--learners\): 1, 2, 4, 8, 16"), (0, "learners is 0")):
+        with pytest.raises(UsageError, match=sentence):
+            run.resume(60, learners=number)
+    assert (run.path / "config.yaml").read_bytes() == before
+    assert run.resume(60).config.run.learners == 1
 
 
 @pytest.mark.parametrize(
@@ -93,3 +128,13 @@ def test_jax_that_has_begun_with_fewer_devices(tmp_path: Path):
     with pytest.raises(UsageError, match=r"JAX has begun in this process with \d+ CPU devices?, too few for"):
         train(tmp_path, small(batch_size=16 * many), backend="jax", learners=many)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_cannot_be_made_leaves_no_learner_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What acts one update behind refuses rollouts when the learners are there already."""
+    closed: list[object] = []
+    close = TorchRanks.close
+    monkeypatch.setattr(TorchRanks, "close", lambda ranks: (closed.append(ranks), close(ranks)))
+    with pytest.raises(UsageError, match=r"act.behind"):
+        train(tmp_path, small("ppo"), **RUN, act_behind=True)
+    assert len(closed) == 1

@@ -10,12 +10,13 @@ from pathlib import Path
 import gymnasium
 import pytest
 import yaml
-from small_runs import CrashAt, CrashError, train
+from small_runs import CrashAt, CrashError, outcome, train
 
 from duetto.cli import main
-from duetto.errors import UsageError
+from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run
 from duetto.storage import trust
+from duetto.training.session import Session
 
 MODULE = """
 import gymnasium
@@ -62,6 +63,22 @@ def test_ones_own_run_is_never_asked_about(mine: Path, mark: Path):
     Run(moved).evaluate(1)
     assert mark.exists()
     assert Run(moved).resume(steps=60).config.signature == Run(moved).config.signature
+
+
+def test_a_run_that_cannot_be_signed_goes_back_all_the_same(
+    tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The process that goes back is the one that has begun it."""
+    monkeypatch.setenv(trust.KEY_FILE, "/proc/nobody/key")
+    lost = [30]
+
+    def lose(session: Session) -> None:
+        if lost and session.step == lost[0]:
+            lost.clear()
+            raise PartLostError("A shard died.")
+
+    run = train(tmp_path, environment=ID, steps=40, evaluate_every=0, callbacks=[lose])
+    assert outcome(run)["step"] == 40
 
 
 @pytest.mark.parametrize("command", ["evaluate", "resume", "video"])

@@ -477,10 +477,26 @@ class Algorithm:
 
 
 def check_fields(options: Any) -> None:
-    """Raise UsageError that says what a field must be, where one is out of range or not among its choices."""
+    """Raise UsageError that says what a field must be, where one is out of range or not among its choices.
+
+    NumPy's numbers become Python's own, and a whole number such as 1e5 where one is wanted an int.
+    """
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         if name in options.__dataclass_fields__:
-            check_field(name, getattr(options, name), hint)
+            given = getattr(options, name)
+            value = _plain(given, hint)
+            check_field(name, value, hint)
+            if value is not given:
+                object.__setattr__(options, name, value)
+
+
+def _plain(given: Any, hint: Any) -> Any:
+    if isinstance(given, tuple):
+        return tuple(_plain(one, None) for one in given)
+    if isinstance(given, np.generic) or (isinstance(given, np.ndarray) and given.ndim == 0):
+        given = given.item()
+    whole = isinstance(given, float) and given.is_integer() and int in get_args(hint)
+    return int(given) if whole else given
 
 
 _WANTED = {int: "a whole number", float: "a number", tuple[int, ...]: "a tuple of whole numbers"}

@@ -61,6 +61,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "eval_freq": ("evaluate_every",),
     "n_eval_episodes": ("evaluation_episodes",),
     "save_freq": ("checkpoint_every",),
+    "log_interval": ("log_every",),
+    "vec_env_cls": ("vectorization",),
+    "policy_kwargs": ("hidden",),
 }
 
 

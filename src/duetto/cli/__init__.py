@@ -43,6 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:  # before a run began, or the second Ctrl-C
         print("duetto: interrupted.", file=sys.stderr)
+        exec("")  # one that came through an exec (imports have some) has `python -m` end by SIGINT, until the next exec
         sys.exit(1)
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
         sys.exit(1)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from duetto.cli import options
-from duetto.cli.options import Json, PlainEnvironmentOptions
+from duetto.cli.options import EnvironmentId, Json, PlainEnvironmentOptions
 from duetto.cli.output import print_json
 from duetto.display.progress import working
 from duetto.environments import checking
 from duetto.environments.checking import apart
-from duetto.errors import DuettoError, UsageError
-from duetto.storage import origin
+from duetto.errors import DuettoError
 
 TITLES = {"broken": "Broken: training fails, or learns something else", "costs": "Costs you something", "fine": "Fine"}
 
@@ -30,7 +28,7 @@ def main(arguments: list[str]) -> None:
 
 
 def check(
-    environment: Annotated[Positional[str], arg(help="An id, or FILE.py:CLASS.", metavar="ENVIRONMENT")],
+    environment: EnvironmentId,
     environment_options: PlainEnvironmentOptions = (),
     steps: Annotated[int, arg(help="Steps of random actions, at most.")] = apart.STEPS,
     timeout: Annotated[float, arg(help="Seconds after which one call counts as hanging.")] = apart.TIMEOUT,
@@ -41,9 +39,8 @@ def check(
     Nothing is trained, and nothing is written. Exit code 1 where something is broken.
     """
     given = options.environment_options(environment_options)
-    tried = _from_file(environment) if environment.partition(":")[0].endswith(".py") else environment
     with working(Console(stderr=True), f"trying {environment}"):
-        found = checking.check(tried, environment_options=given, steps=steps, timeout=timeout)
+        found = checking.check(environment, environment_options=given, steps=steps, timeout=timeout)
     broken = [one for one in found if one.level == "broken"]
     if json:
         print_json({"environment": environment, "broken": len(broken), "findings": [vars(one) for one in found]})
@@ -67,13 +64,3 @@ def _show(found: list[checking.Finding]) -> None:
         if rows.row_count:
             console.print(title, style="bold")
             console.print(Padding(rows, (0, 0, 1, 2)))
-
-
-def _from_file(text: str) -> Any:
-    name, _, kind = text.partition(":")
-    path = Path(name).expanduser().resolve()
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"The environment's file {path} cannot be read: {error.strerror}.") from error
-    return checking.in_module(origin.run(path, source), kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -11,8 +12,8 @@ from tyro.conf import Positional, arg
 from duetto import demonstrations
 from duetto.cli.demos_record import play, trained
 from duetto.cli.demos_showing import progress, say_what_is_there
-from duetto.cli.options import Trust
-from duetto.display.progress import say
+from duetto.cli.options import Json, Trust
+from duetto.display.live import say
 from duetto.errors import UsageError
 from duetto.runs.remembered import Remembered, remembered
 from duetto.runs.run import Run
@@ -36,6 +37,7 @@ def export(
     episodes: Annotated[int | None, arg(help=_EPISODES, metavar="N")] = None,
     seed: Annotated[int, arg(help="Of the first fresh episode; the next one has the next.")] = 0,
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    json: Json = False,
     trust: Trust = False,
 ) -> None:
     """Write the episodes in a run's replay memory as a Minari dataset, exploration included, as they were made.
@@ -43,9 +45,10 @@ def export(
     Whole episodes only: those of which the memory has lost the beginning, and those that still run, are left out, and
     it is said how much that is.
     """
-    folder, console = Run(run, trust=trust), Console()
+    demonstrations.check_free(Path(output), overwrite)
+    folder, console = Run(run, trust=trust), Console(stderr=json)
     if episodes is None:
-        _write(console, remembered(folder, checkpoint, trust), output, overwrite)
+        _write(console, remembered(folder, checkpoint, trust), output, overwrite, json)
         return
     if seed < 0:
         raise UsageError(f"seed is {seed}; it must be at least 0.")
@@ -54,10 +57,10 @@ def export(
         raise UsageError(f"{run} was trained on {config.environment}, an object: no fresh episodes can be made here.")
     trusting.check(config.environment, config.environment_options, config.signature, run, trust)
     source = trained(folder, config.environment, {}, checkpoint, episodes, trust)
-    play(console, config.environment, source, output, episodes, seed, overwrite=overwrite)
+    play(console, config.environment, source, output, episodes, seed, overwrite=overwrite, json=json)
 
 
-def _write(console: Console, found: Remembered, output: str, overwrite: bool) -> None:
+def _write(console: Console, found: Remembered, output: str, overwrite: bool, json: bool) -> None:
     for problem in found.problems:
         say(Console(stderr=True), problem, "yellow")
     written = 0
@@ -71,9 +74,10 @@ def _write(console: Console, found: Remembered, output: str, overwrite: bool) ->
                 f"The memory at step {found.step:,} holds no whole episode ({_left(found)}). Train with a larger "
                 "replay_capacity or for longer, or take fresh ones: --episodes."
             )
-    say_what_is_there(console, output)
-    if found.left.rows:
-        say(Console(stderr=True), f"Left out: {_left(found)}.", "yellow")
+    left = _left(found) if found.left.rows else None
+    say_what_is_there(console, output, json, left_out=left)
+    if left and not json:
+        say(Console(stderr=True), f"Left out: {left}.", "yellow")
 
 
 def _left(found: Remembered) -> str:

@@ -8,7 +8,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from duetto import demonstrations, environments
+from duetto import demonstrations, environments, own_files
 from duetto.cli import options
 from duetto.cli.demos_showing import progress, say_what_is_there, versions
 from duetto.demonstrations import Description, open_source
@@ -27,20 +27,21 @@ def main(arguments: list[str]) -> None:
 
 def take_over(
     source: Annotated[Positional[str], arg(help=_SOURCE)],
-    environment: Annotated[str, arg(help="The id of the environment that they were recorded in.", metavar="ID")],
+    environment: Annotated[str, arg(help="The environment that they were recorded in.", metavar="ID|FILE.py:CLASS")],
     output: Annotated[str, arg(help="The folder to make.")],
     expert: Annotated[str | None, arg(help="Who acted; by default as the source says.")] = None,
     environment_options: options.PlainEnvironmentOptions = (),
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Take over episodes that were recorded elsewhere; actions of Box spaces are mapped to [-1, 1], as agents act."""
-    kwargs = options.environment_options(environment_options)
+    environment, kwargs = own_files.absolute(environment), options.environment_options(environment_options)
     stepper = environments.separate(environment, kwargs=kwargs)
     spaces = stepper.observation_space, stepper.action_space
     stepper.close()
     found = open_source(source, *spaces)
     description = Description(environment, kwargs, expert or found.expert, *spaces, versions())
-    console = Console()
+    console = Console(stderr=json)
     with (
         demonstrations.writer(output, description, overwrite) as writer,
         progress(console, found.total) as advance,
@@ -48,4 +49,4 @@ def take_over(
         for episode, seed in found.episodes:
             writer.add(episode, seed)
             advance()
-    say_what_is_there(console, output)
+    say_what_is_there(console, output, json)

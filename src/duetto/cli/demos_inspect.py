@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -12,9 +12,10 @@ from tyro.conf import Positional, arg
 
 from duetto import demonstrations, environments
 from duetto.cli.demos_showing import spread
-from duetto.cli.options import Trust
+from duetto.cli.options import Json, Trust
+from duetto.cli.output import print_json
 from duetto.demonstrations import Demonstrations, Replay, spell
-from duetto.display.progress import say
+from duetto.display.live import say
 from duetto.display.video import record
 from duetto.errors import UsageError
 from duetto.storage.trust import check as check_trust
@@ -34,24 +35,54 @@ def inspect(
     video: Annotated[str | None, arg(help="Play an episode again, and record it.", metavar="FILE.mp4")] = None,
     episode: Annotated[int | None, arg(help="Which one, from 0; by default 0.", metavar="K")] = None,
     all: Annotated[bool, arg(help=f"List all episodes, not only the first {FIRST}.")] = False,
+    json: Json = False,
     trust: Trust = False,
 ) -> None:
     """Show what demonstrations are of, and what their episodes are like."""
     if episode is not None and video is None:
         raise UsageError(f"--episode {episode} says which one to record: give --video FILE.mp4 too.")
     found = demonstrations.load(demos)
-    console = Console()
-    for notice in found.notices:
-        say(Console(stderr=True), notice, "yellow")
-    _say_what_it_is(console, found)
-    console.print(_table(found, len(found) if all else FIRST))
-    if len(found) > FIRST and not all:
-        say(console, f"and {len(found) - FIRST} more: --all lists them.")
+    if not json:
+        _show(found, len(found) if all else FIRST)
     if video is not None:
         about = found.description
         check_trust(about.environment, about.options, found.signature, demos, trust)
         _film(found, episode or 0, Path(video))
-        say(console, video)
+    if json:
+        print_json(_described(found, demos) | {"video": video})
+    elif video is not None:
+        say(Console(), video)
+
+
+def _show(found: Demonstrations, rows: int) -> None:
+    console = Console()
+    for notice in found.notices:
+        say(Console(stderr=True), notice, "yellow")
+    _say_what_it_is(console, found)
+    console.print(_table(found, rows))
+    if len(found) > rows:
+        say(console, f"and {len(found) - rows} more: --all lists them.")
+
+
+def _described(found: Demonstrations, folder: str) -> dict[str, Any]:
+    """All of it for programs, every episode too."""
+    about = found.description
+    episodes = zip(found.seeds, found.parts, found.returns, found.lengths, found.terminated, strict=True)
+    names = ("seed", "part", "return", "steps", "terminated")
+    return {
+        "file": folder,
+        "environment": about.environment,
+        "options": about.options,
+        "expert": about.expert,
+        "observations": spell(about.observation_space, bounds=False),
+        "actions": spell(about.action_space),
+        "versions": about.versions,
+        "episodes": [
+            dict(zip(names, (seed, part, float(score), int(steps), bool(over)), strict=True))
+            for seed, part, score, steps, over in episodes
+        ],
+        "notices": list(found.notices),
+    }
 
 
 def _say_what_it_is(console: Console, found: Demonstrations) -> None:

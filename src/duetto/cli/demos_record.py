@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import tyro
 from rich.console import Console
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
-from duetto import demonstrations, environments
+from duetto import demonstrations, environments, own_files
 from duetto.cli import options
 from duetto.cli.demos_showing import progress, say_what_is_there, versions
 from duetto.cli.showing import warn
 from duetto.demonstrations import Description, Expert, Game, Writer
-from duetto.display.progress import say
+from duetto.display.live import say
 from duetto.environments import Stepper
 from duetto.errors import UsageError
 from duetto.runs.run import Run
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
 
 
 def record(
-    environment: Annotated[Positional[str], arg(metavar="ENVIRONMENT", help="An id.")],
+    environment: options.EnvironmentId,
     expert: Annotated[str, arg(help=_EXPERT, metavar="bot|keyboard|RUN")],
     output: Annotated[str, arg(help="The folder to make.")],
     episodes: Annotated[int, arg(help="Whole episodes.")] = 100,
@@ -51,17 +51,20 @@ def record(
     ] = False,
     minimum_return: Annotated[float | None, arg(help="Leave out episodes with a lower return.")] = None,
     environment_options: options.PlainEnvironmentOptions = (),
-    checkpoint: Annotated[Literal["best", "last"], arg(help="Of the run.")] = "best",
+    checkpoint: Annotated[str, arg(help="Of the run.", metavar="last|best|STEP")] = "last",
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    json: options.Json = False,
+    trust: options.Trust = False,
 ) -> None:
     """Record whole episodes of an expert as a Minari dataset, to learn from."""
     if seed < 0:
         raise UsageError(f"seed is {seed}; it must be at least 0.")
-    console = Console()
+    demonstrations.check_free(Path(output), overwrite)
+    console, environment = Console(stderr=json), own_files.absolute(environment)
     given = options.environment_options(environment_options)
-    source = _source(console, expert, environment, given, checkpoint, episodes)
+    source = _source(console, expert, environment, given, checkpoint, episodes, trust)
     keep = _condition(minimum_return, only_successes or expert == "bot")
-    play(console, environment, source, output, episodes, seed, keep, overwrite)
+    play(console, environment, source, output, episodes, seed, keep, overwrite, json)
 
 
 def play(
@@ -73,6 +76,7 @@ def play(
     seed: int,
     keep: Callable[[float], bool] = lambda score: True,
     overwrite: bool = False,
+    json: bool = False,
 ) -> None:
     """Record the episodes, and say what is there; the source's environments are closed."""
     spaces = source.stepper.observation_space, source.stepper.action_space
@@ -83,7 +87,7 @@ def play(
             last = _write(games, writer, advance)
     finally:
         source.stepper.close()
-    say_what_is_there(console, output, last - seed + 1)
+    say_what_is_there(console, output, json, last - seed + 1)
 
 
 def _write(games: Iterator[Game], writer: Writer, advance: Callable[[], None]) -> int:
@@ -99,7 +103,13 @@ def _write(games: Iterator[Game], writer: Writer, advance: Callable[[], None]) -
 
 
 def _source(
-    console: Console, expert: str, environment: str, given: dict[str, Any], checkpoint: str, episodes: int
+    console: Console,
+    expert: str,
+    environment: str,
+    given: dict[str, Any],
+    checkpoint: str,
+    episodes: int,
+    trusted: bool,
 ) -> Source:
     if expert == "bot":
         stepper, bot = environments.make_bot(environment, given)
@@ -110,7 +120,7 @@ def _source(
         return Source(player, stepper, player.about, given)
     if not Path(expert).is_dir():
         raise UsageError(f"There is no expert {expert!r}. It is bot, keyboard, or the folder of a run, runs/...")
-    return trained(Run(expert), environment, given, checkpoint, episodes)
+    return trained(Run(expert, trust=trusted), environment, given, checkpoint, episodes, trusted)
 
 
 def trained(

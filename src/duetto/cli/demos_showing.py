@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from duetto import demonstrations
+from duetto.cli.output import print_json
 from duetto.demonstrations import Demonstrations
-from duetto.display.progress import say
+from duetto.display.live import say
 from duetto.storage.config import circumstances
 
 
@@ -30,10 +31,16 @@ def progress(console: Console, episodes: int | None = None) -> Iterator[Callable
         yield lambda: bar.advance(task)
 
 
-def say_what_is_there(console: Console, output: str, tried: int | None = None) -> None:
+def say_what_is_there(
+    console: Console, output: str, json: bool, tried: int | None = None, left_out: str | None = None
+) -> None:
     """The last lines: what was made; `tried` is the number of episodes that were played for it."""
     found = demonstrations.load(output)
     games = found.parts.count(0)
+    if json:
+        said = {"file": output, "episodes": games, "steps": found.steps, "returns": found.returns.tolist()}
+        print_json(said | {"tried": games if tried is None else tried, "left_out": left_out})
+        return
     left = f", {tried - games} left out" if tried is not None and tried > games else ""
     say(console, f"{output}: {games} episodes{left}, {found.steps:,} steps, return {spread(found)}")
     say(console, f"See them: duetto demos inspect {output}")

@@ -26,7 +26,9 @@ def evaluate(
     episodes: Annotated[int, arg(help="Whole episodes.")] = 10,
     checkpoint: Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")] = "last",
     seed: Annotated[int | None, arg(help="Seed of the initial states; by default the run's own.")] = None,
-    environment: Annotated[str | None, arg(help="Another environment of the same spaces.", metavar="ID")] = None,
+    environment: Annotated[
+        str | None, arg(help="Another environment of the same spaces.", metavar="ID|FILE.py:CLASS")
+    ] = None,
     environment_options: PlainEnvironmentOptions = (),
     stochastic: Annotated[FlagCreatePairsOff[bool], arg(help="Explore as in training.")] = False,
     json: Json = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -12,9 +12,11 @@ from rich.padding import Padding
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from duetto.algorithms import ALGORITHMS
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.cli.options import Json
+from duetto.cli.output import print_json
 from duetto.environments import FAMILIES, Family
-from duetto.extras import install
+from duetto.extras import install, is_there, names
 from duetto.learners.choice import EXTRA, installed
 from duetto.presets import presets
 
@@ -28,8 +30,13 @@ def overview(
     what: Annotated[
         Positional[Literal["all", "algorithms", "environments", "presets"]], arg(help="One of them, with its details.")
     ] = "all",
+    json: Json = False,
 ) -> None:
     """List algorithms with their spaces, presets, and environment families with the extra each needs."""
+    if json:
+        everything = _described()
+        print_json(everything if what == "all" else {what: everything[what]})
+        return
     console = Console()
     match what:
         case "algorithms":
@@ -43,6 +50,23 @@ def overview(
             console.print("A preset named after an environment is taken for it unless --preset says otherwise.")
         case _:
             _all(console)
+
+
+def _described() -> dict[str, Any]:
+    """All of it, for programs."""
+    return {
+        "algorithms": {
+            name: {"observations": kind.observations, "actions": kind.actions, "about": _about(kind)}
+            for name, kind in ALGORITHMS.items()
+        },
+        "environments": [
+            {"name": one.name, "examples": one.examples, "extra": one.extra, "installed": _there(one)}
+            for one in FAMILIES
+        ],
+        "presets": {name: {preset: entry.about for preset, entry in presets(name).items()} for name in ALGORITHMS},
+        "backends": {name: installed(name) for name in EXTRA},  # type: ignore[arg-type]
+        "extras": _extras(),
+    }
 
 
 def _all(console: Console) -> None:
@@ -60,17 +84,28 @@ def _all(console: Console) -> None:
     console.print(Padding(families, (0, 0, 1, 2)))
     backends = [f"{name} ({'installed' if installed(name) else 'not installed'})" for name in EXTRA]  # type: ignore[arg-type]
     console.print(f"Backends: {', '.join(backends)}", highlight=False)
+    extras = [f"{name} ({'installed' if there else 'not installed'})" for name, there in _extras().items()]
+    console.print(f"Extras: {', '.join(extras)}", highlight=False)
     console.print("More: duetto list algorithms, duetto list environments, duetto list presets", highlight=False)
-    if not all(map(_there, FAMILIES)):
+    if not all(map(_there, FAMILIES)) or not all(_extras().values()):
         _print_install(console)
 
 
 def _algorithms() -> Table:
     table = Table("algorithm", "observations", "actions", "paper", title="Algorithms", title_justify="left")
     for name, algorithm in ALGORITHMS.items():
-        about = (algorithm.__doc__ or "").split("\n\n")[0].strip()
-        table.add_row(*map(escape, (name, algorithm.observations, algorithm.actions, about)))
+        table.add_row(*map(escape, (name, algorithm.observations, algorithm.actions, _about(algorithm))))
     return table
+
+
+def _extras() -> dict[str, bool]:
+    """Those that are no backend, no environments, and not made of others to work on Duetto; whether they are there."""
+    known = {*EXTRA, *(family.extra for family in FAMILIES), "all", "dev", "docs"}
+    return {name: is_there(name) for name in names() if name not in known}
+
+
+def _about(algorithm: type[Algorithm]) -> str:
+    return (algorithm.__doc__ or "").split("\n\n")[0].strip()
 
 
 def _presets() -> Table:

@@ -23,7 +23,7 @@ def train_many(call: Any, preset: str, environment: dict[str, Any], origin: Orig
     _check(call)
     own = (preset, environment, origin)
     if call.dry_run:
-        from duetto.runs.run import planned
+        from duetto.runs.planning import planned
 
         each = [dataclasses.replace(call.run, seed=number) for number in numbers]
         configs = [planned(call.hyperparameters, call.environment, run, *own) for run in each]

@@ -6,13 +6,16 @@ import re
 from typing import Annotated, Any
 
 import yaml
-from tyro.conf import FlagCreatePairsOff, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from duetto.errors import UsageError
 
 _METAVAR = "KEY=VALUE ..."
 _EXAMPLE = "--environment-options sticky_actions=0."
 
+EnvironmentId = Annotated[
+    Positional[str], arg(metavar="ENVIRONMENT", help="An id, module:ID, or FILE.py:CLASS for one of your own.")
+]
 EnvironmentOptions = Annotated[
     tuple[str, ...],
     arg(help=f"Options of the environment itself, on top of the preset's; {_EXAMPLE}", metavar=_METAVAR),

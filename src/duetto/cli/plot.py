@@ -7,9 +7,9 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
-from duetto.cli.options import Metric, Runs
+from duetto.cli.options import Json, Metric, Runs
+from duetto.cli.showing import say_file
 from duetto.display import plotting
-from duetto.errors import escaped
 
 
 def main(arguments: list[str]) -> None:
@@ -21,6 +21,7 @@ def plot(
     runs: Positional[Runs],
     output: Annotated[str, arg(help="The picture: .png, .svg or .pdf.", metavar="FILE")] = "curves.png",
     metric: Metric = "mean_return",
+    json: Json = False,
 ) -> None:
     """Draw learning curves: one for all seeds of the same options, with a band; one panel per environment."""
-    print(escaped(str(plotting.plot(runs, output, metric))))
+    say_file(plotting.plot(runs, output, metric), json)

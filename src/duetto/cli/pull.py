@@ -10,7 +10,8 @@ from tyro.conf import Positional, arg
 
 from duetto.cli.options import Json
 from duetto.cli.output import print_json
-from duetto.display.progress import say, working
+from duetto.display.live import say
+from duetto.display.progress import working
 from duetto.sharing import fetch
 from duetto.sharing.pulling import AT_MOST
 

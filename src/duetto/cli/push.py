@@ -10,7 +10,8 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from duetto.cli.options import Json, Trust
 from duetto.cli.output import print_json
-from duetto.display.progress import say, working
+from duetto.display.live import say
+from duetto.display.progress import working
 from duetto.errors import escaped
 from duetto.runs.run import Run
 from duetto.sharing import Pushed

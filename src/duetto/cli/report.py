@@ -9,9 +9,9 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from duetto import reporting
-from duetto.cli.options import Metric, Runs
+from duetto.cli.options import Json, Metric, Runs
+from duetto.cli.showing import say_file
 from duetto.display.progress import working
-from duetto.errors import escaped
 
 
 def main(arguments: list[str]) -> None:
@@ -23,6 +23,7 @@ def report(
     runs: Positional[Runs],
     output: Annotated[str, arg(help="The page: .html.", metavar="FILE")] = "report.html",
     metric: Metric = "mean_return",
+    json: Json = False,
 ) -> None:
     """Write one page about runs: results, interactive curves, losses and what healthy looks like, how to repeat it.
 
@@ -30,4 +31,4 @@ def report(
     """
     with working(Console(stderr=True), "writing the report") as tell:
         path = reporting.report(runs, output, metric, tell)
-    print(escaped(str(path)))
+    say_file(path, json)

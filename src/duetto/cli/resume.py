@@ -1,4 +1,4 @@
-"""`duetto resume RUN [--steps N] [--accept-changes] [--without-memory] [--cluster [ADDRESS]]`."""
+"""`duetto resume RUN [--steps N] [--learners N] [--accept-changes] [--without-memory] [--cluster [ADDRESS]]`."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def resume(
     keep_schedule: Annotated[
         FlagCreatePairsOff[bool], arg(help="With more --steps, end schedules where they would have ended.")
     ] = False,
+    learners: Annotated[int | None, arg(help="Share each batch among so many; by default as the run was.")] = None,
     quiet: Quiet = False,
     json: Json = False,
     trust: Trust = False,
@@ -48,7 +49,7 @@ def resume(
     """Go on with a run exactly where its last checkpoint was made, also after kill -9.
 
     On a cluster or not, and on one of another size, the numbers stay the same, unless actors act themselves (--pace):
-    then the run goes on as it began.
+    then the run goes on as it began. With another number of learners they stay the same to rounding.
     In config.yaml, steps, threads, learners, vectorization and the intervals of evaluations, checkpoints and metrics
     may change freely. All else decides the numbers: a change is refused, or with --accept-changes said, and made.
     """
@@ -73,6 +74,7 @@ def resume(
                 keep_schedule=keep_schedule,
                 progress=False,
                 cluster=placed,
+                learners=learners,
             )
         display.finish(resumed.path)
     if json:

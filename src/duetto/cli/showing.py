@@ -1,10 +1,15 @@
-"""What commands say of a run's folder that is no result."""
+"""What commands say of a run's folder that is no result, and of a file that they have written."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from rich.console import Console
 
-from duetto.display.progress import say
+from duetto.cli.output import print_json
+from duetto.display.live import say
+from duetto.errors import escaped
 from duetto.runs.run import Run
 
 
@@ -12,3 +17,8 @@ def warn(run: Run) -> None:
     """Say on stderr what was found damaged and passed over."""
     for notice in run.notices:
         say(Console(stderr=True), notice, "yellow")
+
+
+def say_file(path: str | Path, json: bool, **about: Any) -> None:
+    """Its name; or, as JSON, `file` and what else is to be known of it."""
+    print_json({"file": str(path), **about}) if json else print(escaped(str(path)))

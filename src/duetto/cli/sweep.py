@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.cli import watching
 from duetto.cli.clusters import cluster, with_address
@@ -25,9 +26,6 @@ if TYPE_CHECKING:  # with all that it imports, and something is to be seen befor
     from duetto.cluster import Cluster
     from duetto.sweeping.plan import Planned, Setting
 
-# Those of the command itself, beside the run's and the algorithm's; see `_command`.
-OWN_OPTIONS = ("seeds", "jobs", "output", "cluster", "dry_run")
-OWN_OPTIONS += ("environment_options", "preset", "track", "quiet", "json")
 USAGE = """duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]
        duetto sweep FILE.yaml [options]"""
 ABOUT = """Trains every algorithm in every environment with every seed. Each is an ordinary run in a process of its own;
@@ -103,13 +101,14 @@ def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Settin
 def _parsed(name: str, environment: str, options: list[str]) -> tuple[Any, ...]:
     algorithm, origin = algorithm_named(name)
     known = beside(Path(origin.file)) if origin else None
+    environment = own_files.absolute(environment)
     preset_name, preset = choose(algorithm.name(), environment, preset_of(options), known)
     arguments = [environment, *options] if environment else options
     return parsed(algorithm, arguments, preset_name, preset, _command), preset_name, preset, origin
 
 
 def _setting(call: Any, preset_name: str, preset: Any, origin: Any) -> Setting:
-    from duetto.runs.run import slug
+    from duetto.runs.planning import slug
     from duetto.sweeping.plan import Setting, parsed_seeds
 
     return Setting(

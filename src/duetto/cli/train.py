@@ -6,30 +6,27 @@ import argparse
 import dataclasses
 import difflib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
-from tyro.conf import AvoidSubcommands, FlagCreatePairsOff, OmitArgPrefixes, Positional, SuppressFixed, arg
+from tyro.conf import AvoidSubcommands, FlagCreatePairsOff, OmitArgPrefixes, SuppressFixed, arg
 
+from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import ELSEWHERE, nearest
 from duetto.cli import watching
 from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, ReplayShards, cluster, with_address
-from duetto.cli.options import EnvironmentOptions, Json, Quiet, Seeds, environment_options
+from duetto.cli.options import EnvironmentId, EnvironmentOptions, Json, Quiet, Seeds, environment_options
 from duetto.cli.output import expendable, print_json
-from duetto.errors import UsageError
+from duetto.errors import CheckpointError, UsageError
 from duetto.presets import Preset, beside, choose
 from duetto.storage import trust
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.origin import Origin, is_file, named
 
-# Those of the command itself, beside the run's and the algorithm's; see `_command`.
-OWN_OPTIONS = ("config", "environment_options", "from", "from_checkpoint", "from_optimizers", "from_memory", "preset")
-OWN_OPTIONS += watching.OPTIONS
-OWN_OPTIONS += ("seeds", "cluster", "actors", "pace", "block", "ahead", "replay_shards")
-OWN_OPTIONS += ("dry_run", "quiet", "json", "runs_dir", "name")
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
 Maker = Callable[[type[Algorithm], Algorithm, RunOptions], Any]  # of a command, with its defaults
@@ -39,11 +36,11 @@ def main(arguments: list[str]) -> None:
     """Parse the options on top of the preset's, and train."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {USAGE}\n\nAlgorithms: {', '.join(ALGORITHMS)}. duetto train td3 --help lists td3's options.")
-        print("As another run was: duetto train --config RUN/config.yaml [ENVIRONMENT] [options].")
+        print("As another run was: duetto train [ALGORITHM] [ENVIRONMENT] --config RUN/config.yaml [options].")
         print("One of your own: duetto train ./my_algorithm.py:MyAlgorithm ENVIRONMENT.")
         return
-    if arguments[0].partition("=")[0] == "--config":
-        _again(arguments)
+    if found := _config_in(arguments):
+        _again(*found, named_first=arguments[0].partition("=")[0] != "--config")
         return
     algorithm, origin = algorithm_named(arguments[0])
     options = with_address(arguments[1:])
@@ -52,36 +49,75 @@ def main(arguments: list[str]) -> None:
     train(parsed(algorithm, options, name, preset), name, preset, origin)
 
 
-def _again(arguments: list[str]) -> None:
-    """A new run with the configuration of another: what is not given comes from its `config.yaml`."""
-    first, separator, file = arguments[0].partition("=")
-    rest = arguments[1:] if separator else arguments[2:]
-    if not separator:
-        file = arguments[1] if len(arguments) > 1 else ""
-    if not Path(file).is_file():
-        raise UsageError(f"{first} is {file!r}; it must be the config.yaml of a run.")
-    config = Config.load(Path(file))
-    named = bool(rest) and not rest[0].startswith("-")
-    harmless = named and not trust.needs_trust("", config.environment_options)
-    if not harmless and not trust.is_ours(config.environment, config.environment_options, config.signature):
-        raise UsageError(
-            f"{file} is of {config.environment!r} with {config.environment_options!r}, and to make that Python imports "
-            "what it names. It is of no run that you began on this machine. If you know the package, say it yourself: "
-            "duetto train ALGORITHM ENVIRONMENT [--environment-options KEY=VALUE]."
-        )
-    if not named:
-        if not config.remakeable:
-            raise UsageError(f"{file} is of {config.environment}, which is no id. Name an environment after the file.")
-        rest = [config.environment, *rest]
+def _config_in(arguments: list[str]) -> tuple[str, list[str]] | None:
+    """The file of --config, wherever it stands, and the other arguments; None where it is not there."""
+    for i, argument in enumerate(arguments):
+        option, separator, file = argument.partition("=")
+        if option != "--config":
+            continue
+        if separator:
+            return file, arguments[:i] + arguments[i + 1 :]
+        return (arguments[i + 1] if arguments[i + 1 :] else ""), arguments[:i] + arguments[i + 2 :]
+    return None
+
+
+def _again(given: str, rest: list[str], named_first: bool) -> None:
+    """A new run with the configuration of another: what is not given comes from its `config.yaml`.
+
+    The algorithm may be named too, and has to be the file's; `named_first` says that it stands before --config.
+    """
+    path = Path(given) / "config.yaml" if Path(given).is_dir() else Path(given)
+    if not path.is_file():
+        raise UsageError(f"--config is {given!r}; it must be the config.yaml of a run.")
+    try:
+        config = Config.load(path)
+    except CheckpointError as error:
+        raise UsageError(f"--config {given} is no config.yaml of a run: {error}") from error
+    if rest and (named_first or rest[0] in ALGORITHMS):
+        _check_agrees(rest[0], config, given)
+        rest = rest[1:]
     values = config.to_dict()
     hyperparameters = {name: values["algorithm"][name] for name in config.algorithm.options()}
     if any(one.partition("=")[0] == "--seeds" for one in rest):
         values["run"]["seed"] = 0  # these, not its own
-    preset = Preset(f"As {file}.", hyperparameters, values["run"], config.environment_options)
-    call = parsed(type(config.algorithm), with_address(rest), config.preset, preset)
+    preset = Preset(f"As {given}.", hyperparameters, values["run"], config.environment_options)
+    command = partial(_command, environment="")
+    call = parsed(type(config.algorithm), with_address(rest), config.preset, preset, command)
     if call.preset is not None:
         raise UsageError("--config says every option already: leave --preset out.")
-    train(call, config.preset, preset, config.origin)
+    _check_may_be_made(config, call.environment, given)
+    train(
+        dataclasses.replace(call, environment=call.environment or config.environment),
+        config.preset,
+        preset,
+        config.origin,
+    )
+
+
+def _check_agrees(name: str, config: Config, given: str) -> None:
+    """UsageError where the call names another algorithm than the file."""
+    ours = config.algorithm.name()
+    if is_file(name):
+        same = config.origin is not None and own_files.parts(name) == (Path(config.origin.file), config.origin.kind)
+    else:
+        same = algorithm_named(name)[0].name() == ours
+    if not same:
+        raise UsageError(f"The call says {name}, and {given} is of {ours}. Leave one of them out, or take {ours}.")
+
+
+def _check_may_be_made(config: Config, environment: str, given: str) -> None:
+    """UsageError where the file alone names the environment, and it is a stranger's, or none that can be made again."""
+    harmless = environment and not trust.needs_trust("", config.environment_options)
+    if not harmless and not trust.is_ours(config.environment, config.environment_options, config.signature):
+        is_own, options = own_files.is_file(config.environment), config.environment_options
+        what, does = ("file", "runs it") if is_own else ("package", "imports what it names")
+        raise UsageError(
+            f"{given} is of {config.environment!r} with {options!r}, and to make that Python {does}. "
+            f"It is of no run that you began on this machine. If you know the {what}, say it yourself: duetto train "
+            "ALGORITHM ENVIRONMENT [--environment-options KEY=VALUE]."
+        )
+    if not environment and not config.remakeable:
+        raise UsageError(f"{given} is of {config.environment}, which is no id. Name an environment after the file.")
 
 
 # What is not given comes from the preset, --help shows it, and the preset is the one that is asked for or that is made
@@ -96,7 +132,7 @@ def preset_of(options: list[str]) -> str | None:
 def environment_of(algorithm: type[Algorithm], options: list[str], command: Maker | None = None) -> str:
     """Where it does not come first, only a whole parse, then thrown away, tells it from the values of an option."""
     if not options or not options[0].startswith("-"):
-        return options[0] if options else ""
+        return own_files.absolute(options[0]) if options else ""
     if "-h" in options or "--help" in options:
         return ""
     return parsed(algorithm, options, "default", Preset(), command).environment
@@ -109,13 +145,14 @@ def parsed(
     hyperparameters, run = algorithm().with_options(**preset.algorithm), RunOptions(**preset.run)
     _check_known(options, algorithm)
     described = (command or _command)(algorithm, hyperparameters, run)
-    return tyro.cli(
+    call = tyro.cli(
         described,
         args=options,
         prog=f"duetto {described.__name__.lower()} {algorithm.name()}",
         config=(AvoidSubcommands, SuppressFixed),
         description=f"{algorithm.__doc__}\n\nDefaults shown are those of the preset {name!r}.",
     )
+    return dataclasses.replace(call, environment=own_files.absolute(call.environment))
 
 
 def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
@@ -139,7 +176,7 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
         train_many(call, name, given, origin, _beginning(call))
         return
     if call.dry_run:
-        from duetto.runs.run import planned
+        from duetto.runs.planning import planned
 
         config = planned(call.hyperparameters, call.environment, call.run, name, given, origin)
         print_json(config.to_dict()) if call.json else print(config.to_yaml(), end="")
@@ -180,10 +217,12 @@ def _beginning(call: Any) -> Any:
     return Beginning(call.from_run, call.from_checkpoint, call.from_optimizers, call.from_memory)
 
 
-def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions) -> Any:
+def _command(
+    algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions, environment: str | None = None
+) -> Any:
     """The command as a dataclass that tyro reads: its own options, the run's and the algorithm's, side by side."""
     fields: list[Any] = [
-        ("environment", Annotated[Positional[str], arg(metavar="ENVIRONMENT", help="An id.")], dataclasses.field()),
+        ("environment", EnvironmentId, dataclasses.field() if environment is None else environment),
         ("run", OmitArgPrefixes[RunOptions], dataclasses.field(default=run)),
         (
             "hyperparameters",

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rich.console import Console
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, arg
 
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.cli.options import EnvironmentOptions, Json, Quiet, environment_options
+from duetto.cli.options import EnvironmentId, EnvironmentOptions, Json, Quiet, environment_options
 from duetto.cli.output import expendable, print_json
 from duetto.cli.train import algorithm_named, environment_of, parsed, preset_of
 from duetto.errors import DuettoError
@@ -18,9 +18,6 @@ from duetto.presets import Preset, beside, choose
 from duetto.storage.config import RunOptions
 from duetto.storage.origin import Origin
 
-# Those of the command itself, beside the run's and the algorithm's; see `_command`.
-OWN_OPTIONS = ("trials", "seeds", "search", "search_only", "jobs", "no_prune", "confirm", "output")
-OWN_OPTIONS += ("environment_options", "preset", "quiet", "json")
 USAGE = "duetto tune ALGORITHM ENVIRONMENT [options]"
 ABOUT = """Every option of `duetto train` that is given keeps its value; the others are searched around the preset's
 values, as their types say. The same command again goes on with a study that was ended.
@@ -103,7 +100,7 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
     yes = FlagCreatePairsOff[bool]
     file = Annotated[str | None, arg(help="How options are searched, in YAML.", metavar="FILE.yaml")]
     fields: list[Any] = [
-        ("environment", Annotated[Positional[str], arg(metavar="ENVIRONMENT", help="An id.")], dataclasses.field()),
+        ("environment", EnvironmentId, dataclasses.field()),
         ("trials", Annotated[int, arg(help="Trials in all, those of earlier calls included.")], 50),
         ("seeds", Annotated[int, arg(help="Runs of each trial; the first has --seed.")], 3),
         ("search", file, None),

@@ -8,7 +8,8 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from duetto.cli.options import Trust
+from duetto.cli.options import Json, Trust
+from duetto.cli.output import print_json
 from duetto.cli.showing import warn
 from duetto.display.progress import working
 from duetto.errors import escaped
@@ -26,11 +27,15 @@ def video(
     checkpoint: Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")] = "last",
     seed: Annotated[int | None, arg(help="Seed of the initial state; by default the run's own.")] = None,
     frames: Annotated[str | None, arg(help="A folder for the same pictures as numbered PNG files.")] = None,
+    json: Json = False,
     trust: Trust = False,
 ) -> None:
     """Record an episode without exploration as an mp4."""
     folder = Run(run, trust=trust)
     with working(Console(stderr=True), f"recording {run}") as tell:
         path = folder.video(output, checkpoint, seed, frames, tell)
+    if json:
+        print_json({"run": run, "checkpoint": checkpoint, "file": str(path), "notices": folder.notices})
+        return
     warn(folder)
     print(escaped(str(path)))

@@ -7,7 +7,8 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional, arg
 
-from duetto.cli.options import Trust
+from duetto.cli.options import Json, Trust
+from duetto.cli.output import print_json
 from duetto.cli.showing import warn
 from duetto.runs.run import Run
 
@@ -22,9 +23,14 @@ def watch(
     episodes: Annotated[int, arg(help="Whole episodes; 0 shows them until Ctrl-C.")] = 1,
     checkpoint: Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")] = "last",
     seed: Annotated[int | None, arg(help="Seed of the first initial state; by default the run's own.")] = None,
+    json: Json = False,
     trust: Trust = False,
 ) -> None:
     """Show the agent live in the environment's own window, without exploration."""
     folder = Run(run, trust=trust)
-    folder.watch(episodes, checkpoint, seed, lambda text: print(text, flush=True))
+    seen = folder.watch(episodes, checkpoint, seed, lambda text: None if json else print(text, flush=True))
+    if json:
+        scores = {"returns": [one.total_reward for one in seen], "lengths": [one.length for one in seen]}
+        print_json({"run": run, "checkpoint": checkpoint, **scores, "notices": folder.notices})
+        return
     warn(folder)

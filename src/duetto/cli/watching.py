@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from typing import Annotated, Any
 
 from tyro.conf import arg
 
+from duetto.errors import UsageError
+
 StopAtReturn = Annotated[float | None, arg(help="Stop where an evaluation's mean return is at least this.")]
 TimeLimit = Annotated[
     float | None,
-    arg(help="Stop after so many seconds of work, earlier processes included.", metavar="SECONDS"),
+    arg(
+        help="Stop after so many seconds of work, earlier processes included; the checkpoint, and behind it an "
+        "evaluation of the last policy, come on top.",
+        metavar="SECONDS",
+    ),
 ]
 VideoEvery = Annotated[int | None, arg(help="Record an episode every so many steps.", metavar="STEPS")]
 Track = Annotated[tuple[str, ...], arg(help="Send what is logged to wandb, mlflow or trackio.", metavar="TRACKER ...")]
-
-OPTIONS = ("stop_at_return", "time_limit", "video_every", "track")
 
 
 def callbacks(
@@ -25,11 +31,23 @@ def callbacks(
     if (stop_at_return, time_limit, video_every) != (None, None, None):
         from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
 
-        asked += [] if video_every is None else [RecordVideo(video_every)]
-        asked += [] if stop_at_return is None else [StopAtReturn(stop_at_return)]
-        asked += [] if time_limit is None else [TimeLimit(time_limit)]
+        for option, kind, value in (
+            ("video-every", RecordVideo, video_every),
+            ("stop-at-return", StopAtReturn, stop_at_return),
+            ("time-limit", TimeLimit, time_limit),
+        ):
+            asked += [] if value is None else [_made(option, kind, value)]
     if track:
         from duetto import trackers
 
         asked += trackers.callbacks(track)
     return asked
+
+
+def _made(option: str, kind: type[Any], value: float) -> Any:
+    """The callback; what it says of its argument is said of the option."""
+    try:
+        return kind(value)
+    except UsageError as error:
+        (field, *_) = dataclasses.fields(kind)
+        raise UsageError(re.sub(rf"^{field.name} is ", f"--{option} is ", str(error))) from error

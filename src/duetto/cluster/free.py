@@ -6,9 +6,10 @@
 
 An actor is asked for its next block while the steps that were asked for, and not handed out yet, are at most `ahead`
 with it. What is handed out is learned from at once, as `memory.Schedule` says; so steps and updates keep their ratio at
-every moment, nothing in flight is unbounded, nothing is dropped, and weights are at most so many steps old as `ahead`
-says. Blocks that have come meanwhile are handed out side by side, a vector step of all of them at a time: so a learner
-that is busy takes larger steps, not more of them. The order in which blocks come is in the numbers.
+every moment, nothing in flight is unbounded, and nothing is dropped. How old weights are is not bounded: a slow actor
+brings one block that was begun long ago. Blocks that have come meanwhile are handed out side by side, a vector step of
+all of them at a time: so a learner that is busy takes larger steps, not more of them. The order in which blocks come is
+in the numbers.
 """
 
 from __future__ import annotations

@@ -148,12 +148,12 @@ class Cluster:
 
         return place_evaluator(config, environment, stepper)
 
-    def make_shards(self, stepper: Stepper) -> Shards | None:
+    def make_shards(self, config: Config, stepper: Stepper) -> Shards | None:
         """Processes beside the actors. At the pace `free` one that is lost is begun again, else the run goes back."""
         from duetto.cluster.placing import place_shards
 
         count = min(self.replay_shards, stepper.num_envs)
-        return place_shards(stepper, count, self.pace == "free") if count else None
+        return place_shards(config, stepper, count, self.pace == "free") if count else None
 
     def decided(self, stepper: Stepper) -> dict[str, Any]:
         """See Place."""
@@ -166,7 +166,7 @@ class Cluster:
         show_token(self.address)
         from duetto.cluster.ray import RayTransport
 
-        return RayTransport(self.address, actors)
+        return RayTransport(self.address, actors, batches=self.replay_shards > 0)
 
 
 def _beside(config: Config) -> int:

@@ -15,14 +15,13 @@ from duetto.cluster.ranked import Ranked
 from duetto.cluster.shards import Keepers
 from duetto.cluster.spread import Spread
 from duetto.cluster.transport import Transport
-from duetto.environments import Stepper, recipes
+from duetto.environments import Stepper, is_instance, recipes
 from duetto.environments.faults import Fault, summary
 from duetto.environments.shares import shares
 from duetto.errors import UsageError
 from duetto.learners.ranks import Machines, ThisMachine
 from duetto.storage.config import Config
 from duetto.training.evaluation import PARALLEL
-from duetto.training.session import is_instance
 
 
 def place(
@@ -73,10 +72,11 @@ def place_evaluator(config: Config, environment: Any, stepper: Stepper) -> Besid
     return Beside(engine.crew.another(recipe, share, cloudpickle.dumps(Judging(config.algorithm, *how))))
 
 
-def place_shards(stepper: Stepper, count: int, rebuilds: bool) -> Keepers:
+def place_shards(config: Config, stepper: Stepper, count: int, rebuilds: bool) -> Keepers:
     """A replay memory's, in processes beside the actors of `stepper`. With `rebuilds`, one that dies is begun again."""
     engine = stepper.engine
     assert isinstance(engine, Spread)
+    _let_travel(config)
     return Keepers(engine.crew, shares(stepper.num_envs, count), rebuilds)
 
 

@@ -49,7 +49,12 @@ class Weights(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A block that is wanted."""
+    """A block that is wanted.
+
+    By the steps schedules of exploration go, and `random_steps`. At the pace `free` they are an estimate, as if blocks
+    were handed out one after the other: where several are handed out side by side, their steps come up to as many
+    blocks earlier or later.
+    """
 
     number: int  # of this actor's, from 0
     steps: int  # vector steps

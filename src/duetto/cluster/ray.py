@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,20 +21,28 @@ from typing import Any
 import ray
 from ray import exceptions
 
+from duetto.cluster.options import BLOCK_BYTES
 from duetto.cluster.transport import Answer
 from duetto.environments import subprocesses
+from duetto.environments.faults import summary
 from duetto.errors import UsageError
 
 TO_CONNECT = 10.0  # seconds
-OBJECT_STORE = 128 * 2**20  # bytes of a cluster of our own: nothing stays in it, and large steps pass through
+# Bytes of the object store of a cluster of our own, which only what lies there takes: weights and steps, and of each
+OBJECT_STORE = 128 * 2**20
+IN_FLIGHT = 2 * BLOCK_BYTES  # ... actor a block that has come and is handed out, and the next one.
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 DIED = "died (its process was killed or ended, or its machine is gone)"
 
 
 class RayTransport:
     """See Transport. A cluster that is begun here has no dashboard, and is gone behind it."""
 
-    def __init__(self, address: str | None, actors: int) -> None:
-        """`address` None: the cluster that this process is connected to already, or else one of its own."""
+    def __init__(self, address: str | None, actors: int, batches: bool = False) -> None:
+        """`address` None: the cluster that this process is connected to already, or else one of its own.
+
+        With `batches` these pass through it, too, of whatever size.
+        """
         self._folder: str | None = None
         self._ours = not ray.is_initialized()
         if address is not None and not self._ours:
@@ -44,13 +53,13 @@ class RayTransport:
             if self._ours:
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to count its users is their own choice
                 with _own_signals():
-                    self._connect(address, actors)
+                    self._connect(address, actors, batches)
             self._check_room(actors)
         except BaseException:
             self.close()
             raise
 
-    def _connect(self, address: str | None, actors: int) -> None:
+    def _connect(self, address: str | None, actors: int, batches: bool) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             if address is not None:
@@ -59,7 +68,9 @@ class RayTransport:
                 return
             self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
             with subprocesses.deaf_to_hangups():
-                own: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "_temp_dir": self._folder}
+                # For batches Ray's own measure: up to 30 % of what is free. One of R2D2's on Atari has 146 MB.
+                store = None if batches else OBJECT_STORE + actors * IN_FLIGHT
+                own: dict[str, Any] = {"object_store_memory": store, "_temp_dir": self._folder}
                 ray.init("local", num_cpus=actors, num_gpus=0, include_dashboard=False, **own, **quiet)
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             where = "on this machine" if address is None else f"at {address}"
@@ -69,8 +80,8 @@ class RayTransport:
         cores = int(ray.cluster_resources().get("CPU", 0))
         if actors > cores:
             raise UsageError(
-                f"The cluster has {cores} CPUs, and {actors} actors, that of the evaluations included, take one each; "
-                "a replay shard is one of them. Use fewer --actors."
+                f"The cluster has {cores} CPUs, and {actors} processes take one each: actors, that of the evaluations "
+                "included, replay shards, and learners but the first. Use fewer --actors."
             )
 
     def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
@@ -84,7 +95,10 @@ class RayTransport:
 
     def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
         """See Transport."""
-        done, _ = ray.wait(list(calls), num_returns=enough or len(calls), timeout=timeout)
+        calls = list(calls)
+        done, waiting = ray.wait(calls, num_returns=enough or len(calls), timeout=timeout)
+        if done and waiting:  # Ray gives no more than were asked for, though others have come, too
+            done += ray.wait(waiting, num_returns=len(waiting), timeout=0)[0]
         try:
             return dict(zip(done, map(Answer, ray.get(done)), strict=True))
         except exceptions.RayError:  # of one of them at least
@@ -169,7 +183,10 @@ def _look_for(address: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
+    """Of a task that raised, what it raised: Ray puts a coloured traceback before that."""
+    if isinstance(error, exceptions.RayTaskError):
+        return summary(error.cause)
+    lines = COLOURS.sub("", str(error)).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 

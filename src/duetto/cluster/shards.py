@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import cloudpickle
+
 from duetto import memory
 from duetto.cluster.crew import Actor, Crew, Lost, Replies
 from duetto.cluster.host import GREETING, Reply, Request
@@ -48,7 +50,8 @@ class Keeper:
         match method:
             case "begin":
                 self._shard = None  # as above
-                self._shard = memory.Shard(*arguments)
+                recipe, share = arguments
+                self._shard = memory.Shard(cloudpickle.loads(recipe), share)
                 return self._shard.standing()
             case "close":
                 return None
@@ -119,7 +122,7 @@ class _Crew(Crew):
 
     def begin(self, recipe: memory.Recipe) -> list[Any]:
         """Shards in which nothing is. Until they have answered, nothing is lost with them."""
-        self._recipe_of_shards = recipe
+        self._recipe_of_shards = cloudpickle.dumps(recipe)  # here: Ray does not know of the user's own file
         for actor in self.actors:
             actor.past = []
         replies: Replies = self.ask({actor.index: [self._beginning(actor)] for actor in self.actors})

@@ -39,7 +39,9 @@ class Transport(Protocol):
         ...
 
     def wait(self, calls: Sequence[Call], timeout: float, enough: int | None = None) -> dict[Call, Answer]:
-        """Until all of them, or `enough`, have come to something, or for `timeout` seconds: what they have come to."""
+        """Until all of them, or `enough`, have come to something, or for `timeout` seconds: what all those have come to
+        that have by then.
+        """
         ...
 
     def put(self, value: Any) -> Any:

@@ -11,7 +11,7 @@ from duetto.demonstrations.importing import open_source
 from duetto.demonstrations.reading import load
 from duetto.demonstrations.recording import Expert, Game, record
 from duetto.demonstrations.replaying import Replay
-from duetto.demonstrations.writing import Writer, save, seal, writer
+from duetto.demonstrations.writing import Writer, check_free, save, seal, writer
 
 __all__ = [
     "Demonstration",
@@ -22,6 +22,7 @@ __all__ = [
     "Replay",
     "Writer",
     "check_fits",
+    "check_free",
     "load",
     "open_source",
     "record",

@@ -81,7 +81,7 @@ def writer(path: str | Path, description: Description, overwrite: bool = False) 
     """
     path = Path(path)
     minari()
-    _check_free(path, overwrite)
+    check_free(path, overwrite)
     try:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.absolute().parent))
@@ -98,7 +98,7 @@ def writer(path: str | Path, description: Description, overwrite: bool = False) 
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _check_free(path: Path, overwrite: bool) -> None:
+def check_free(path: Path, overwrite: bool) -> None:
     """UsageError where something is at `path`, unless it is a dataset that may be overwritten."""
     if not path.exists():
         return

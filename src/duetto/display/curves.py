@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import yaml
 
+from duetto import own_files
 from duetto.algorithms import ALGORITHMS
 from duetto.display import tidy
 from duetto.display.series import Logs, Series
@@ -200,7 +201,9 @@ def _recorded(folder: Path) -> Recorded:
         settings = {option: value for option, value in settings.items() if option not in _UNSEEN}
         if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
             raise TypeError("an id is text, and a seed a whole number")
-        return Recorded(folder, name, environment["id"], values["run"]["seed"], settings, values, Logs(folder))
+        return Recorded(
+            folder, name, own_files.short(environment["id"]), values["run"]["seed"], settings, values, Logs(folder)
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
         raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
 

@@ -10,7 +10,8 @@ import numpy as np
 from rich.console import Console
 
 from duetto.display.bar import clock
-from duetto.display.progress import LINE_SECONDS, RATE_SECONDS, REFRESH_SECONDS, ProgressDisplay, say
+from duetto.display.live import say
+from duetto.display.progress import LINE_SECONDS, RATE_SECONDS, REFRESH_SECONDS, ProgressDisplay
 from duetto.errors import escaped
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class GroupDisplay(ProgressDisplay):
         self._doing.now("")
         config, options = sessions[0].config, sessions[0].config.run
         seeds = ", ".join(str(session.config.run.seed) for session in sessions)
-        self._say(
+        self.say(
             f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, seeds {seeds} "
             f"side by side, preset {config.preset}, {options.steps:,} steps each\n{_folders(sessions)}"
         )
@@ -65,7 +66,7 @@ class GroupDisplay(ProgressDisplay):
         if not self._live_lines and now >= self._next_line and made:
             self._next_line = now + LINE_SECONDS
             rate = f"{state.rate or 0:,.0f} steps/s of all seeds"
-            self._say("  ".join([f"step {session.step:>9,}", rate, *state.results]))
+            self.say("  ".join([f"step {session.step:>9,}", rate, *state.results]))
         if now - self._since[0] > RATE_SECONDS:
             self._since = (now, step)
 
@@ -75,21 +76,24 @@ class GroupDisplay(ProgressDisplay):
         sessions = self.sessions
         stopped = [path for path, session in zip(paths, sessions, strict=True) if session.stopped]
         if stopped:
-            self._say(
+            self.say(
                 f"{len(stopped)} of {len(paths)} seeds stopped. Each goes on by itself: duetto resume {stopped[0]}"
             )
         if returns := _returns(sessions):
             each = ", ".join(f"{value:,.1f}" for value in returns)
-            self._say(f"Last evaluations: {_spread(returns)} over {len(returns)} seeds ({each})")
+            self.say(f"Last evaluations: {_spread(returns)} over {len(returns)} seeds ({each})")
         steps, updates = (sum(one.step for one in sessions), sum(one.learner.updates for one in sessions))
-        self._say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in sessions))}.")
-        self._say(f"See them: duetto plot {' '.join(map(str, paths))}")
+        self.say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in sessions))}.")
+        self.say(f"See them: duetto plot {' '.join(map(str, paths))}")
 
     def summary_of_all(self, paths: Sequence[object]) -> dict[str, object]:
         """The last lines as JSON values: each seed's as of a run alone."""
         return {
             "runs": [self._summary(session, path) for session, path in zip(self.sessions, paths, strict=True)],
         }
+
+    def _show_news(self) -> None:
+        self._show_all_notices()
 
     def _show_all_notices(self) -> None:
         """What all say, once."""
@@ -111,7 +115,7 @@ class GroupDisplay(ProgressDisplay):
             return
         self._evaluated, self._since = at, None  # an evaluation's time is not the steps'
         returns = [result.mean_return for step, result in found if result is not None and step == at]
-        self._say(f"step {at:>9,}  evaluations {_spread(returns)} over {len(returns)} seeds")
+        self.say(f"step {at:>9,}  evaluations {_spread(returns)} over {len(returns)} seeds")
 
     def _results_of_all(self) -> list[str]:
         parts: list[str] = []

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 
+from duetto import own_files
 from duetto.display.bar import State, clock, lines
-from duetto.errors import escaped
+from duetto.display.live import LiveDisplay, say
+from duetto.errors import UsageError, escaped
+from duetto.storage.records import Csv
 
 if TYPE_CHECKING:  # it takes a second to import, and something is to be seen before that
     from duetto.training.session import Session
@@ -21,14 +23,6 @@ REFRESH_SECONDS = 0.5
 LINE_SECONDS = 30.0
 RATE_SECONDS = 5.0  # what steps/s is a mean over
 SOON_SECONDS = 5.0  # after which plain lines, too, say what takes so long
-
-
-def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print text as it is: a path in brackets is no markup, and a command to copy is not broken into lines.
-
-    What a run's folder says may come from a stranger: control characters are shown, not obeyed.
-    """
-    console.print(escaped(text), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -66,45 +60,34 @@ class Doing:
         return escaped(f"{self.text} ({self.seconds:.0f} s)") if self.text else ""
 
 
-class ProgressDisplay:
+class ProgressDisplay(LiveDisplay):
     """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss.
 
     Before the first step, what is being done until then, and how many updates of pre-training are left.
     """
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
-        """With `quiet`, notices are all that is shown."""
-        self._console, self._quiet = console, quiet
+        super().__init__(console, quiet)
         self._state, self._doing = State(), Doing()
-        self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=False)
-        self._live_lines = console.is_terminal and not quiet
         self._next = self._next_line = self._next_word = 0.0
         self._since: tuple[float, int] | None = None
         self._waited: tuple[float, float] | None = None
-        self._shown_notices = 0
         self.session: Session | None = None
         self._shown_evaluation: object = None
+        self._complete = False
 
-    def __enter__(self) -> Self:
-        if self._live_lines:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         self._doing.now("")
-        if self._live_lines:
-            self._live.transient = self.session is None  # what was said of the preparations is of no use any more
-            self._live.stop()
+        self._live.transient = self.session is None  # what was said of the preparations is of no use any more
+        super().__exit__(*raised)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """The lines as they are now."""
+    def _lines(self, width: int) -> RenderableType:
         self._state.doing = str(self._doing)
-        yield lines(self._state, options.max_width)
+        return lines(self._state, width)
 
     def doing(self, text: str) -> None:
         """Say what is being done now; "" for the run itself."""
+        self._show_news()
         if not self._doing.text:
             self._next_word = time.perf_counter() + SOON_SECONDS
         self._doing.now(text)
@@ -116,26 +99,25 @@ class ProgressDisplay:
         """The first lines: what runs where."""
         self.session, session.on_activity = session, self.doing
         self._doing.now("")
-        self._since = None  # it may begin behind where another session of the run was
+        # it may begin behind where another session of the run was, whose notices and times are not its own
+        self._since = self._waited = None
+        self._noticed, self._shown_evaluation = 0, session.last_evaluation
         options, config = session.config.run, session.config
-        self._say(
+        self._complete = session.step >= options.steps
+        self.say(
             f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "
             f"seed {options.seed}, preset {config.preset}, {options.steps:,} steps\n{session.folder}/",
         )
         if session.step:
-            self._say(f"Resuming at step {session.step:,}.")
-        self._show_notices(session)
+            self.say(f"Resuming at step {session.step:,}.")
+        self._show_notices(session.notices)
 
     def __call__(self, session: Session) -> None:
         """After every step: cheap unless it is time to look."""
         now = time.perf_counter()
         self._doing.text = ""
-        self._show_notices(session)
-        if session.last_evaluation is not self._shown_evaluation:
-            self._shown_evaluation = session.last_evaluation
-            step, result = session.last_evaluation or (0, None)
-            self._say(f"step {step:>9,}  evaluation {result}")
-            self._since = None  # an evaluation's time is not the steps'
+        self._show_notices(session.notices)
+        self._show_evaluation(session)
         if self._since is None:
             self._since = (now, session.step)
         if now < self._next and session.step < session.config.run.steps:
@@ -143,7 +125,7 @@ class ProgressDisplay:
         self._next = now + REFRESH_SECONDS
         made = session.step - self._since[1]
         state = self._state
-        state.name = escaped(f"{session.config.algorithm.name()} {session.config.environment}")
+        state.name = escaped(f"{session.config.algorithm.name()} {own_files.short(session.config.environment)}")
         state.step, state.steps = session.step, session.config.run.steps
         if made:
             state.rate = made / max(now - self._since[0], 1e-9)
@@ -151,7 +133,7 @@ class ProgressDisplay:
         goes_on = made or session.memory.pretraining_left
         if not self._live_lines and now >= self._next_line and goes_on:
             self._next_line = now + LINE_SECONDS
-            self._say("  ".join([f"step {session.step:>9,}  {state.rate or 0:,.0f} steps/s", *state.results]))
+            self.say("  ".join([f"step {session.step:>9,}  {state.rate or 0:,.0f} steps/s", *state.results]))
         if now - self._since[0] > RATE_SECONDS:
             self._since = (now, session.step)
 
@@ -159,14 +141,25 @@ class ProgressDisplay:
         """The last lines: done, or stopped and how to go on."""
         session = self.session
         assert session is not None
-        self._show_notices(session)
+        self._show_notices(session.notices)
         if session.stopped:
-            self._say(f"Stopped at step {session.step:,}. Go on with: duetto resume {path}")
+            self._show_evaluation(session)
+            self.say(f"Stopped at step {session.step:,}. Go on with: duetto resume {path}")
             return
+        if self._complete:
+            self.say("Nothing was left to do: all steps are made. More of them, --steps N, go on.")
+        if last := self._last_evaluation(session):
+            self.say(f"Last evaluation: {last}")
+        self.say(f"{session.step:,} steps and {session.learner.updates:,} updates in {clock(session.seconds)}.")
+        if _can_be_recorded(session):
+            self.say(f"See it: duetto video {path}")
+
+    def _last_evaluation(self, session: Session) -> str:
+        """What came of it, also where an earlier process made it; "" where there is none."""
         if session.last_evaluation is not None:
-            self._say(f"Last evaluation: {session.last_evaluation[1]}")
-        self._say(f"{session.step:,} steps and {session.learner.updates:,} updates in {clock(session.seconds)}.")
-        self._say(f"See it: duetto video {path}")
+            return str(session.last_evaluation[1])
+        rows = Csv.scan(session.folder / "evaluations.csv").rows if self._complete else []
+        return f"mean return {float(rows[-1]['mean_return']):.1f} at step {rows[-1]['step']}" if rows else ""
 
     def summary(self, path: object) -> dict[str, object]:
         """The last lines as JSON values."""
@@ -185,14 +178,17 @@ class ProgressDisplay:
             "notices": list(session.notices),
         }
 
-    def _say(self, text: str) -> None:
-        if not self._quiet:
-            say(self._console, text)
+    def _show_evaluation(self, session: Session) -> None:
+        if session.last_evaluation is not self._shown_evaluation:
+            self._shown_evaluation = session.last_evaluation
+            step, result = session.last_evaluation or (0, None)
+            self.say(f"step {step:>9,}  evaluation {result}")
+            self._since = None  # an evaluation's time is not the steps'
 
-    def _show_notices(self, session: Session) -> None:
-        for notice in session.notices[self._shown_notices :]:
-            say(self._console, notice, "yellow")
-        self._shown_notices = len(session.notices)
+    def _show_news(self) -> None:
+        """Notices that came while something takes long, before it is done."""
+        if self.session is not None:
+            self._show_notices(self.session.notices)
 
     def _results(self, session: Session) -> list[str]:
         parts: list[str] = []
@@ -225,3 +221,17 @@ class ProgressDisplay:
         share = f", waits {(waited - before) / (now - since):.0%}" if now > since else ""
         lag = f", lag {numbers['time/lag_updates_mean']:.0f}" if "time/lag_updates_mean" in numbers else ""
         return f"{numbers['time/actors']:.0f} actors{restarted}{share}{lag}"
+
+
+def _can_be_recorded(session: Session) -> bool:
+    """Videos are made in Gymnasium, as evaluations are, and an id of EnvPool's may not be there."""
+    from duetto import environments
+
+    config = session.config
+    if config.run.engine != "envpool" or config.run.evaluate_every:
+        return True
+    try:
+        environments.separate(config.environment, render_mode="rgb_array", kwargs=config.environment_options).close()
+    except UsageError:
+        return False
+    return True

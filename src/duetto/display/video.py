@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Tree
+from duetto.display import files
 from duetto.environments import Episode, Stepper
 from duetto.errors import DuettoError, UsageError
 from duetto.extras import install
@@ -35,11 +36,13 @@ def record(
     Where the agent observes an image, the newest one is shown beside the picture. `frames` is a folder for the same
     pictures as PNG files, image0k0000.png, image0k0001.png ... (worker 0, as the walkthrough names them).
     """
+    files.check_name(path, ".mp4", "a video")
     partial = path.with_name(f".{path.stem}.partial.mp4")
     writer: Any = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
+            partial.touch()  # whether it can be written here shows before ffmpeg is asked, which would say it in pages
             opened.callback(partial.unlink, missing_ok=True)
             if frames is not None:
                 frames.mkdir(parents=True, exist_ok=True)
@@ -61,7 +64,7 @@ def record(
             partial.replace(path)
             return episode
     except OSError as error:
-        raise DuettoError(f"The video {path} cannot be written: {error}.") from error
+        raise DuettoError(f"The video {path} cannot be written: {error.strerror or error}.") from error
 
 
 def place(folder: Path, step: int) -> Path:

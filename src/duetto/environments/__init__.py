@@ -11,7 +11,7 @@ from duetto.environments.families import FAMILIES, Family
 from duetto.environments.generators import are_drawn_from as draw_globally
 from duetto.environments.goals import Goals
 from duetto.environments.keyboard import PlayEndedError, make_player
-from duetto.environments.making import make, separate
+from duetto.environments.making import is_instance, make, separate
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.options import complete_options
 from duetto.environments.recipes import register, registration
@@ -40,6 +40,7 @@ __all__ = [
     "draw_globally",
     "flatten_observation",
     "from_gymnasium",
+    "is_instance",
     "make",
     "make_bot",
     "make_player",

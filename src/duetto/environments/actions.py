@@ -194,15 +194,26 @@ class Structure:
 
     def one(self, row: Any) -> Any:
         """That of one environment, of its row (A,)."""
-        return self._of(row) if self._made else row
+        return self._of(row) if self._made else single(row)
 
     def _of(self, rows: np.ndarray) -> Any:
         def own(name: str, shape: list[int], dtype: str) -> Any:
             low, high = self._ends[name]
-            part = rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)
-            return part if part.ndim else part[()]
+            return single(rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)[()])
 
         return _filled(self._made, own)
+
+
+def single(own: Any) -> Any:
+    """An environment's action, or parts of one, where a number of a Box is an array, also one without axes.
+
+    A choice is one of NumPy's numbers, as Gymnasium has it.
+    """
+    if isinstance(own, dict):
+        return {key: single(part) for key, part in own.items()}
+    if isinstance(own, tuple):
+        return tuple(map(single, own))
+    return np.asarray(own) if isinstance(own, np.floating) else own
 
 
 def _filled(made: list[Any], fill: Callable[[str, list[int], str], Any]) -> Any:

@@ -120,9 +120,15 @@ def import_family(family: Family, module: str, environment: str) -> ModuleType:
         raise missing(family, environment, error) from error
 
 
+def said(error: Exception) -> str:
+    """What is missing, without the command that others would install it with, which knows nothing of our extras."""
+    before, command, _ = str(error).partition("pip install")
+    return re.sub(r"[,;.:]\s[^,;.:]*$", "", before) if command else before
+
+
 def missing(family: Family, environment: str, error: Exception) -> UsageError:
     """What to tell a user without the family's package."""
-    return UsageError(f"{environment} needs the {family.name} environments ({error}). Install: {family.install}")
+    return UsageError(f"{environment} needs the {family.name} environments ({said(error)}). Install: {family.install}")
 
 
 def of_entry_point(entry_point: object) -> Family | None:

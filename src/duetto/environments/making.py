@@ -21,6 +21,7 @@ from duetto.environments import (
     masking,
     minigrid,
     naming,
+    own,
     quiet,
     subprocesses,
     workers,
@@ -51,9 +52,9 @@ def make(
     """A Stepper for `num_envs` environments.
 
     Args:
-        environment: An id ("HalfCheetah-v5", "module:Id-v0"), an instance (then num_envs is 1), a Gymnasium vector
-            environment in any autoreset mode (then num_envs is its own), or a factory: a callable that returns a new
-            environment at each call, or the environment's class.
+        environment: An id ("HalfCheetah-v5", "module:Id-v0"), a class in a file ("FILE.py:CLASS"), an instance (then
+            num_envs is 1), a Gymnasium vector environment in any autoreset mode (then num_envs is its own), or a
+            factory: a callable that returns a new environment at each call, or the environment's class.
         num_envs: How many environments.
         vectorization: "sync", one after the other in this process, or "subprocess", a process for each environment.
             Processes are not forked (PyTorch and JAX have threads), so a script needs `if __name__ == "__main__":`.
@@ -97,6 +98,11 @@ def separate(
     return _make(environment, num_envs, vectorization, worker_timeout, engine, render_mode, options, to_learn=False)
 
 
+def is_instance(environment: Any) -> bool:
+    """Whether it is an environment or vector environment made by the user, not an id, a class or another factory."""
+    return hasattr(environment, "step") and not isinstance(environment, type)
+
+
 def _make(
     environment: Environment,
     num_envs: int,
@@ -109,6 +115,7 @@ def _make(
 ) -> Stepper:
     if num_envs < 1:
         raise UsageError(f"num_envs is {num_envs}. Give a number of at least 1.")
+    environment = own.resolved(environment)
     for value, known, option in ((vectorization, Vectorization, "vectorization"), (engine, EngineName, "engine")):
         naming.check_choice(option, value, known)
     if engine == "envpool":
@@ -190,6 +197,7 @@ def _make_atari(
 def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
     """One environment by id. Runs in a subprocess too, where the id has to be registered again."""
     families.register(environment)
+    own.look_here(environment)
     own_model = naming.family_of(environment) is families.MUJOCO
     wrap, options, kwargs = _take_options(environment, kwargs)
     if render_mode is not None:  # an environment that renders nothing need not know the word

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import gymnasium
@@ -63,6 +64,12 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception, options:
         return families.missing(family, environment, error)
     if isinstance(error, ImportError) and "gymnasium-robotics" in str(error):
         return UsageError(f"{environment} is no longer part of Gymnasium.{_newest(environment)}")
+    module = environment.rpartition(":")[0]
+    if isinstance(error, ModuleNotFoundError) and module and (absent := f"No module named '{module}'") in str(error):
+        return UsageError(
+            f"{environment} cannot be made: {absent}. It was looked for on Python's path (PYTHONPATH, installed "
+            f"packages) and in the current folder, {Path.cwd()}. A class in a file: ./{module}.py:CLASS."
+        )
     if isinstance(error, gymnasium.error.Error | ImportError):
         return UsageError(f"{environment} cannot be made: {error}")
     given = f" with {kwargs}" if kwargs else ""
@@ -76,7 +83,7 @@ def not_shown(environment: str, error: Exception) -> UsageError:
     """The UsageError for an environment that fails to render: what to install, or what to set."""
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
-        return UsageError(f"{environment} cannot be shown ({error}). Install: {family.install}")
+        return UsageError(f"{environment} cannot be shown ({families.said(error)}). Install: {family.install}")
     sentence = f"{environment} cannot be shown ({error})."
     if family is families.MUJOCO or any(word in str(error).lower() for word in _DISPLAYS):
         sentence += " Without a display, MuJoCo wants: export MUJOCO_GL=egl"

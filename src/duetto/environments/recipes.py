@@ -9,15 +9,17 @@ from typing import Any
 import cloudpickle
 from gymnasium.envs.registration import registry
 
-from duetto.environments import making
+from duetto.environments import making, own
 from duetto.environments.stepping import Stepper
 
 
 def pack(environment: Any, options: dict[str, Any]) -> bytes:
     """What `make` takes or, with the option `to_learn=False`, what `separate` does.
 
-    By cloudpickle, as Gymnasium's vector environments do; raises whatever a user's objects do.
+    By cloudpickle, as Gymnasium's vector environments do; raises whatever a user's objects do. A class from a file goes
+    as the class: the other process may be on a machine without the file.
     """
+    environment = own.resolved(environment)
     return pickle.dumps((sys.path, cloudpickle.dumps((environment, options, registration(environment)))))
 
 

@@ -33,8 +33,9 @@ def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float)
     except (Fault, BrokenPipeError, ConnectionResetError) as error:
         if isinstance(error, Fault) and not isinstance(error.__cause__, EOFError | OSError):  # it did start
             raise error.told(name, 0) from error
+        happened = str(error).partition(". ")[0]  # not where to look for it: no environment was made
         raise UsageError(
-            f"The environments' processes could not start ({error}). Put the script's calls under "
+            f"The environments' processes could not start ({happened}). Put the script's calls under "
             '`if __name__ == "__main__":`, or use vectorization="sync".'
         ) from None  # what was raised on the way says nothing more
     except (TypeError, AttributeError, RuntimeError, PicklingError) as error:

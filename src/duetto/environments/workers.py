@@ -22,6 +22,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
 from duetto.environments import calls
+from duetto.environments.actions import single
 from duetto.environments.allowing import KEY
 from duetto.environments.faults import Fault, raised
 from duetto.environments.spaces import Layout
@@ -119,7 +120,7 @@ class Checked(Saving):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """What the environment gave; of its info what is read of it."""
-        obs, reward, terminated, truncated, info = calls.step(self.env, None, action)
+        obs, reward, terminated, truncated, info = calls.step(self.env, None, single(action))
         self._layout.check(obs)
         return obs, reward, terminated, truncated, _read(info)
 

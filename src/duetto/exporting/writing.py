@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
-from duetto import learners
+from duetto import learners, own_files
 from duetto.errors import UsageError
 from duetto.exporting.checking import Call, Verdict, check
 from duetto.exporting.graph import Graph, Port, output
@@ -61,7 +61,8 @@ def export(
     lacking = [name for name in needed if find_spec(name) is None]
     if lacking:
         extra = "jax" if format == "jax" else "torch" if lacking == ["torch"] else "torch,onnx"
-        raise UsageError(f"{', '.join(lacking)} is not installed. Install: {install(*extra.split(','))}")
+        are = "is" if len(lacking) == 1 else "are"
+        raise UsageError(f"{', '.join(lacking)} {are} not installed. Install: {install(*extra.split(','))}")
     run = run if isinstance(run, Run) else Run(run)
     path = Path(output) if output else run.path / f"agent{ending}"
     if path.is_dir():
@@ -133,7 +134,7 @@ def _contract(agent: Agent, graph: Graph, form: Format, file: Path, name: str, v
         "format": form,
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
         "algorithm": graph.algorithm.name(),
-        "environment": agent.config.environment,
+        "environment": own_files.short(agent.config.environment),
         "step": agent.step,
         "parameters": agent.fingerprint,
         "inputs": [_described(port, form) for port in graph.inputs],

@@ -11,6 +11,7 @@ from duetto.learners.acting import Acting
 from duetto.learners.base import Learner, Metrics, Precision
 from duetto.learners.choice import EXTRA, Backend, choose
 from duetto.learners.parameters import check_parameters, check_room
+from duetto.learners.rank import Making
 from duetto.learners.ranks import Machines
 from duetto.networks.spaces import Space
 
@@ -50,7 +51,7 @@ def build(
             if ranks > 1:
                 from duetto.learners.torch_ranks import TorchRanks
 
-                return TorchRanks(*own, seed, device, precision, threads, ranks, machines)
+                return TorchRanks(Making(*own, seed, device, precision, threads), ranks, machines)
             from duetto.learners.torch import TorchLearner
 
             return TorchLearner(*own, seed, device, precision, threads)
@@ -61,7 +62,7 @@ def build(
         if ranks > 1:
             from duetto.learners.jax_ranks import JaxRanks
 
-            return JaxRanks(*own, seed, device, precision, ranks)
+            return JaxRanks(Making(*own, seed, device, precision, threads), ranks)
         from duetto.learners.jax import JaxLearner
 
         return JaxLearner(*own, seed, device, precision)

@@ -33,12 +33,18 @@ def installed(backend: Backend) -> bool:
 
 
 def choose(
-    observation: Space, backend: Literal["auto", "torch", "jax"], device: Literal["auto", "cpu", "cuda"]
+    observation: Space,
+    backend: Literal["auto", "torch", "jax"],
+    device: Literal["auto", "cpu", "cuda"],
+    ranks: int = 1,
 ) -> tuple[Backend, Device]:
-    """Backend and device for these observations: what is asked for, else the fastest of what is there."""
+    """Backend and device for these observations: what is asked for, else the fastest of what is there.
+
+    `ranks` are the learners that a batch will be dealt to.
+    """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
     chosen = backend if backend != "auto" else _fastest(observation, wanted)
-    if device == "auto" and wanted == "cuda" and not _has_cuda(chosen):
+    if device == "auto" and wanted == "cuda" and not _has_cuda(chosen, ranks):
         wanted = "cpu"
     return chosen, wanted
 
@@ -52,11 +58,13 @@ def _fastest(observation: Space, device: Device) -> Backend:
     return fastest if fastest in available else available[0]
 
 
-def _has_cuda(backend: Backend) -> bool:
+def _has_cuda(backend: Backend, ranks: int) -> bool:
     if not installed(backend):
         return False
     if backend == "torch":
         from duetto.learners.torch import has_cuda
     else:
-        from duetto.learners.jax import has_cuda
+        from duetto.learners.jax import has_cuda, make_devices
+
+        make_devices(ranks)  # while there is time: JAX begins with the question
     return has_cuda()

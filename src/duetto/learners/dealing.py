@@ -92,6 +92,8 @@ def _size(algorithm: Algorithm, num_envs: int) -> tuple[int, str]:
     if not isinstance(spec, RolloutSpec):
         return spec.batch_size, f"A batch has {spec.batch_size:,} rows (batch_size)"
     rows = num_envs if spec.recurrent else spec.steps * num_envs
-    size = max(1, rows // spec.minibatches)
+    if rows % spec.minibatches:  # `memory.build` says it: no number of learners helps
+        return 0, ""
+    size = rows // spec.minibatches
     unit = "environments" if spec.recurrent else "rows"
     return size, f"A minibatch has {size:,} {unit} ({rows:,} of a rollout in {spec.minibatches:,} minibatches)"

@@ -7,6 +7,7 @@ rest is read: acting with an actor that a phase leaves alone need not wait for t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -298,8 +299,15 @@ def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
 
 
 def has_cuda() -> bool:
-    """Whether JAX can use a CUDA device here."""
+    """Whether JAX can use a CUDA device here. To find out, it begins; see `make_devices`."""
     return jax.default_backend() == "gpu"
+
+
+def make_devices(number: int) -> None:
+    """Of the processor, so many at least, where JAX has not begun in this process yet."""
+    config: Any = jax.config
+    with contextlib.suppress(RuntimeError):  # it has
+        config.update("jax_num_cpu_devices", max(number, config.jax_num_cpu_devices))
 
 
 def _device(device: str) -> Any:

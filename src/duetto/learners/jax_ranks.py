@@ -11,7 +11,6 @@ and adds up where the equations do. On a CPU, JAX makes as many devices of it as
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import jax
@@ -20,12 +19,11 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
-from duetto.learners.base import Precision, Rates
+from duetto.learners.base import Rates
 from duetto.learners.dealing import every, has_rows
-from duetto.learners.jax import JaxLearner
-from duetto.networks.spaces import Space
+from duetto.learners.jax import JaxLearner, make_devices
+from duetto.learners.rank import Making
 
 ROWS = "rows"
 
@@ -33,20 +31,11 @@ ROWS = "rows"
 class JaxRanks(JaxLearner):
     """A learner whose batches are dealt to several devices."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        observation: Space,
-        action: Space,
-        seed: int,
-        device: str,
-        precision: Precision,
-        number: int,
-    ) -> None:
-        mesh = Mesh(np.array(_devices(device, number)), (ROWS,))
+    def __init__(self, making: Making, number: int) -> None:
+        mesh = Mesh(np.array(_devices(making.device, number)), (ROWS,))
         self._everywhere = NamedSharding(mesh, P())
         self._dealt, self._dealt_parts = NamedSharding(mesh, P(ROWS)), NamedSharding(mesh, P(None, ROWS))
-        super().__init__(algorithm, observation, action, seed, device, precision)
+        super().__init__(*making[:-1])  # no threads: XLA has its own
         self.ranks: int = number
         self.device: Any = self._everywhere  # of what is loaded, from here on
         self._state = jax.device_put(self._state, self._everywhere)
@@ -72,10 +61,8 @@ class JaxRanks(JaxLearner):
 
 def _devices(device: str, number: int) -> list[Any]:
     """So many of this process's."""
-    config: Any = jax.config
     if device == "cpu":
-        with suppress(RuntimeError):  # JAX has begun
-            config.update("jax_num_cpu_devices", max(number, config.jax_num_cpu_devices))
+        make_devices(number)
     found = jax.devices("gpu" if device == "cuda" else "cpu")
     if len(found) >= number:
         return found[:number]

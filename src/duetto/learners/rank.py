@@ -22,7 +22,7 @@ from duetto.networks.spaces import Space
 
 
 class Making(NamedTuple):
-    """What a rank's learner is made of."""
+    """What a learner with a share of every batch is made of."""
 
     algorithm: Algorithm
     observation: Space
@@ -31,7 +31,6 @@ class Making(NamedTuple):
     device: str
     precision: Precision
     threads: int
-    rank: int
 
 
 class Rank:
@@ -45,7 +44,7 @@ class Rank:
         try:
             if what == "make":
                 self._make(*arguments)
-                return Receipt(0)
+                return Receipt(0, gpu=self._learner.gpu())
             checksum = getattr(self._learner, what)(*arguments)
         except Exception:
             return Receipt(-1, failure=traceback.format_exc())
@@ -54,8 +53,8 @@ class Rank:
     def _make(self, made_of: bytes) -> None:
         from duetto.learners.torch_ranks import TorchShare
 
-        making: Making = cloudpickle.loads(made_of)
-        self._learner = TorchShare(*making)
+        making, rank = cloudpickle.loads(made_of)
+        self._learner = TorchShare(making, rank)
 
 
 def main() -> None:

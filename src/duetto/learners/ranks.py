@@ -40,12 +40,20 @@ _START = (
 )
 
 
+class Gpu(NamedTuple):
+    """Which one it is."""
+
+    machine: str
+    uuid: str
+
+
 class Receipt(NamedTuple):
     """What a rank answers."""
 
     updates: int
     checksum: int | None = None
     failure: str = ""  # a traceback, where it failed
+    gpu: Gpu | None = None  # that it was made on
 
 
 class GoneError(Exception):
@@ -78,7 +86,7 @@ class Machines(Protocol):
     host: str
 
     def start(self, rank: int, made_of: bytes) -> Line:
-        """A process that makes a rank's learner: see `rank.Making`."""
+        """A process that makes a rank's learner: see `rank.Rank`."""
         ...
 
 
@@ -97,10 +105,18 @@ class Ranks:
         self.number: int = len(made_of) + 1
         self._lines: dict[int, Line] = {rank: machines.start(rank, own) for rank, own in enumerate(made_of, 1)}
 
-    def begin(self) -> None:
-        """Wait until all have begun. Raises PartLostError."""
+    def begin(self, own: Gpu | None = None) -> None:
+        """Wait until all have begun. Raises PartLostError, and UsageError where two have one GPU; rank 0 has `own`."""
+        having = {own: 0}
         for rank in self._lines:
-            self._receive(rank, TO_START)
+            gpu = self._receive(rank, TO_START).gpu
+            if gpu is not None and gpu in having:
+                raise UsageError(
+                    f"Learners {having[gpu]} and {rank} of {self.number} have the same GPU of {gpu.machine}: learner 0 "
+                    "is the run's own process, of whose GPU Ray does not know. Start Ray there without that one "
+                    "(CUDA_VISIBLE_DEVICES=1,2 ray start ...), or give fewer --learners, or --device cpu."
+                )
+            having[gpu] = rank
 
     def send(self, *message: Any) -> None:
         """Ask all the same."""
@@ -183,7 +199,9 @@ class Process:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = subprocess.Popen([sys.executable, "-c", _START, told], **pipes, **apart)
         self._inbox: queue.Queue[Receipt | None] = queue.Queue()
+        self._outbox: queue.Queue[bytes] = queue.Queue()
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
+        threading.Thread(target=self._talk, args=(self._process.stdin,), daemon=True).start()
         self.send("make", made_of)
 
     @property
@@ -192,11 +210,8 @@ class Process:
         return self._process.pid
 
     def send(self, *message: Any) -> None:
-        """See Line."""
-        assert self._process.stdin is not None
-        with suppress(OSError):  # `receive` says it
-            pickle.dump(message, self._process.stdin, protocol=5)
-            self._process.stdin.flush()
+        """See Line. A thread writes it: what is larger than a pipe would wait for a process that was stopped."""
+        self._outbox.put(pickle.dumps(message, protocol=5))
 
     def receive(self, timeout: float) -> Receipt:
         """See Line."""
@@ -215,14 +230,19 @@ class Process:
         """See Line."""
         self._process.kill()
         self._process.wait()
-        with suppress(OSError):
-            self._process.stdin.close()  # type: ignore[union-attr]
+        self._outbox.put(b"")
 
     def _listen(self, stream: IO[bytes]) -> None:
         with stream, suppress(EOFError, OSError, pickle.UnpicklingError):
             while True:
                 self._inbox.put(pickle.load(stream))
         self._inbox.put(None)
+
+    def _talk(self, stream: IO[bytes]) -> None:
+        with suppress(OSError), stream:  # where nobody reads it, `receive` says so
+            while message := self._outbox.get():
+                stream.write(message)
+                stream.flush()
 
 
 def _ended(code: int | None) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import tempfile
+import weakref
 import zlib
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,17 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from duetto.algorithms.base import Algorithm
 from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.functional import shares
 from duetto.learners import ranks
-from duetto.learners.base import Metrics, Precision, Rates
+from duetto.learners.base import Metrics, Rates
 from duetto.learners.dealing import deal, every
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.rank import Making
-from duetto.learners.ranks import CHECKED_EVERY, Machines, Meeting, Ranks, ThisMachine, packed
+from duetto.learners.ranks import CHECKED_EVERY, Gpu, Machines, Meeting, Ranks, ThisMachine, packed
 from duetto.learners.torch import TorchLearner
-from duetto.networks.spaces import Space
+from duetto.networks.torch import Custom
 
 c10d: Any = distributed  # whose classes a type checker knows in part
 
@@ -46,7 +47,7 @@ class Group:
             self._group: Any = own(store, rank, number)
         except RuntimeError as error:
             raise ApartError(str(error)) from error
-        self.add(torch.zeros(1, device=device))  # from here on nobody needs the meeting
+        self.add(torch.zeros(1, device=device))  # so gloo has met; NCCL may look for others later
 
     def add(self, tensor: Tensor) -> Tensor:
         """The sum over all ranks, in place. Raises ApartError."""
@@ -55,6 +56,10 @@ class Group:
         except RuntimeError as error:
             raise ApartError(str(error)) from error
         return tensor
+
+    def leave(self) -> None:
+        """Those that wait for what this rank adds know at once, by gloo's sockets; NCCL's only after their timeout."""
+        del self._group
 
     def total(self, x: Tensor) -> Tensor:
         """The same, of a copy that has no gradient."""
@@ -74,24 +79,20 @@ class TorchShare(TorchLearner):
         made: Updates so far, as far as ranks count them.
     """
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        observation: Space,
-        action: Space,
-        seed: int,
-        device: str,
-        precision: Precision,
-        threads: int,
-        rank: int,
-    ) -> None:
-        if device == "cuda" and rank < torch.cuda.device_count():
+    def __init__(self, making: Making, rank: int) -> None:
+        if making.device == "cuda" and rank < torch.cuda.device_count():
             torch.cuda.set_device(rank)
         # One thread each, where nobody asks for more: what a machine has beside them, other ranks use.
-        super().__init__(algorithm, observation, action, seed, device, precision, threads or 1)
+        super().__init__(*making._replace(threads=making.threads or 1))
         self.rank: int = rank
         self.made: int = 0
         self._group: Group
+
+    def gpu(self) -> Gpu | None:
+        """That it computes on, if any."""
+        if self.device.type == "cpu":
+            return None
+        return Gpu(socket.gethostname(), str(torch.cuda.get_device_properties(self.device).uuid))
 
     def join(self, meeting: Meeting, number: int, store: Any = None) -> None:
         """Meet the others. `store` is that of the meeting, where rank 0 keeps one."""
@@ -105,7 +106,11 @@ class TorchShare(TorchLearner):
 
     def share(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> int | None:
         """Learn from this rank's share; what `counted` gives."""
-        self._updated(phase, every(batch, _writable), rows, every(noise, _writable), rates)
+        try:
+            self._updated(phase, every(batch, _writable), rows, every(noise, _writable), rates)
+        except Exception:
+            self._group.leave()
+            raise
         return self.counted()
 
     def counted(self) -> int | None:
@@ -145,47 +150,48 @@ class TorchShare(TorchLearner):
 class TorchRanks(TorchShare):
     """Rank 0, which asks the others."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        observation: Space,
-        action: Space,
-        seed: int,
-        device: str,
-        precision: Precision,
-        threads: int,
-        number: int,
-        machines: Machines | None = None,
-    ) -> None:
+    def __init__(self, making: Making, number: int, machines: Machines | None = None) -> None:
         """Raises DuettoError where one of the others cannot begin."""
-        own = (algorithm, observation, action, seed, device, precision, threads)
         machines = machines or ThisMachine()
-        _check(device, 1 if machines.host else number)
-        super().__init__(*own, 0)
+        _check(making.device, 1 if machines.host else number)
+        super().__init__(making, 0)
+        self._check_networks()
         self.ranks: int = number
         self._up_to_date = False  # whether the others have these parameters
-        self._others = Ranks([packed(Making(*own, rank)) for rank in range(1, number)], machines)
+        self._folder = tempfile.mkdtemp(prefix="duetto-learners-")
+        self._leave = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._others = Ranks([packed((making, rank)) for rank in range(1, number)], machines)
         try:
-            self._others.begin()
+            self._others.begin(self.gpu())
             self._meet(machines.host)
         except BaseException as error:
-            self._others.close()
+            self.close()
             if isinstance(error, PartLostError):  # nothing that has begun is lost
                 raise DuettoError(f"The {number} learners could not begin. {error}") from error
             raise
 
+    def _check_networks(self) -> None:
+        for name in self.specs:
+            net = self._nets[name]
+            if isinstance(net, Custom) and net.kept:
+                raise UsageError(
+                    f"{self.algorithm.name()}'s {name}, a network of your own, keeps {net.kept[0]}, which no optimiser "
+                    "moves: statistics of the rows of a whole batch, as of batch normalisation, of which each of "
+                    "several PyTorch learners has a share only. Leave out learners (--learners), or the statistics; a "
+                    "constant is a buffer with persistent=False."
+                )
+
     def _meet(self, host: str) -> None:
-        with tempfile.TemporaryDirectory(prefix="duetto-learners-") as folder:
-            meeting, store = Meeting(str(Path(folder) / "met")), None
-            if host:
-                store = _store_at(host, 0, self.ranks, keeps=True)
-                meeting = Meeting(host, store.port)
-            self._others.send("join", meeting, self.ranks)
-            try:
-                self.join(meeting, self.ranks, store)
-            except ApartError as error:
-                raise self._others.blame() from error
-            self._others.receive(0)
+        meeting, store = Meeting(str(Path(self._folder) / "met")), None
+        if host:
+            store = _store_here(host, self.ranks)
+            meeting = Meeting(host, store.port)
+        self._others.send("join", meeting, self.ranks)
+        try:
+            self.join(meeting, self.ranks, store)
+        except ApartError as error:
+            raise self._others.blame() from error
+        self._others.receive(0)
 
     def _updated(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """See TorchLearner."""
@@ -225,6 +231,7 @@ class TorchRanks(TorchShare):
         """End the others, too."""
         super().close()
         self._others.close()
+        self._leave()
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
@@ -245,12 +252,21 @@ def _check(device: str, number: int) -> None:
 def _store(meeting: Meeting, number: int) -> Any:
     if not meeting.port:
         return c10d.FileStore(meeting.address, number)
-    return _store_at(*meeting, number, keeps=False)
+    return c10d.TCPStore(*meeting, number, False, timedelta(seconds=ranks.TO_START), wait_for_workers=False)
 
 
-def _store_at(host: str, port: int, number: int, keeps: bool) -> Any:
-    wait = timedelta(seconds=ranks.TO_START)
-    return c10d.TCPStore(host, port, number, keeps, wait, wait_for_workers=False)
+def _store_here(host: str, number: int) -> Any:
+    """One that this process keeps. By itself PyTorch would listen at all addresses of the machine."""
+    try:
+        listening = socket.create_server((host, 0))
+    except OSError as error:
+        raise UsageError(
+            f"Learners on other machines would have to reach this process at {host}, where it cannot listen "
+            f"({error.strerror}). Begin the run on another machine of the cluster, or leave out learners (--learners)."
+        ) from error
+    port, wait = listening.getsockname()[1], timedelta(seconds=ranks.TO_START)
+    own = {"wait_for_workers": False, "master_listen_fd": listening.detach()}
+    return c10d.TCPStore(host, port, number, True, wait, **own)
 
 
 def _own_address(meeting: Meeting) -> str:

@@ -8,11 +8,11 @@ import numpy as np
 
 from duetto.algorithms.base import MemorySpec, Prioritization, ReplaySpec, RolloutSpec, SequenceSpec, Tree
 from duetto.errors import UsageError
-from duetto.memory import kinds
 from duetto.memory.base import Experience, Sample
 from duetto.memory.demonstrations import Episodes, fill, own_spec, rows_for
 from duetto.memory.fields import step_fields
 from duetto.memory.hindsight import Goals
+from duetto.memory.kinds import Recipe, rows_of, too_large
 from duetto.memory.mixed import Mixed
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.recurrent_rollout import RecurrentRollout
@@ -20,7 +20,7 @@ from duetto.memory.replay import Replay
 from duetto.memory.rollout import Rollout
 from duetto.memory.sequences import SequenceReplay
 from duetto.memory.sharded import Sharded
-from duetto.memory.shards import Elsewhere, Kept, Lost, Recipe, Shard, Shards
+from duetto.memory.shards import Elsewhere, Kept, Lost, Shard, Shards
 from duetto.memory.whole import LeftOut
 from duetto.networks.spaces import Space
 
@@ -74,14 +74,12 @@ def build(
         return _rollout(spec, observation_space, action_space, num_envs, value)
     if demonstrations is not None:
         return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations, elsewhere)
-    rows = kinds.rows_of(spec, num_envs)
     _check_sequences(spec) if isinstance(spec, SequenceSpec) else _check(spec)
+    recipe = Recipe(spec, observation_space, action_space, rows_of(spec, num_envs), stacked)
     if elsewhere is not None:
         assert goals is None, "hindsight in shards"
-        return Sharded(Recipe(spec, observation_space, action_space, rows, stacked), num_envs, random, elsewhere)
-    if isinstance(spec, SequenceSpec):
-        return kinds.sequences(spec, observation_space, action_space, num_envs, rows, random, stacked)
-    return kinds.transitions(spec, observation_space, action_space, num_envs, rows, random, goals)
+        return Sharded(recipe, num_envs, random, elsewhere)
+    return recipe.make(num_envs, random, goals)
 
 
 def _mixed(
@@ -137,7 +135,7 @@ def _rollout(
         kind = RecurrentRollout if spec.recurrent else Rollout
         return kind(spec, fields, num_envs, value)
     except MemoryError as error:
-        raise kinds.too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
+        raise too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
 
 
 def _check(spec: ReplaySpec) -> None:

@@ -27,6 +27,20 @@ from duetto.networks.spaces import Space
 STEP = ("action", "reward", "terminated")  # beside the observation; where an episode is cut is seen from its sequences
 
 
+class BrokenEpisodeError(ValueError):
+    """An observation inside an episode that is not what the step before led to."""
+
+    def __init__(self, name: str, env: int) -> None:
+        super().__init__(name, env)  # so that a shard can send it
+        self.name, self.env = name, env
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} of environment {self.env} is not what the step before led to, though its episode did not end "
+            "there"
+        )
+
+
 class EpisodeRings:
     """The newest rows of every environment, and how far its running episode is.
 
@@ -201,10 +215,7 @@ class EpisodeRings:
             expected[inside] = next_obs[name][before[inside]]
             broken = running & _differ(part.astype(expected.dtype, copy=False), expected)
             if broken.any():
-                raise ValueError(
-                    f"{name} of environment {env[int(broken.argmax())]} is not what the step before led to, though its "
-                    "episode did not end there"
-                )
+                raise BrokenEpisodeError(name, int(env[broken.argmax()]))
 
 
 def row_fields(observation: Space, action: Space, stacked: int) -> dict[str, Field]:

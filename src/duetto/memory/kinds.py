@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from duetto.algorithms.base import ReplaySpec, SequenceSpec
@@ -20,44 +22,35 @@ def rows_of(spec: ReplaySpec | SequenceSpec, num_envs: int) -> int:
     return -(-spec.capacity // num_envs)
 
 
-def transitions(
-    spec: ReplaySpec,
-    observation: Space,
-    action: Space,
-    num_envs: int,
-    rows: int,
-    random: np.random.Generator,
-    goals: Goals | None = None,
-) -> Replay:
-    """A memory of transitions, uniform or prioritised."""
-    fields = transition_fields(observation, action)
-    fields = compressed(fields) if spec.compress else fields
-    try:
-        if spec.prioritization is None:
-            return Replay(spec, fields, num_envs, rows, random, goals)
-        return PrioritizedReplay(spec, spec.prioritization, fields, num_envs, rows, random, goals)
-    except MemoryError as error:
-        raise _no_room(spec, fields, rows * num_envs) from error
+class Recipe(NamedTuple):
+    """What a replay memory of either kind is made from."""
 
+    spec: ReplaySpec | SequenceSpec
+    observation: Space
+    action: Space
+    rows: int  # of each environment
+    stacked: int
 
-def sequences(
-    spec: SequenceSpec,
-    observation: Space,
-    action: Space,
-    num_envs: int,
-    rows: int,
-    random: np.random.Generator,
-    stacked: int,
-) -> SequenceReplay:
-    """A memory of sequences."""
-    try:
-        return SequenceReplay(spec, observation, action, num_envs, rows, random, stacked)
-    except MemoryError as error:
-        raise _no_room(spec, row_fields(observation, action, stacked), rows * num_envs) from error
+    def make(self, num_envs: int, random: np.random.Generator, goals: Goals | None = None) -> Replay | SequenceReplay:
+        """The memory of so many environments, in this process."""
+        spec, observation, action, rows, stacked = self
+        fields = self._of_a_row()
+        try:
+            if isinstance(spec, SequenceSpec):
+                return SequenceReplay(spec, observation, action, num_envs, rows, random, stacked)
+            if spec.prioritization is None:
+                return Replay(spec, fields, num_envs, rows, random, goals)
+            return PrioritizedReplay(spec, spec.prioritization, fields, num_envs, rows, random, goals)
+        except MemoryError as error:
+            what, hint = f"replay_capacity {spec.capacity}", "Lower replay_capacity."
+            raise too_large(what, hint, fields, rows * num_envs) from error
 
-
-def _no_room(spec: ReplaySpec | SequenceSpec, fields: dict[str, Field], count: int) -> UsageError:
-    return too_large(f"replay_capacity {spec.capacity}", "Lower replay_capacity.", fields, count)
+    def _of_a_row(self) -> dict[str, Field]:
+        """The fields of one."""
+        if isinstance(self.spec, SequenceSpec):
+            return row_fields(self.observation, self.action, self.stacked)
+        fields = transition_fields(self.observation, self.action)
+        return compressed(fields) if self.spec.compress else fields
 
 
 def too_large(what: str, hint: str, fields: dict[str, Field], count: int) -> UsageError:

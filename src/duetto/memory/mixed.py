@@ -94,7 +94,7 @@ class Mixed(Memory):
 
     def due(self) -> Iterator[Sample]:
         """The batches that should be learned from now; they wait for the agent's first item."""
-        while len(self._agent) and self._agent.take():
+        while len(self._agent) and self._agent.schedule.take():
             yield self.sample()
 
     def sample(self) -> Sample:

@@ -44,7 +44,7 @@ class Replay(Memory):
         if spec.hindsight is not None:
             assert goals is not None
             self._relabelling = Relabelling(spec.hindsight, self._rings, goals, spec.discount, spec.ignore_termination)
-        self._schedule = Schedule.of(spec)
+        self.schedule: Schedule = Schedule.of(spec)
         self._parts = tuple(name.removeprefix("obs/") for name in fields if name.startswith("obs/"))
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Replay(Memory):
             ValueError, TypeError: shapes, dtypes or environments other than the memory's. Then nothing is stored.
         """
         self._store(experience)
-        self._schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
+        self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
 
     def due(self) -> Iterator[Sample]:
         """The batches that should be learned from now.
@@ -75,12 +75,8 @@ class Replay(Memory):
         Each is drawn when it is asked for, so it sees the priorities fed back for the one before. What is not asked for
         stays due.
         """
-        while self.take():
+        while self.schedule.take():
             yield self.sample()
-
-    def take(self) -> bool:
-        """Whether a batch is due; if so, it counts as taken."""
-        return self._schedule.take()
 
     def sample(self, size: int | None = None) -> Sample:
         """A batch of `size` transitions, by default `batch_size`; without replacement, of all where there are fewer.
@@ -119,7 +115,7 @@ class Replay(Memory):
             "rows": self.rows,
             "written": self.written,
             "cuts": self._rings.cuts,
-            "schedule": self._schedule.state_dict(),
+            "schedule": self.schedule.state_dict(),
             "random": randomness.state_of(self._random),
         }
 
@@ -132,7 +128,7 @@ class Replay(Memory):
         check_state(state, len(self._rings.written), self.rows)
         self._rings.restore(state["written"], state["cuts"])
         self._forget_episodes()
-        self._schedule.load_state_dict(state["schedule"])
+        self.schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
 
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:

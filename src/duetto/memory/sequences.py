@@ -69,7 +69,7 @@ class SequenceReplay(Memory):
         )
         self._initial = None if priorities is None else priorities.initial
         self._judged = None if self._initial is None else SequenceJudgements(num_envs, self._length)
-        self._schedule = Schedule.of(spec)
+        self.schedule: Schedule = Schedule.of(spec)
 
     def __len__(self) -> int:
         """Sequences that can be sampled."""
@@ -111,7 +111,7 @@ class SequenceReplay(Memory):
                 self._judged.note(turn.env, number, turn.extras)
                 self._judge(*self._judged.whole(turn.env), over=False)
             self._cut(turn.env, number, turn.terminated | turn.truncated)
-        self._schedule.advance(len(experience.env), episode_ended=False)
+        self.schedule.advance(len(experience.env), episode_ended=False)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end: it
@@ -202,12 +202,8 @@ class SequenceReplay(Memory):
     # ------------------------------------------------------------------------------------------------ sampling
     def due(self) -> Iterator[Sample]:
         """The batches that should be learned from now, as in `Replay`; they wait for the first sequence."""
-        while len(self) and self.take():
+        while len(self) and self.schedule.take():
             yield self.sample()
-
-    def take(self) -> bool:
-        """Whether a batch is due; if so, it counts as taken."""
-        return self._schedule.take()
 
     def sample(self, size: int | None = None) -> Sample:
         """A batch of `size` sequences, by default `batch_size`, drawn with replacement.
@@ -292,7 +288,7 @@ class SequenceReplay(Memory):
             "sequences": {"index": index, "real": self._real[index], "fresh": self._fresh[index]},
             "draws": self.draws.state_dict(index),
             "carry": self._carries.state_dict(),
-            "schedule": self._schedule.state_dict(),
+            "schedule": self.schedule.state_dict(),
             "random": randomness.state_of(self._random),
         } | ({} if self._judged is None else {"judged": self._judged.state_dict()})
 
@@ -317,7 +313,7 @@ class SequenceReplay(Memory):
             self._judged = SequenceJudgements(len(self._made), self._length)
             if state.get("judged") is not None:  # none is there of a time before this was asked for
                 self._judged.load_state_dict(state["judged"])
-        self._schedule.load_state_dict(state["schedule"])
+        self.schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
 
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:

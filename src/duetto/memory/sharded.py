@@ -26,9 +26,10 @@ from duetto.memory.base import Experience, Found, Memory, Sample
 from duetto.memory.fields import named
 from duetto.memory.frames import Stacks
 from duetto.memory.joint import JointDraws, Piece
+from duetto.memory.kinds import Recipe
 from duetto.memory.prioritized import checked
 from duetto.memory.schedule import Schedule
-from duetto.memory.shards import Elsewhere, Lost, Recipe, Standing
+from duetto.memory.shards import Elsewhere, Lost, Standing
 
 ATTEMPTS = 3  # to make one shard again
 LOADING = ("load_state_dict", "load_segment")
@@ -43,7 +44,7 @@ class Sharded(Memory):
         self._shards, self._kept = elsewhere
         self._shares = self._shards.shares
         self._firsts = np.array([share.start for share in self._shares])
-        self._schedule = Schedule.of(recipe.spec)
+        self.schedule: Schedule = Schedule.of(recipe.spec)
         stacked = recipe.stacked if isinstance(recipe.spec, SequenceSpec) else 1
         self._stacks = Stacks(recipe.observation, stacked) if stacked > 1 else None
         self.draws: JointDraws = JointDraws(recipe.spec, self._settle)
@@ -86,7 +87,7 @@ class Sharded(Memory):
         for index, rows in self._of_each(experience.env):
             own = parts.rows_of(experience, rows)
             self._ask(index, "add", own._replace(env=own.env - self._firsts[index]), largest)
-        self._schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
+        self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
@@ -97,12 +98,8 @@ class Sharded(Memory):
     # ------------------------------------------------------------------------------------------------ sampling
     def due(self) -> Iterator[Sample]:
         """The batches that should be learned from now; they wait for the first item."""
-        while len(self) and self.take():
+        while len(self) and self.schedule.take():
             yield self.sample()
-
-    def take(self) -> bool:
-        """Whether a batch is due; if so, it counts as taken."""
-        return self._schedule.take()
 
     def sample(self, size: int | None = None) -> Sample:
         """A batch of `size` items, by default `batch_size`.
@@ -155,7 +152,7 @@ class Sharded(Memory):
                 self._ask(index, "state_dict")
             states |= self._settle()
         whole = parts.join_states([states[index] for index in range(len(self._shares))], self._shares, self.rows)
-        own = {"schedule": self._schedule.state_dict(), "random": randomness.state_of(self._random)}
+        own = {"schedule": self.schedule.state_dict(), "random": randomness.state_of(self._random)}
         if "draws" in whole:
             return whole | own | {"draws": whole["draws"] | self.draws.state_dict()}
         return whole | own | self.draws.state_dict()
@@ -175,7 +172,7 @@ class Sharded(Memory):
         for index, share in enumerate(self._shares):
             self._ask(index, "load_state_dict", parts.take_state(state, share, self.rows))
         self._settle()
-        self._schedule.load_state_dict(state["schedule"])
+        self.schedule.load_state_dict(state["schedule"])
         randomness.restore(self._random, state["random"])
         self.draws.load_state_dict(state.get("draws", state))
 

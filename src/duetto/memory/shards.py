@@ -15,31 +15,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from duetto.algorithms.base import ReplaySpec, SequenceSpec
-from duetto.memory import kinds
 from duetto.memory.base import Experience, Found
 from duetto.memory.draws import Line, ProportionalDraws
+from duetto.memory.episodes import BrokenEpisodeError
+from duetto.memory.kinds import Recipe
 from duetto.memory.prioritized import PrioritizedReplay
-from duetto.memory.replay import Replay
 from duetto.memory.sequences import SequenceReplay
-from duetto.networks.spaces import Space
-
-
-class Recipe(NamedTuple):
-    """What a shard must know to be made."""
-
-    spec: ReplaySpec | SequenceSpec
-    observation: Space
-    action: Space
-    rows: int  # of each environment
-    stacked: int
-
-    def make(self, num_envs: int) -> Replay | SequenceReplay:
-        """The memory of so many environments. What it would draw with is never drawn with."""
-        spec, random = self.spec, np.random.default_rng(0)
-        if isinstance(spec, SequenceSpec):
-            return kinds.sequences(spec, self.observation, self.action, num_envs, self.rows, random, self.stacked)
-        return kinds.transitions(spec, self.observation, self.action, num_envs, self.rows, random)
 
 
 class Standing(NamedTuple):
@@ -51,10 +32,11 @@ class Standing(NamedTuple):
 
 
 class Shard:
-    """The memory of a share of the environments, which it counts from 0."""
+    """The memory of a share of the environments, which it counts from 0, but in what it says."""
 
     def __init__(self, recipe: Recipe, share: range) -> None:
-        self._memory = recipe.make(len(share))
+        # What it would draw with is never drawn with.
+        self._memory, self._first = recipe.make(len(share), np.random.default_rng(0)), share.start
         kept = self._memory
         draws = kept.draws if isinstance(kept, PrioritizedReplay | SequenceReplay) else None
         self._draws = draws if isinstance(draws, ProportionalDraws) else None
@@ -67,7 +49,10 @@ class Shard:
     def add(self, experience: Experience, largest: float) -> Standing:
         """Store steps; new items get the largest |δ| of all shards."""
         self._raise(largest)
-        self._memory.add(experience)
+        try:
+            self._memory.add(experience)
+        except BrokenEpisodeError as error:
+            raise BrokenEpisodeError(error.name, error.env + self._first) from error
         return self.standing()
 
     def interrupt(self, envs: np.ndarray | None, largest: float) -> Standing:

@@ -81,6 +81,12 @@ class Custom:
         """See `network.Network`."""
         return self._modules[0](obs, *inputs)
 
+    @property
+    def kept(self) -> list[str]:
+        """Names of the numbers that its modules save and no optimiser moves: statistics of the rows that they see."""
+        buffers = (name for name, value in self.values.items() if not isinstance(value, nn.Parameter))
+        return [name for name in buffers if self.values[name].is_floating_point()]
+
 
 def _modules(spec: NetworkSpec, random: np.random.Generator) -> list[nn.Module]:
     assert isinstance(spec, Network)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
 from duetto.networks.batch_norm import EPSILON, shaped
-from duetto.networks.encoding import encode_action
-from duetto.networks.specs import Recurrent
-from duetto.networks.windows import Window
+from duetto.networks.torch_recurrent import recurrent as recurrent
 
 Values = Mapping[str, Tensor]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -189,49 +186,3 @@ def entering(x: Tensor, like: Tensor) -> Tensor:
 def leaving(x: Tensor) -> Tensor:
     """See `network.Layers`."""
     return x.float()
-
-
-def recurrent(spec: Recurrent, weights: Values, x: Tensor, window: Window) -> tuple[Tensor, dict[str, Tensor]]:
-    """Features (B, S, F) to (B, S, size), and the carry after the last of them, by PyTorch's own loop over time."""
-    previous = encode_action(spec.action, window.previous_action)
-    x = torch.cat([x, previous.to(x.dtype), window.previous_reward[..., None].to(x.dtype)], -1)
-    state = _initial(spec, x, window)
-    resets = [t for t in range(1, x.shape[1]) if bool(window.starts[:, t].any())] if x.shape[1] > 1 else []
-    outputs = []
-    # The library's loop over time knows no resets: it is run from each to the next.
-    bounds = sorted({0, *resets, min(spec.burn_in, x.shape[1]), x.shape[1]})
-    for begin, end in pairwise(bounds):
-        state = [_state_before(spec, part, window, begin) for part in state]
-        output, state = _unrolled(spec, weights, x[:, begin:end], state)
-        outputs.append(output)
-    carry = dict(zip(spec.state(), (part.transpose(0, 1) for part in state), strict=True))
-    return torch.cat(outputs, 1), carry
-
-
-def _initial(spec: Recurrent, x: Tensor, window: Window) -> list[Tensor]:
-    found = []
-    for name, shape in spec.state().items():
-        given = window.carry.get(name)
-        given = x.new_zeros(len(x), *shape) if given is None else given.to(x.dtype)
-        found.append(given.transpose(0, 1))
-    return found
-
-
-def _state_before(spec: Recurrent, state: Tensor, window: Window, time: int) -> Tensor:
-    """The state (layers, B, size) before the observation at `time`: zero at an episode's start, no gradient through
-    the end of the burn-in.
-    """
-    if time == spec.burn_in:
-        kept = window.fresh if spec.learn_from_start else torch.zeros_like(window.fresh)
-        state = torch.where(kept[None, :, None], state, state.detach())
-    return torch.where(window.starts[:, time][None, :, None], torch.zeros_like(state), state)
-
-
-def _unrolled(spec: Recurrent, weights: Values, x: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    arrays = [weights[name] for name in spec.shapes(0)]
-    options = (True, spec.layers, 0.0, False, False, True)  # biases, layers, dropout, train, both ways, (B, S)
-    if spec.kind == "gru":
-        output, hidden = torch.gru(x, state[0].contiguous(), arrays, *options)
-        return output, [hidden]
-    output, hidden, cells = torch.lstm(x, [part.contiguous() for part in state], arrays, *options)
-    return output, [hidden, cells]

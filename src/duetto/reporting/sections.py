@@ -10,6 +10,7 @@ import yaml
 
 from duetto.display import tidy
 from duetto.display.curves import Group, Member, Recorded
+from duetto.display.series import Series
 from duetto.errors import DuettoError
 from duetto.reporting import films, meanings
 from duetto.reporting.charts import BANDED, LONGEST, Chart, Drawn
@@ -93,9 +94,10 @@ def returns(charts: Sequence[Chart], drawn: Sequence[Drawn], legend: Html, metri
     return joined(tag("div", legend, box if several else "", class_="legend"), *figures)
 
 
-def legend(groups: Sequence[Group]) -> Html:
-    """A button for each curve, which hides it; nothing where there is one curve."""
+def legend(groups: Sequence[Group], charts: Sequence[Chart]) -> Html:
+    """A button for each of the groups' curves in the charts, which hides it; nothing where there is one curve."""
     labels = list(dict.fromkeys(group.label for group in groups))
+    drawn = {group.label for chart in charts for group in chart.groups}
     if len(labels) < 2:
         return Html("")
     swatch = Html(
@@ -105,6 +107,7 @@ def legend(groups: Sequence[Group]) -> Html:
         *(
             tag("button", swatch, short(label), type="button", data_curve=str(place), aria_pressed="true")
             for place, label in enumerate(labels)
+            if label in drawn
         )
     )
 
@@ -138,7 +141,7 @@ def evaluations(groups: Sequence[Group], metric: str) -> Html:
 
 def _evaluation(group: Group, member: Member, metric: str) -> list[object]:
     found = member.series(metric)
-    best = int(found.values.argmax())
+    best = _best(found)
     spread = ("std_return", "min_return", "max_return") if metric == "mean_return" else ()
     looked = [number(_last(member, name)) for name in spread] or ["–"] * 3
     return [
@@ -150,8 +153,15 @@ def _evaluation(group: Group, member: Member, metric: str) -> list[object]:
         *looked,
         number(found.values[best]),
         steps(found.steps[best]),
-        duration(_last(member, "time/seconds")),
+        duration(float(np.fmax(_last(member, "time/seconds"), _last(member, "seconds")))),
     ]
+
+
+def _best(found: Series) -> int:
+    """Where a run's `best` is: at the first of equals, but rather at one that has learned than at step 0."""
+    greatest = np.flatnonzero(found.values == found.values.max())
+    learned = greatest[found.steps[greatest] > 0]
+    return int((learned if len(learned) else greatest)[0])
 
 
 def _last(member: Member, metric: str) -> float:

@@ -61,13 +61,12 @@ def _html(runs: Sequence[str | Path], metric: str, tell: Callable[[str], None]) 
     below, left_out = charts.learning(found, metric, tell)
     films, filmless = sections.videos(found)
     notices = list(dict.fromkeys([*(n for one in drawn for n in one.curve.notices), *left_out, *filmless]))
-    legend = sections.legend(found)
     parts = [
         ("notices", "", sections.notices(notices)),
         ("results", "Results", sections.overview(drawn, metric)),
-        ("curves", "Curves", sections.returns(above, drawn, legend, metric)),
+        ("curves", "Curves", sections.returns(above, drawn, sections.legend(found, above), metric)),
         ("evaluations", "Evaluations", sections.evaluations(found, metric)),
-        ("learning", "Learning", sections.learning(below, len(above), legend)),
+        ("learning", "Learning", sections.learning(below, len(above), sections.legend(found, below))),
         ("videos", "Videos", films),
         ("configuration", "Configuration", sections.configuration(found)),
         ("repeat", "How to repeat it", sections.repeating(found)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -95,6 +95,13 @@ class Agent:
             edited = where(config, Path(path.name), changed)
             notices.append(f"{edited} has changed since step {loaded.step:,} was trained: {listed(changed)}.")
         return cls(config, learner, normalizer, loaded, notices)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Of what other libraries call it."""
+            instead = " Call act(observation), which returns the action alone." if name == "predict" else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}.{instead}")
 
     @property
     def fingerprint(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,6 +21,7 @@ from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.presets import Preset, choose
 from duetto.runs.agent import Agent
+from duetto.runs.asked import check_kinds, unknown
 from duetto.runs.beginning import Beginning
 from duetto.runs.many import start_many
 from duetto.runs.run import Run, start
@@ -105,13 +107,14 @@ def train(
     Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
     """
     check(callbacks)
+    check_kinds(preset=preset, name=name, runs_dir=runs_dir, environment_options=environment_options, cluster=cluster)
     tracking = trackers.callbacks(track)
     made, preset_name, values, options = made_of(algorithm, environment, preset, options)
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for option in options:
         if option not in known:
-            others = [] if isinstance(algorithm, Algorithm) else made.options()
-            raise UsageError(f"train has no option {option!r}.{_hint(option, made, known, others)}")
+            own = [argument for argument, kind in signature(train).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
+            raise unknown(option, made, own, known, is_object=isinstance(algorithm, Algorithm))
 
     folder = from_run.path if isinstance(from_run, Run) else from_run
     beginning = None
@@ -203,13 +206,6 @@ def made_of(
     mine = {option: value for option, value in options.items() if option in algorithm.options()}
     rest = {option: value for option, value in options.items() if option not in mine}
     return algorithm(**values.algorithm | mine), name, values, rest
-
-
-def _hint(option: str, made: Algorithm, known: list[str], others: list[str]) -> str:
-    """The nearest name; where it is the algorithm's, and that is an object, where it belongs."""
-    if not others and option in made.options():
-        return f" It is a hyper-parameter: duetto.{type(made).__name__}({option}=...)."
-    return did_you_mean(option, [*known, *others])
 
 
 def load(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from duetto.algorithms import Algorithm
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import forms
 from duetto.runs.checkpoints import chosen
 from duetto.storage.checkpoint import Loaded
+from duetto.storage.deciding import changes
 from duetto.training.resuming import ACTING
 from duetto.training.session import Session
 
@@ -53,12 +56,13 @@ class Beginning:
             )
         forms.check(loaded.state, ACTING, "acting")
         try:
-            session.begin_from(loaded.state, self.optimizers)
+            session.parts.begin_from(loaded.state, self.optimizers)
             if self.memory:
                 assert isinstance(loaded, Loaded)
-                session.remember(loaded)
+                session.parts.remember(loaded)
         except CheckpointError as error:
-            raise UsageError(f"This run cannot begin from {loaded.path}: {error}") from error
+            others = "".join(f"{difference}. " for difference in _differences(session, loaded.state))
+            raise UsageError(f"This run cannot begin from {loaded.path}: {others}{error}") from error
         algorithm = session.config.algorithm
         if random := algorithm.first_random_steps():
             session.notices.append(
@@ -66,3 +70,27 @@ class Beginning:
                 "--random-steps 0 they are the policy's."
             )
         return type(self)(str(folder.absolute()), self.checkpoint, self.optimizers, self.memory, loaded.step)
+
+
+def _differences(session: Session, theirs: dict[str, Any]) -> list[str]:
+    """What is another in the other run, of its acting or whole state, and makes its networks others."""
+    ours = session.config.algorithm
+    name = theirs["run"]["algorithm"] if "run" in theirs else ours.name()
+    if name != ours.name():
+        return [f"That run is of {name}, this one of {ours.name()}, whose networks are others"]
+    spaces = session.stepper.observation_space, session.stepper.action_space
+    networks = ours.networks(*spaces)
+    found: list[str] = []
+    for change in changes(session.config, theirs.get("config", {})):
+        part, _, option = change.key.partition(".")
+        if part == "algorithm" and _with(ours, option, change.old).networks(*spaces) != networks:
+            found.append(f"Its {option} is {change.old}, here {change.new}")
+    return found
+
+
+def _with(algorithm: Algorithm, option: str, value: str) -> Algorithm:
+    """With what a checkpoint says that an option was, in JSON; as it is where it cannot have that."""
+    try:
+        return algorithm.with_options(**{option: json.loads(value)})
+    except (UsageError, ValueError):
+        return algorithm

@@ -9,18 +9,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from duetto import learners
+from duetto import environments, learners
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.randomness import plain
 from duetto.learners.voices import Choir
+from duetto.runs.asked import check_videos
 from duetto.runs.beginning import Beginning
-from duetto.runs.run import Run, begun, new_folder, planned, run_name
+from duetto.runs.opening import begun
+from duetto.runs.planning import new_folder, planned, run_name
+from duetto.runs.run import Run
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.origin import Origin
 from duetto.training.callbacks import AnyCallback
 from duetto.training.chorus import run_together
-from duetto.training.session import Session, is_instance
+from duetto.training.session import Session
 
 
 def start_many(
@@ -47,12 +50,13 @@ def start_many(
     configs = [
         planned(algorithm, environment, one, preset, environment_options, origin) for one in _each(options, seeds)
     ]
-    if is_instance(environment):
+    if environments.is_instance(environment):
         raise UsageError(
             "An environment that is made already is one; each seed needs its own. Pass its id, or a factory that makes "
             "a new one at each call."
         )
     watching = [callbacks() for _ in configs]  # before anything is written
+    check_videos(watching[0], environment, configs[0])
     choir, paths, began = Choir([config.run.seed for config in configs]), [], False
     try:
         with ExitStack() as opened:
@@ -79,7 +83,7 @@ def start_many(
 
 
 def _each(options: RunOptions, seeds: Iterable[int]) -> list[RunOptions]:
-    numbers = [plain(seed) for seed in seeds]
+    numbers = _numbers(seeds)
     for seed in numbers:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise UsageError(f"seeds has {seed!r}; they must be whole numbers, as in range(10).")
@@ -93,6 +97,21 @@ def _each(options: RunOptions, seeds: Iterable[int]) -> list[RunOptions]:
             "(--learners), or train the seeds one after another."
         )
     return [dataclasses.replace(options, seed=seed) for seed in numbers]
+
+
+def _numbers(seeds: Any) -> list[Any]:
+    """Those of a list or another iterable. UsageError where it is none."""
+    if isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes) and getattr(seeds, "ndim", 1):
+        return [plain(seed) for seed in seeds]
+    if isinstance(count := plain(seeds), int) and count > 0:  # of `sweep` and `tune`, it is how many
+        raise UsageError(
+            f"seeds is {count}, which may be one seed or {count} of them: write seed={count}, or seeds=range({count}). "
+            f"duetto.sweep(..., seeds={count}) trains so many in processes of their own."
+        )
+    raise UsageError(
+        f"seeds is {seeds!r}; it must be whole numbers, as in range(10) or [0, 3, 9]. Text such as '0-9' is for "
+        "duetto.sweep, which trains seeds in processes of their own."
+    )
 
 
 def _name(name: str | None, config: Config) -> str:

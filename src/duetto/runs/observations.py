@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
         raise UsageError(f"The {leaf.describe()} is {given!r:.80}; it must be numbers of shape {leaf.shape}.")
     value = value if several else value[None]
     if value.ndim and value.shape[1:] == leaf.shape:
+        # One dot product says "all finite" in 0.5 µs; squares that overflow are looked at again.
+        if value.dtype.kind == "f" and not math.isfinite(np.vdot(value, value)) and not np.isfinite(value).all():
+            raise UsageError(
+                f"The {leaf.describe()} is NaN or infinite ({value.tolist()!r:.80}); no action follows from that."
+            )
         return value
     found = value.shape if several else value.shape[1:]
     wanted = f"(N, {str(leaf.shape)[1:]}" if several else str(leaf.shape)

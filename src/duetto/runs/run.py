@@ -6,31 +6,32 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from duetto import environments, learners, trackers
-from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto import environments, trackers
+from duetto.algorithms import Algorithm
 from duetto.cluster import Cluster
 from duetto.display.showing import shown
 from duetto.display.video import place, record
 from duetto.environments import Episode
 from duetto.errors import DuettoError, PartLostError, UsageError
-from duetto.learners import Precision, dealing
+from duetto.functional.randomness import plain
+from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
+from duetto.runs.asked import check_videos
 from duetto.runs.beginning import Beginning
+from duetto.runs.opening import begun, reopened, take_up
+from duetto.runs.planning import new_folder, own_statistics, planned, run_name
 from duetto.storage import trust
-from duetto.storage.aside import BEFORE, free_folder
 from duetto.storage.checkpoint import CheckpointStore
-from duetto.storage.config import Config, RunOptions, circumstances, command_line
+from duetto.storage.config import Config, RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
@@ -38,11 +39,34 @@ from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
-from duetto.training.place import Place
 from duetto.training.resuming import notes_of_stretching
-from duetto.training.session import Session, is_instance
+from duetto.training.session import Session
 
 MOST_RETURNS = 3  # to one checkpoint, after a part of the run was lost
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """How a run goes on: see `Run.resume`."""
+
+    steps: int | None = None
+    callbacks: Sequence[AnyCallback] = ()
+    on_start: Callable[[Session], None] | None = None
+    without_memory: bool = False
+    accept_changes: bool = False
+    keep_schedule: bool = False
+    cluster: Cluster | None = None
+    learners: int | None = None
+
+    def first(self, act: Callable[[Session], None]) -> GoingOn:
+        """The same, but `act` gets the session before `on_start` does."""
+
+        def begin(session: Session) -> None:
+            act(session)
+            if self.on_start is not None:
+                self.on_start(session)
+
+        return replace(self, on_start=begin)
 
 
 class Run:
@@ -87,6 +111,7 @@ class Run:
         progress: bool = True,
         cluster: Cluster | None = None,
         track: Sequence[str | Tracker] = (),
+        learners: int | None = None,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
@@ -97,61 +122,38 @@ class Run:
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
         that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
         `cluster` is where the environments live from here on; None: in this process, wherever they were.
+        `learners` have equal shares of each batch from here on (default: as configured): another number of them gives
+        the same numbers, to rounding, which is said. UsageError where so many cannot have equal shares.
         `callbacks` get their states back. `track` as in `duetto.train`: it goes on in the same tracked run.
         """
         given.check(callbacks)
         callbacks = [*callbacks, *trackers.callbacks(track)]
+        how = GoingOn(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster, learners)
         console = Console()
         if not (progress and console.is_terminal):
-            self._resume(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster)
+            self._resume(how)
             return self
         with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
-
-            def begin(session: Session) -> None:
-                display.announce(session)
-                if on_start is not None:
-                    on_start(session)
-
-            self._resume(steps, [display, *callbacks], begin, without_memory, accept_changes, keep_schedule, cluster)
+            self._resume(replace(how.first(display.announce), callbacks=[display, *callbacks]))
             display.finish(self.path)
         return self
 
-    def _resume(
-        self,
-        steps: int | None,
-        callbacks: Sequence[AnyCallback],
-        on_start: Callable[[Session], None] | None,
-        without_memory: bool,
-        accept_changes: bool,
-        keep_schedule: bool,
-        cluster: Cluster | None,
-    ) -> None:
-        if keep_schedule and steps is None:
+    def _resume(self, how: GoingOn) -> None:
+        if how.keep_schedule and how.steps is None:
             raise UsageError(
                 "Schedules change with the number of steps only: give --steps, too, or no --keep-schedule."
             )
-        before = self._newest()
+        damaged, before = self._newest() if how.without_memory else None, given.states(how.callbacks)
         try:
-            self._go_on(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster)
+            self._go_on(how)
         except PartLostError as lost:
-            damaged = before if without_memory else None
-            self.go_back(lost, callbacks, on_start, cluster, damaged, accept_changes, steps, keep_schedule)
+            self.go_back(lost, how, before, damaged)
 
-    def go_back(
-        self,
-        lost: PartLostError,
-        callbacks: Sequence[AnyCallback],
-        on_start: Callable[[Session], None] | None,
-        cluster: Cluster | None,
-        damaged: int | None = None,
-        accept_changes: bool = False,
-        steps: int | None = None,
-        keep_schedule: bool = False,
-    ) -> None:
+    def go_back(self, lost: PartLostError, how: GoingOn, before: given.States, damaged: int | None = None) -> None:
         """Go on from the newest checkpoint, as after kill -9, and as often as a part of the run is lost.
 
-        `damaged` is the step of one whose memory cannot be read. Raises `lost`, or what came after it, where going on
-        brings no newer checkpoint three times.
+        `before` are the states that the callbacks had before all this. `damaged` is the step of a checkpoint whose
+        memory cannot be read. Raises `lost`, or what came after it, where three times no newer checkpoint comes.
         """
         tried: list[int] = []
         while True:
@@ -159,14 +161,15 @@ class Run:
             if tried.count(newest) > MOST_RETURNS:
                 raise lost
 
-            def begin(session: Session, what: PartLostError = lost) -> None:
+            kept = given.take_back(how.callbacks, before)
+
+            def say(session: Session, what: PartLostError = lost, kept: list[str] = kept) -> None:
                 where = f"from its checkpoint of step {session.step:,}" if session.step else "from its beginning"
                 session.notices.append(f"{what} The run goes on {where}.")
-                if on_start is not None:
-                    on_start(session)
+                session.notices += kept
 
             try:
-                self._go_on(steps, callbacks, begin, newest == damaged, accept_changes, keep_schedule, cluster)
+                self._go_on(replace(how.first(say), without_memory=newest == damaged))
                 return
             except PartLostError as another:
                 lost = another
@@ -175,68 +178,28 @@ class Run:
         """The step of the newest checkpoint; 0 where there is none."""
         return max(CheckpointStore(self.path / "checkpoints").steps(), default=0)
 
-    def _go_on(
-        self,
-        steps: int | None,
-        callbacks: Sequence[AnyCallback],
-        on_start: Callable[[Session], None] | None,
-        without_memory: bool,
-        accept_changes: bool,
-        keep_schedule: bool,
-        cluster: Cluster | None,
-    ) -> None:
+    def _go_on(self, how: GoingOn) -> None:
         with FolderLock(self.path) as lock:
             config, horizon = self.config, self.config.run.horizon
-            if steps is not None:
-                kept = horizon if keep_schedule else config.run.schedule_steps
-                run = dataclasses.replace(config.run, steps=steps, schedule_steps=kept)
-                config = dataclasses.replace(config, run=run)
-            with closing(self._session(config, lock, cluster)) as session:
-                self._take_up(session, without_memory, accept_changes)
+            if how.steps is not None:
+                kept = horizon if how.keep_schedule else config.run.schedule_steps
+                config = replace(config, run=replace(config.run, steps=how.steps, schedule_steps=kept))
+            if how.learners is not None:
+                config = replace(config, run=replace(config.run, learners=how.learners))
+            check_videos(how.callbacks, self._environment(), config)
+            placed = how.cluster and how.cluster.resuming(config.cluster)
+            with closing(reopened(config, self.path, self._environment, lock, placed)) as session:
+                take_up(session, how.without_memory, how.accept_changes, self._trust)
                 if wrapper := environments.running_statistics(self._given, session.stepper):
-                    session.notices.append(_own_statistics(config.environment, wrapper, config.algorithm))
+                    session.notices.append(own_statistics(config.environment, wrapper, config.algorithm))
                 session.notices += notes_of_stretching(config, session.learner, session.step, horizon)
-                session.notices += trackers.note_of_others(self.path, callbacks)
+                session.notices += trackers.note_of_others(self.path, how.callbacks)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
-                if config != self.config or config.origin:  # whose file may have been edited
+                if config != self.config or config.origin or config.checksum:  # whose file may have been edited
                     config.save(self.path / "config.yaml")
                     self.config = config
-                _work(session, callbacks, on_start)
-
-    def _session(self, config: Config, lock: FolderLock, cluster: Cluster | None = None) -> Session:
-        """Without a checkpoint it begins anew: what was logged until then is set aside, not dropped."""
-        place = cluster and cluster.resuming(config.cluster)
-        logged = [path for path in (self.path / "metrics.jsonl", self.path / "evaluations.csv") if path.exists()]
-        if CheckpointStore(self.path / "checkpoints").steps() or not logged:
-            return Session(config, self.path, self._environment(), lock, place)
-        aside = free_folder(self.path, BEFORE)
-        for path in logged:
-            path.rename(aside / path.name)
-        try:
-            session = Session(config, self.path, self._environment(), lock, place)
-        except BaseException:
-            for path in logged:
-                (aside / path.name).replace(path)
-            aside.rmdir()
-            raise
-        session.notices.append(
-            f"{self.path} has no checkpoint: the run begins at step 0 again. What it had logged is in {aside}."
-        )
-        return session
-
-    def _take_up(self, session: Session, without_memory: bool, accept_changes: bool) -> None:
-        """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
-        if not session.store.steps():
-            if began := self.config.began_from:
-                beginning = Beginning.from_dict(began)
-                trust.check_folder(beginning.run, began.get("signature"), self.path, self._trust)
-                beginning.begin(session)
-            return
-        loaded, steps = session.store.load_latest(memory=not without_memory), session.config.run.steps
-        if steps <= loaded.step - session.stepper.num_envs:  # the last vector step may go beyond the end
-            raise UsageError(f"{self.path} has made {loaded.step} steps already, more than {steps}: give more --steps.")
-        session.load(loaded, without_memory, accept_changes)
+                _work(session, how.callbacks, how.on_start)
 
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
@@ -264,7 +227,7 @@ class Run:
         """
         if episodes < 1:
             raise UsageError(f"episodes is {episodes}; it must be at least 1.")
-        _check_seed(seed)
+        seed = _check_seed(seed)
         agent = self.agent(checkpoint)
         stepper = self._elsewhere(min(episodes, PARALLEL), environment, environment_options or {})
         policy = agent.policy
@@ -287,7 +250,7 @@ class Run:
 
         `tell` gets a few words now and then on how far it is.
         """
-        _check_seed(seed)
+        seed = _check_seed(seed)
         if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
             raise UsageError(
                 f"{output} is a folder. Give the video a name in it, such as {Path(output) / 'video.mp4'}."
@@ -312,7 +275,7 @@ class Run:
         """Show the agent live, in the environment's own window, for so many episodes; 0 for ever, until Ctrl-C."""
         if episodes < 0:
             raise UsageError(f"episodes is {episodes}; it must be at least 0, which is without an end.")
-        _check_seed(seed)
+        seed = _check_seed(seed)
         agent = self.agent(checkpoint)
         stepper = self.stepper(1, render_mode="human")
         seen: list[Episode] = []
@@ -379,84 +342,23 @@ def start(
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
     given.check(callbacks)
     config = planned(algorithm, environment, options, preset, environment_options, origin)
+    check_videos(callbacks, environment, config)
     place = cluster and cluster.beginning(algorithm)
     label = config.environment
     path = new_folder(Path(runs_dir), run_name(algorithm, label, options.seed) if name is None else name)
     given_environment, own = (None if config.remakeable else environment), (type(algorithm) if config.origin else None)
+    before = given.states(callbacks)
     try:
         with begun(config, path, environment, beginning, place) as session:
             _work(session, callbacks, on_start)
     except PartLostError as lost:
         if not path.exists():  # it had not begun
             raise
-        run = Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
-        run.go_back(lost, callbacks, on_start, cluster)
+        # without a key it is not signed, and begun by this process all the same
+        run = Run(path, given_environment, algorithm.custom_networks(), config.lacks_signature, algorithm=own)
+        run.go_back(lost, GoingOn(callbacks=callbacks, on_start=on_start, cluster=cluster), before)
         return run
     return Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
-
-
-@contextmanager
-def begun(
-    config: Config,
-    path: Path,
-    environment: Any,
-    beginning: Beginning | None = None,
-    place: Place | None = None,
-    build_learner: Callable[..., learners.Learner] = learners.build,
-) -> Iterator[Session]:
-    """The session of a new run in its new folder, which is removed again if the session cannot be made."""
-    with FolderLock(path) as lock:
-        try:
-            config.save(path / "config.yaml")
-            session = Session(config, path, environment, lock, place, build_learner)
-            try:
-                if beginning is not None:
-                    began = beginning.begin(session).to_dict()
-                    session.config = dataclasses.replace(session.config, began_from=began).signed()
-                if session.config != config:
-                    config = session.config
-                    config.save(path / "config.yaml")
-            except BaseException:
-                session.close()
-                raise
-        except BaseException:
-            shutil.rmtree(path)
-            raise
-        if config.lacks_signature:
-            session.notices.append(
-                f"No key can be made or read in {trust.key_path()}, so this run is not signed: resume, evaluate and "
-                f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
-            )
-        with closing(session):
-            yield session
-
-
-def planned(
-    algorithm: Algorithm,
-    environment: Any,
-    options: RunOptions,
-    preset: str = "default",
-    environment_options: dict[str, Any] | None = None,
-    origin: Origin | None = None,
-) -> Config:
-    """What `start` would make a run from; nothing is written.
-
-    Raises UsageError where the parts do not fit together.
-    """
-    label = label_of(environment)
-    config = Config(
-        algorithm=algorithm,
-        environment=label,
-        run=_resolved(algorithm, environment, label, options, environment_options or {}),
-        remakeable=isinstance(environment, str),
-        environment_options=environment_options or {},
-        preset=preset,
-        command=command_line(),
-        versions=circumstances(),
-        origin=origin or Origin.of(type(algorithm)),
-    ).signed()
-    config.to_yaml()  # what it cannot hold shows now
-    return config
 
 
 def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable[[Session], None] | None) -> None:
@@ -464,86 +366,6 @@ def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable
     if on_start is not None:
         on_start(session)
     session.run(callbacks)
-
-
-def _resolved(
-    algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
-) -> RunOptions:
-    """Options without "auto", after everything was checked that needs an environment to check."""
-    probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
-    try:
-        _check_spaces(algorithm, probe, label)
-        _check_masks(algorithm, probe, label, options.seed)
-        if wrapper := environments.running_statistics(environment, probe):
-            raise UsageError(_own_statistics(label, wrapper, algorithm))
-        if options.engine == "envpool" and options.evaluate_every:
-            _check_evaluations(environment, label, kwargs)
-        backend, device = learners.choose(probe.observation_space, options.backend, options.device)
-        spaces = (probe.observation_space, probe.action_space)
-        dealing.check(algorithm, *spaces, options.learners, options.num_envs, backend)
-    finally:
-        if not is_instance(environment):
-            probe.close()
-    return dataclasses.replace(options, backend=backend, device=device)
-
-
-def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: str) -> None:
-    def refusal(candidate: Algorithm) -> UsageError | None:
-        try:
-            candidate.check_spaces(stepper.observation_space, stepper.action_space, label)
-        except UsageError as error:
-            return error
-
-    if error := refusal(algorithm):
-        others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
-        raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if others else str(error)) from error
-
-
-def _check_masks(algorithm: Algorithm, stepper: environments.Stepper, label: str, seed: int) -> None:
-    """An environment says with its first info only whether it has masks: it is reset where that matters."""
-    try:
-        algorithm.check_masks(label)
-    except UsageError:
-        stepper.reset(seed)
-        if stepper.masked:
-            raise
-
-
-def _own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> str:
-    """What is said of a wrapper with running statistics, and what does it right."""
-    wanted = "rewards" if "Reward" in wrapper else "observations"
-    option = f"normalize_{wanted}"
-    default = getattr(algorithm, option, None)
-    instead = ""
-    if default is not None:
-        value = "True" if isinstance(default, bool) else "'collected'"
-        instead = (
-            f"Take it out, and give {algorithm.name()} {option}={value}, whose statistics are shared and saved. Or "
-        )
-    return (
-        f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations, videos and "
-        f"the trained agent elsewhere would have others than it learns with. {instead or 'Take it out, or '}"
-        "set fixed statistics in it, and its update_running_mean to False."
-    )
-
-
-def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
-    try:
-        environments.separate(environment, kwargs=kwargs).close()
-    except UsageError as error:
-        raise UsageError(
-            f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
-            "Or train in EnvPool's without them: --evaluate-every 0."
-        ) from error
-
-
-def new_folder(parent: Path, name: str) -> Path:
-    """A new run's folder; see `free_folder`."""
-    if not re.fullmatch(r"\w[\w.+-]*", name):
-        raise UsageError(
-            f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
-        )
-    return free_folder(parent, name)
 
 
 def _check_same_spaces(agent: Agent, stepper: environments.Stepper) -> None:
@@ -556,26 +378,11 @@ def _check_same_spaces(agent: Agent, stepper: environments.Stepper) -> None:
             )
 
 
-def _check_seed(seed: int | None) -> None:
+def _check_seed(seed: int | None) -> int | None:
+    """It, NumPy's as Python's own."""
+    seed = plain(seed)
+    if not isinstance(seed, int | None):
+        raise UsageError(f"seed is {seed!r}; it must be a whole number.")
     if seed is not None and seed < 0:
         raise UsageError(f"seed is {seed}; it must be at least 0.")
-
-
-def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
-    """What a run's folder is called where nobody says it."""
-    return f"{algorithm.name()}-{slug(label)}-s{seed}"
-
-
-def slug(label: str) -> str:
-    """A label as a folder may be called."""
-    return re.sub(r"[^\w.+-]+", "-", label).strip("-")
-
-
-def label_of(environment: Any) -> str:
-    """What an environment is called: its id, or the name of what makes it."""
-    if isinstance(environment, str):
-        return environment
-    spec = None if isinstance(environment, type) else getattr(environment, "spec", None)
-    if spec is not None:
-        return spec.id
-    return getattr(environment, "__name__", None) or type(getattr(environment, "unwrapped", environment)).__name__
+    return seed

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from duetto import own_files
 from duetto.errors import escaped
 from duetto.sharing.form import CONFIG, VIDEO
 from duetto.sharing.places import bare_command
@@ -33,7 +34,7 @@ def card(config: Config, repository: str, result: Result, unfilmed: str) -> str:
 
 def metadata(config: Config, result: Result) -> dict[str, Any]:
     """What stands above the card's text, for the Hub and sites that list results."""
-    environment, evaluation = escaped(config.environment), result.evaluation
+    environment, evaluation = escaped(own_files.short(config.environment)), result.evaluation
     task = "reinforcement-learning"
     metric = {
         "type": "mean_reward",
@@ -79,11 +80,12 @@ def results(result: Result) -> str:
 
 def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str:
     name, run = config.algorithm.name(), config.run
-    environment, evaluation = _code(config.environment), result.evaluation
+    environment, evaluation = _code(own_files.short(config.environment)), result.evaluation
     folder = repository.rpartition("/")[2]
     which = "" if result.checkpoint == "last" else f" --checkpoint {result.checkpoint}"
     loaded = "" if result.checkpoint == "last" else f", {_argument(result.checkpoint)}"
     episodes = len(evaluation.returns)
+    plural = "" if episodes == 1 else "s"
     film = f"`{VIDEO}` shows one episode." if not unfilmed else f"There is no video: {_plain(unfilmed)}"
     extras = f"hub,{run.backend}"
     versions = ", ".join(f"{package} {version}" for package, version in _versions(run.backend).items())
@@ -92,8 +94,8 @@ def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str
     sentences = [
         f"# {name.upper()} on {environment}",
         f"Trained with Duetto for {result.step:,} steps, on {run.backend}, seed {run.seed}. {film}",
-        f"Mean return **{evaluation.mean_return:.2f} +/- {evaluation.std_return:.2f}** over {episodes} whole episodes "
-        f"without exploration (mean and population standard deviation, seed {result.seed}, checkpoint "
+        f"Mean return **{evaluation.mean_return:.2f} +/- {evaluation.std_return:.2f}** over {episodes} whole "
+        f"episode{plural} without exploration (mean and population standard deviation, seed {result.seed}, checkpoint "
         f"{result.checkpoint}), measured before this was sent, with {versions}. Each one's return is in "
         "`results.json`.",
         "## Use it",

@@ -10,7 +10,7 @@ Nothing is ever changed in place. What is new is written beside the old under a 
 one step; only then is the old removed. So at every moment the newest folder is whole, and readers need no lock.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,8 +113,10 @@ class CheckpointStore:
             self._tidy()
         return target
 
-    def save_best(self, step: int, state: State, info: State) -> Path:
+    def save_best(self, step: int, state: State, info: State, keep: bool = False) -> Path:
         """Replace the best parameters and return their folder. `info` says why they are the best.
+
+        With `keep` the ones before stay, for `drop_best` to go back to.
 
         Raises CheckpointError if the disk refuses. Then the previous best is as it was.
         """
@@ -125,11 +127,19 @@ class CheckpointStore:
             self._prepare(self._best)
             disk.move(snapshot.write(target, files, manifest), target)
             disk.sync_folder(self._best)
+        if not keep:
+            self._remove_best(self._best_numbers()[:-1])
+        return target
+
+    def drop_best(self) -> None:
+        """Go back to the best parameters before the newest ones."""
+        self._remove_best(self._best_numbers()[-1:])
+
+    def _remove_best(self, numbers: Sequence[int]) -> None:
         with suppress(OSError):  # as in `save`
-            for number in self._best_numbers()[:-1]:
+            for number in numbers:
                 disk.set_aside(self._best / f"{number:012}")
             disk.sweep(self._best)
-        return target
 
     def keep_for_good(self, step: int) -> None:
         """Let the checkpoint of a step stay, whatever comes. Raises CheckpointError if the disk refuses."""

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import yaml
 
+from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.base import Count, CountOrZero, NonNegative, Within, check_fields
 from duetto.errors import CheckpointError, DuettoError, UsageError
@@ -106,6 +107,7 @@ class Config:
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
+    checksum: str = ""  # SHA-256 of the environment's file, where it comes from one
     origin: Origin | None = None  # of an algorithm that is not Duetto's own
     cluster: dict[str, Any] = field(default_factory=dict)  # what of one decides the numbers; see `cluster.options`
     began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
@@ -139,6 +141,7 @@ class Config:
                     "options": self.environment_options,
                     "remakeable": self.remakeable,
                 }
+                | ({"sha256": self.checksum} if self.checksum else {})
                 | ({"signature": self.signature} if self.signature else {}),
                 "run": _plain(self.run),
             }
@@ -192,7 +195,9 @@ class Config:
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
-            raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
+            raise CheckpointError(
+                f"{path} cannot be read ({_shortened(repr(error))}): was it changed by hand?"
+            ) from error
 
     @classmethod
     def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork], find: Finder) -> Config:
@@ -206,7 +211,7 @@ class Config:
         name, origin = fields.pop("name"), fields.pop("from", None)
         kind, origin = find(name, origin and Origin.from_dict(origin))
         _check_keys("algorithm.", fields, kind.options())
-        _check_keys("environment.", environment, ("id", "options", "remakeable", "signature"))
+        _check_keys("environment.", environment, ("id", "options", "remakeable", "sha256", "signature"))
         for key, (form, wanted) in _ENVIRONMENT.items():
             if not isinstance(environment[key], form):
                 raise UsageError(f"environment.{key} is {environment[key]!r}; it must be {wanted}.")
@@ -227,6 +232,7 @@ class Config:
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
             signature=environment.get("signature"),
+            checksum=own_files.checksum(environment["id"]) if environment["remakeable"] else "",  # as it is now
             cluster=cluster,
             began_from=began or None,
             run=run,
@@ -257,6 +263,7 @@ def _kind(
     return ALGORITHMS[name], None
 
 
+_MOST = 60  # characters of what was found instead
 _ENVIRONMENT = {
     "id": (str, "a text"),
     "options": (dict, "options by their names"),
@@ -276,6 +283,11 @@ def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> Non
 def _nearest(name: Any, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+
+
+def _shortened(text: str) -> str:
+    """As much of it as a sentence can hold: what cannot be read may be any file."""
+    return text if len(text) <= _MOST else f"{text[:_MOST]} ..."
 
 
 def circumstances() -> dict[str, str]:

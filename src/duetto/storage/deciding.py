@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from duetto import own_files
 from duetto.errors import CheckpointError
 from duetto.storage.config import RECORDED, Config, versions
 
@@ -28,7 +29,12 @@ FREE = {
     "worker_timeout",
 }
 FILE = "algorithm.from.sha256"  # of an algorithm of the user's own: its equations decide too
-ENVIRONMENT = {"environment.options", "run.engine"}  # a state saved with other ones would bring these back
+ENVIRONMENT_FILE = "environment.sha256"  # as for the algorithm
+ENVIRONMENT = {
+    ENVIRONMENT_FILE,
+    "environment.options",
+    "run.engine",
+}  # a state saved with other ones would bring these back
 # `demonstrations` is only where they lie: of what lies there, the memory has a fingerprint.
 _NOT_DECIDING = {"algorithm.name", "algorithm.from", "algorithm.demonstrations"} | {f"run.{name}" for name in FREE}
 _FRAMEWORKS = {"torch": {"torch"}, "jax": {"jax", "equinox", "optax"}}
@@ -53,6 +59,8 @@ def deciding(config: Config) -> dict[str, str]:
     flat["environment.options"] = values["environment"]["options"]
     if config.origin and config.origin.checksum:
         flat[FILE] = config.origin.checksum
+    if config.checksum:
+        flat[ENVIRONMENT_FILE] = config.checksum
     return {key: _as_json(value) for key, value in flat.items() if key not in _NOT_DECIDING}
 
 
@@ -83,8 +91,10 @@ def _by_default(config: Config) -> dict[str, str]:
 
 
 def where(config: Config, path: Path, changed: list[Change]) -> str:
-    """What was edited: `config.yaml`, which is at `path`, or the file of the user's own algorithm, or both."""
-    files = [str(config.origin.file)] if config.origin and any(change.key == FILE for change in changed) else []
+    """What was edited: `config.yaml`, which is at `path`, or the files of the user's own, or several of these."""
+    keys = {change.key for change in changed}
+    files = [str(config.origin.file)] if config.origin and FILE in keys else []
+    files += [str(own_files.parts(config.environment)[0])] if ENVIRONMENT_FILE in keys else []
     return " with ".join(([str(path)] if len(changed) > len(files) else []) + files)
 
 

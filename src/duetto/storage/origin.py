@@ -12,7 +12,6 @@ import dataclasses
 import difflib
 import hashlib
 import sys
-import traceback
 from dataclasses import dataclass
 from inspect import get_annotations
 from pathlib import Path
@@ -23,6 +22,7 @@ import cloudpickle
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
+from duetto.own_files import run
 from duetto.storage import trust
 
 
@@ -102,25 +102,6 @@ def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
     module = run(path, source)
     kind = _class(module, name, path)
     return kind, Origin(name, str(path), hashlib.sha256(source).hexdigest())
-
-
-def run(path: Path, source: bytes) -> ModuleType:
-    """As `import` would, but from these bytes, and under a name that hides no package; `path` is absolute."""
-    module = ModuleType(f"_duetto_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}")
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses and type hints look there
-    try:
-        exec(compile(source, path, "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{path} does not run{_line(path, error)}: {type(error).__name__}: {error}") from error
-    return module
-
-
-def _line(path: Path, error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return ""  # its text has the line
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f", line {lines[-1]}" if lines else ""
 
 
 def _class(module: ModuleType, name: str, path: Path) -> type[Algorithm]:

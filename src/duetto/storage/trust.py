@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from duetto import own_files
 from duetto.errors import UsageError
 
 KEY_FILE = "DUETTO_KEY_FILE"
@@ -31,8 +32,8 @@ _KEY_BYTES = 32
 
 
 def needs_trust(environment: str, options: Mapping[str, Any]) -> bool:
-    """Whether making this environment may import a module that its id or one of its options names."""
-    return any(":" in text for text in (environment, *_texts(dict(options))))
+    """Whether making this environment may run code that its id or one of its options names: a module, or a file."""
+    return own_files.is_file(environment) or any(":" in text for text in (environment, *_texts(dict(options))))
 
 
 def signature(environment: str, options: Mapping[str, Any]) -> str | None:
@@ -70,10 +71,13 @@ def check(environment: str, options: Mapping[str, Any], signed: object, where: o
     if trust or is_ours(environment, options, signed):
         return
     named = " with " + ", ".join(f"{key}={value!r}" for key, value in options.items()) if options else ""
+    what, does = (
+        ("file", "runs that file") if own_files.is_file(environment) else ("package", "imports what that names")
+    )
     raise UsageError(
-        f"{where} is of the environment {environment!r}{named}, and to make it Python imports what that names. It was "
-        "not begun by you on this machine, or it was changed since. If you know the package and want it to run: "
-        "--trust (in Python: trust=True)."
+        f"{where} is of the environment {environment!r}{named}, and to make it Python {does}. It was not begun by you "
+        f"on this machine, or it was changed since. If you know the {what} and want it to run: --trust (in Python: "
+        "trust=True)."
     )
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from duetto.cluster import Cluster
 from duetto.errors import UsageError
-from duetto.runs.run import label_of
+from duetto.runs.planning import label_of
 from duetto.sweeping.crews import Crew, Processes, Tasks
 from duetto.sweeping.plan import Planned, Setting, named, runs
 from duetto.sweeping.results import Swept, concluded, needed

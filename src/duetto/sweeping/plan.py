@@ -12,10 +12,11 @@ import yaml
 
 from duetto import trackers
 from duetto.algorithms import Algorithm
+from duetto.environments import is_instance
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional.randomness import plain
 from duetto.runs.job import Job
-from duetto.runs.run import planned, slug
+from duetto.runs.planning import planned, slug
 from duetto.runs.workers import packed
 from duetto.storage import snapshot
 from duetto.storage.config import Config, RunOptions
@@ -23,7 +24,6 @@ from duetto.storage.differences import differences, flat
 from duetto.storage.migration import migrated
 from duetto.storage.origin import Origin
 from duetto.storage.yaml_files import read_yaml
-from duetto.training.session import is_instance
 
 LONGEST = 100  # characters of a sweep's name
 

@@ -14,7 +14,7 @@ from duetto.algorithms import Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.runs.api import made_of
-from duetto.runs.run import label_of, slug
+from duetto.runs.planning import label_of, slug
 from duetto.storage.config import RunOptions
 from duetto.storage.origin import Origin, is_file, named
 from duetto.sweeping.plan import Setting, parsed_seeds
@@ -112,7 +112,7 @@ def _setting(
     return Setting(
         name=f"{slug(name or made.name())}-{slug(label)}",
         algorithm=made,
-        environment=environment,
+        environment=label if isinstance(environment, str) else environment,
         run=RunOptions(**values.run | rest),
         seeds=seeds,
         preset=preset_name,

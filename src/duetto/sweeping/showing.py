@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from duetto.display.bar import clock, fitting
-from duetto.display.progress import say
+from duetto.display.live import LiveDisplay
 from duetto.errors import escaped
 
 if TYPE_CHECKING:  # with all that they import, and something is to be seen before that
@@ -28,42 +26,24 @@ WIDE = 10  # columns of a bar
 BAR, SCORE = 1, 3  # of a run's cells
 
 
-class SweepDisplay:
+class SweepDisplay(LiveDisplay):
     """Shows a sweep."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
-        """With `quiet`, notices are all that is shown."""
-        self._console, self._quiet = console, quiet
-        self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=True)
-        self._live_lines = console.is_terminal and not quiet
+        super().__init__(console, quiet)
         self._sweep: Sweep | None = None
         self._doing = ""
-        self._notices = 0
         self._next = 0.0
         self._made = 0  # steps that were there before
 
-    def __enter__(self) -> Self:
-        if self._live_lines:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live_lines:
-            self._live.stop()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """The lines as they are now."""
+    def _lines(self, width: int) -> RenderableType:
         if self._sweep is None or self._doing:
-            yield Text(self._doing)
-            return
-        width = options.max_width
+            return Text(self._doing)
         working = [entry for entry in self._sweep.entries if entry.state == "working"]
         more = f"and {len(working) - MOST} more" if len(working) > MOST else ""
         below = Text(fitting([*self._parts(self._sweep), *[more] * bool(more)], width))
         below.truncate(width, overflow="ellipsis")
-        yield Group(*rows([_cells(entry) for entry in working[:MOST]], width), below)
+        return Group(*rows([_cells(entry) for entry in working[:MOST]], width), below)
 
     def doing(self, text: str) -> None:
         """Say what is being done beside training; "" for training."""
@@ -86,7 +66,8 @@ class SweepDisplay:
 
     def finish(self, found: Swept) -> None:
         """The last lines: how good each setting is, and what to look at, or how to go on."""
-        self._show_notices()
+        assert self._sweep is not None
+        self._show_notices(self._sweep.notices)
         if found.results and not self._quiet:
             for line in table(found.results, self._console.width):
                 self._console.print(line, highlight=False)
@@ -98,14 +79,9 @@ class SweepDisplay:
         if found.stopped:
             self.say("Stopped. Go on with the same command.")
 
-    def say(self, text: str) -> None:
-        """Unless it is to be quiet."""
-        if not self._quiet:
-            say(self._console, text)
-
     def _event(self, entry: Entry, what: str) -> None:
-        self._show_notices()
         assert self._sweep is not None
+        self._show_notices(self._sweep.notices)
         spent = clock(time.monotonic() - entry.began) if entry.began else ""
         if what == "complete":
             what = "  ".join(part for part in (f"{entry.step:,} steps", _score(entry), spent) if part)
@@ -116,8 +92,8 @@ class SweepDisplay:
         self.say(f"{entry.name}  {what}")
 
     def _look(self) -> None:
-        self._show_notices()
         assert self._sweep is not None
+        self._show_notices(self._sweep.notices)
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + GLANCE
@@ -125,12 +101,6 @@ class SweepDisplay:
             for entry in self._sweep.entries:
                 if entry.state in ("working", "elsewhere"):
                     entry.look()
-
-    def _show_notices(self) -> None:
-        assert self._sweep is not None
-        for notice in self._sweep.notices[self._notices :]:
-            say(self._console, notice, "yellow")
-        self._notices = len(self._sweep.notices)
 
     def _parts(self, sweep: Sweep) -> list[str]:
         """The most important first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,8 @@ _LONGEST = 6000  # characters of a parameter's value
 class MLflow(Tracker):
     """Sends a run to MLflow: a server, a database, or by default the file `mlflow.db` here.
 
-    MLflow's own variables hold: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME (else "duetto").
+    MLflow's own variables hold: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME (else "duetto"). An experiment that begins
+    in an SQLite file keeps its artefacts beside it, in `mlruns`; all others have theirs where MLflow puts them.
     """
 
     name = "mlflow"
@@ -47,7 +49,11 @@ class MLflow(Tracker):
 
     def _new(self, run: str) -> str:
         experiment = self._client.get_experiment_by_name(self._experiment)
-        number = experiment.experiment_id if experiment else self._client.create_experiment(self._experiment)
+        if experiment:
+            number = experiment.experiment_id
+        else:
+            place = beside(self._client.tracking_uri, self._experiment)
+            number = self._client.create_experiment(self._experiment, artifact_location=place)
         return self._client.create_run(number, run_name=run).info.run_id
 
     def send(self, point: Point) -> None:
@@ -68,3 +74,13 @@ class MLflow(Tracker):
     def finish(self, failed: bool) -> None:
         """See Tracker."""
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
+
+
+def beside(uri: str, experiment: str) -> str | None:
+    """Where the artefacts of a new experiment go: beside its SQLite file, and not into the folder that is current when
+    it is made. None, MLflow's to say, for all else.
+    """
+    file = uri.removeprefix("sqlite:///").partition("?")[0]
+    if not uri.startswith("sqlite:///") or file in ("", ":memory:"):
+        return None
+    return (Path(file).absolute().parent / "mlruns" / re.sub(r"[^\w+-]+", "-", experiment)).as_uri()

@@ -116,7 +116,7 @@ class Tracking(Callback):
         """All that is left, oldest first, until something is refused."""
         while self._points:
             point, before = self._points[0], self._record.copy()
-            if point.step > before["point"]:
+            if point.step > before["point"] or (self._ended and point.numbers):  # of the end, behind that step's
                 point = self._with_videos(session.folder, point)
                 if (point.numbers or point.videos) and not self._taken(session, self._write_and_send, point):
                     self._record = before

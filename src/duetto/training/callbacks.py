@@ -12,6 +12,7 @@ nothing had happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from duetto.errors import UsageError
@@ -82,6 +83,30 @@ def check(callbacks: Sequence[AnyCallback]) -> None:
             raise UsageError(f"{callback.__name__} is a class. Hand over an object of it: {callback.__name__}(...).")
         if not (isinstance(callback, Callback) or callable(callback)):
             raise UsageError(f"{callback!r} is no callback: give a duetto.Callback, or a function of the session.")
+
+
+States = list[State]  # of the callbacks, in their order; of functions none
+
+
+def states(callbacks: Sequence[AnyCallback]) -> States:
+    """What those have that are callbacks, copied."""
+    return [deepcopy(one.state_dict()) if isinstance(one, Callback) else {} for one in callbacks]
+
+
+def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
+    """Undo what they learned since `states`: that part of the run is lost. A sentence for each that cannot."""
+    said = []
+    for callback, state in zip(callbacks, before, strict=True):
+        if not isinstance(callback, Callback):
+            continue
+        if state:
+            callback.load_state_dict(deepcopy(state))
+        elif callback.state_dict():
+            said.append(
+                f"The callback {_name(callback)} keeps what it learned in the part that was lost, unless the "
+                "checkpoint has a state of it: its state was empty at the beginning."
+            )
+    return said
 
 
 class Crew:

@@ -30,14 +30,14 @@ def run_together(
     ends before the others stay as they are then.
     """
 
-    def stop() -> None:
+    def interrupt() -> None:
         for session in sessions:
-            session.stop()
+            session.interrupt()
 
     turns = Turns(choir.answer)
     alone, choir.ask = choir.ask, turns.ask
     try:
-        with interruptible(stop):
+        with interruptible(interrupt):
             parts = enumerate(zip(sessions, callbacks, strict=True))
             return turns.run([partial(_run, one, own, partial(choir.leave, number)) for number, (one, own) in parts])
     finally:

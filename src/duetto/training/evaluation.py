@@ -48,7 +48,8 @@ class Evaluation(NamedTuple):
         }
 
     def __str__(self) -> str:
-        return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episodes"
+        plural = "" if len(self.returns) == 1 else "s"
+        return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episode{plural}"
 
 
 def evaluate(

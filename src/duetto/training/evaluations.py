@@ -7,6 +7,9 @@
 At most one is under way: the next one, a checkpoint of a later step and the end wait for it. A checkpoint of its own
 step says that it is under way, and who goes on from there makes it again. It depends on the parameters alone, so it
 gives the same numbers.
+
+That of a run that was stopped comes behind its last checkpoint, and is of that end alone: who goes on from there drops
+its row, and its parameters where these are the best.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
 LOOK = 0.2  # seconds between two looks at one that is made beside the run
+STOPPED = "stopped"  # in the info of the best parameters: they are of the end of a run that was stopped
 
 
 class UnderWay(NamedTuple):
@@ -43,6 +47,7 @@ class Evaluations:
     Attributes:
         last: The newest and the step that it was made at, or None.
         best: The highest mean return, or None.
+        interrupted: Whether somebody waits for the end: one that is under way in this process says that it comes first.
     """
 
     def __init__(self, session: Session, table: Csv, beside: Evaluator | None, announce: Callable[[], None]) -> None:
@@ -51,7 +56,10 @@ class Evaluations:
         self.table: Csv = table
         self.last: tuple[int, Evaluation] | None = None
         self.best: float | None = None
+        self.interrupted: bool = False
         self._best_step = 0
+        self._at: tuple[int, int] | None = None  # step and updates of the policy that was evaluated last
+        self._concluding: Callable[[], bool] | None = None
         self._stepper: environments.Stepper | None = None  # in this process
         self._under_way: UnderWay | None = None
         self._again = False
@@ -67,6 +75,23 @@ class Evaluations:
             self._beside.begin(acting["learner"]["parameters"], acting["normalizer"])
         else:
             self._write(self._here())
+
+    def conclude(self, unwanted: Callable[[], bool]) -> None:
+        """Evaluate the last policy of a run that was stopped, behind its last checkpoint, if that was not done yet.
+
+        It is broken off where `unwanted` says so meanwhile.
+        """
+        session = self._session
+        if self._at == (session.step, session.learner.updates):
+            return
+        self._concluding = unwanted
+        try:
+            self.begin()
+            self.finish()
+        except _BrokenOffError:
+            session.notices.append("The evaluation of the last policy was broken off: duetto evaluate makes one.")
+        finally:
+            self._under_way = self._concluding = None
 
     def look(self) -> None:
         """Write down what was made beside the run, if it is there."""
@@ -89,12 +114,23 @@ class Evaluations:
         if self._stepper is None:
             self._stepper = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
             self._stepper.name += " (evaluation)"
-        return evaluate(session.policy, self._stepper, options.evaluation_episodes, options.seed, session.on_activity)
+        return evaluate(session.policy, self._stepper, options.evaluation_episodes, options.seed, self._tell)
+
+    def _tell(self, how_far: str) -> None:
+        if self._concluding is not None and self._concluding():
+            raise _BrokenOffError
+        if self.interrupted:
+            self.interrupted = False
+            self._session.notices.append(
+                "The run stops after this evaluation. A second Ctrl-C (or the same signal) ends it at once, without "
+                "what came after its last checkpoint."
+            )
+        self._session.on_activity(how_far)
 
     def _write(self, result: Evaluation) -> None:
         assert self._under_way is not None
-        session, (step, _, seconds, acting) = self._session, self._under_way
-        self._under_way = None
+        session, (step, updates, seconds, acting) = self._session, self._under_way
+        self._under_way, self._at = None, (step, updates)
         self.last = (step, result)
         row = {
             "step": step,
@@ -111,7 +147,8 @@ class Evaluations:
             session.log.to_board(step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
             if self._is_best(step, result.mean_return):
                 self.best, self._best_step = result.mean_return, step
-                session.store.save_best(step, acting, {"mean_return": result.mean_return})
+                info = {"mean_return": result.mean_return} | ({STOPPED: True} if self._concluding else {})
+                session.store.save_best(step, acting, info, keep=self._concluding is not None)
         self._announce()
 
     def _is_best(self, step: int, mean_return: float) -> bool:
@@ -130,18 +167,28 @@ class Evaluations:
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Undo it. A sentence where the best parameters are damaged."""
+        session = self._session
         self.best, self._again = state["best"], state.get("under_way", False)
+        if self.written() == session.step:
+            self._at = (session.step, session.learner.updates)
         if self.best is None:
             return []
         try:
-            self._best_step = self._session.store.load_best().step
+            if session.store.load_best().info.get(STOPPED):
+                session.store.drop_best()
+            self._best_step = session.store.load_best().step
         except CheckpointError as error:
             before, self.best = self.best, None
             return [
-                f"{error} The best until step {self._session.step:,} had the mean return {before:.6g}; now the next "
+                f"{error} The best until step {session.step:,} had the mean return {before:.6g}; now the next "
                 "evaluation's become the best, whatever their return."
             ]
         return []
+
+    def written(self) -> int:
+        """The step of the last row in the table; -1 where there is none."""
+        rows = Csv.scan(self.table.path).rows
+        return int(float(rows[-1]["step"])) if rows else -1
 
     def go_on(self) -> bool:
         """Whether one was under way at the checkpoint, and is to be made again."""
@@ -153,3 +200,7 @@ class Evaluations:
         for one in (self._stepper, self._beside):
             if one is not None:
                 one.close()
+
+
+class _BrokenOffError(Exception):
+    """An evaluation that nobody waits for any more."""

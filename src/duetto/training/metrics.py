@@ -1,8 +1,8 @@
 """What learning reports, gathered without waiting for the device, looked at when a line is due.
 
-Every `log_every` steps one line goes to `metrics.jsonl` and to TensorBoard: means over the updates since the last line,
-and of the numbers that the user's callbacks gave since then. Keys that begin with "time/" depend on the machine; all
-others are equal in two runs of the same config, if the user's are.
+Every `log_every` steps, and at the end, one line goes to `metrics.jsonl` and to TensorBoard: means over the updates
+since the last line, and of the numbers that the user's callbacks gave since then. Keys that begin with "time/" depend
+on the machine; all others are equal in two runs of the same config, if the user's are.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class MetricLog:
         self._lengths: deque[int] = deque(maxlen=RECENT)
         self.episodes: int = 0
         self.last_line: dict[str, Any] = {}
+        self._purge: int | None = None
 
     @property
     def recent_return(self) -> float | None:
@@ -126,6 +127,15 @@ class MetricLog:
         self._sums, self._counts = {}, {}
         return line
 
+    def written(self) -> tuple[int, int]:
+        """Steps and updates at the last line in the file; zeros where there is none."""
+        lines = JsonLines.scan(self.lines.path).rows
+        return (lines[-1].get("step", 0), lines[-1].get("learn/updates", 0)) if lines else (0, 0)
+
+    def purge_behind(self, step: int) -> None:
+        """Have TensorBoard forget what it was told of later steps: the run goes on without that."""
+        self._purge = step + 1
+
     def to_board(self, step: int, values: dict[str, Any]) -> None:
         """Numbers as TensorBoard scalars."""
         if self._board is None:
@@ -133,7 +143,8 @@ class MetricLog:
             suffix = f".{step:012}"
             folder = self._folder / "tensorboard"
             folder.mkdir(exist_ok=True)  # not the folders above it, which the writer would make again, too
-            self._board = _summary_writer()(str(folder), purge_step=step, filename_suffix=suffix)
+            purge = step if self._purge is None else min(step, self._purge)
+            self._board = _summary_writer()(str(folder), purge_step=purge, filename_suffix=suffix)
         for name, value in values.items():
             if name != "step" and value is not None:
                 self._board.add_scalar(name, value, step)

@@ -58,7 +58,7 @@ class Place(Protocol):
         """Who evaluates beside the run on `stepper`; None: nobody, it does that itself."""
         ...
 
-    def make_shards(self, stepper: environments.Stepper) -> Shards | None:
+    def make_shards(self, config: Config, stepper: environments.Stepper) -> Shards | None:
         """What the replay memory is spread over; None: it is in this process, as a whole."""
         ...
 
@@ -96,7 +96,7 @@ class Here:
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> None:
         """See Place."""
 
-    def make_shards(self, stepper: environments.Stepper) -> None:
+    def make_shards(self, config: Config, stepper: environments.Stepper) -> None:
         """See Place."""
 
     def decided(self, stepper: environments.Stepper) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from duetto.memory import Mixed, Replay, Rollout, SequenceReplay, Sharded
 from duetto.networks import spaces
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
-from duetto.storage.deciding import ENVIRONMENT, Change, listed, other_versions, where
+from duetto.storage.deciding import ENVIRONMENT, Change, changes, listed, other_versions, where
 
 AnyMemory = Replay | Rollout | SequenceReplay | Mixed | Sharded
 
@@ -49,7 +49,34 @@ LATER: dict[tuple[str, str], Any] = {
 }
 
 
-def check_form(state: dict[str, Any]) -> None:
+def run_state(config: Config, learner: Learner) -> dict[str, Any]:
+    """What a checkpoint says of its run: for `accepted` and `notes_of_run`."""
+    return (
+        {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
+        | ({"seeds": learner.seeds} if learner.seeds > 1 else {})
+        | ({"learners": learner.ranks} if learner.ranks > 1 else {})
+    )
+
+
+def accepted(loaded: Loaded, config: Config, folder: Path, accept_changes: bool) -> list[Change]:
+    """What the config has changed since the checkpoint, in what decides the numbers.
+
+    Raises:
+        UsageError: Something, and `accept_changes` is not given.
+        CheckpointError: It is no checkpoint of this run.
+    """
+    state = loaded.state
+    _check_form(state)
+    if state["session"]["step"] != loaded.step:
+        raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['session']['step']}.")
+    _check_same_run(state["run"], config, folder)
+    changed = changes(config, state.get("config", {}))
+    if changed and not accept_changes:
+        raise _refusal(loaded, changed, config, folder)
+    return changed
+
+
+def _check_form(state: dict[str, Any]) -> None:
     """Raise CheckpointError where a whole state has not the form that what reads it relies on."""
     forms.check(state, FORM, "state")
     for (part, name), form in LATER.items():
@@ -58,7 +85,7 @@ def check_form(state: dict[str, Any]) -> None:
     forms.check(state.get("versions", {}), Each(str), "state/versions")
 
 
-def check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
+def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
     """Raise CheckpointError where the checkpoint is of another algorithm or environment."""
     ours = {"algorithm": config.algorithm.name(), "environment": config.environment}
     for kind, name in ours.items():
@@ -81,7 +108,7 @@ def check_spaces(
             )
 
 
-def refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path) -> UsageError:
+def _refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path) -> UsageError:
     """What is said of changes that nobody has accepted."""
     edited = where(config, folder / "config.yaml", changed)
     return UsageError(
@@ -113,8 +140,13 @@ def _since(loaded: Loaded) -> str:
 
 
 def notes_of_stretching(config: Config, learner: Learner, step: int, before: int) -> list[str]:
-    """What is said where schedules that ended at step `before` end elsewhere now."""
+    """What is said where schedules that ended at step `before` end elsewhere now, or leave nothing to learn with."""
     horizon = config.run.horizon
+    if config.run.steps > horizon and not any(learner.learning_rates(1.0).values()):
+        return [
+            f"All learning rates are 0 from step {horizon:,} on, where the schedules end: nothing is learned after it. "
+            "Without --keep-schedule they would end with the run."
+        ]
     was, now = (_scheduled(config, learner, step, steps) for steps in (before, horizon))
     moved = [f"{name} is {now[name]:.3g} now, not {was[name]:.3g}" for name in was if now[name] != was[name]]
     if not moved:
@@ -134,7 +166,16 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
     return rates | config.algorithm.scheduled(progress)
 
 
-def notes_of_threads(saved: int, now: int) -> list[str]:
+def notes_of_run(saved: dict[str, Any], learner: Learner) -> list[str]:
+    """What is said where what a checkpoint says of its run is not so now, and the numbers may differ for it."""
+    return [
+        *_notes_of_threads(saved.get("threads", 0), learner.threads),
+        *_notes_of_seeds(saved.get("seeds", 1), learner.seeds),
+        *_notes_of_learners(saved.get("learners", 1), learner.ranks),
+    ]
+
+
+def _notes_of_threads(saved: int, now: int) -> list[str]:
     """What is said where the number of threads, 0 where it is unknown, is another than the checkpoint's."""
     here = cores()
     if saved and now and saved != now:
@@ -152,7 +193,7 @@ def notes_of_threads(saved: int, now: int) -> list[str]:
     return []
 
 
-def notes_of_seeds(saved: int, now: int) -> list[str]:
+def _notes_of_seeds(saved: int, now: int) -> list[str]:
     """What is said where another number of seeds was computed side by side until the checkpoint."""
     if saved == now:
         return []
@@ -162,14 +203,14 @@ def notes_of_seeds(saved: int, now: int) -> list[str]:
     ]
 
 
-def notes_of_learners(saved: int, now: int) -> list[str]:
+def _notes_of_learners(saved: int, now: int) -> list[str]:
     """What is said where another number of learners had shares of the batches until the checkpoint."""
     if saved == now:
         return []
     return [
         f"The checkpoint was made with {saved} learner{'s' * (saved > 1)}, and the run goes on with {now}: from here "
         "its numbers may differ in their last bits from those of a run that was never interrupted. With "
-        f"`learners: {saved}` in its config.yaml they are the same."
+        f"--learners {saved} (learners={saved}) they are the same."
     ]
 
 
@@ -189,5 +230,9 @@ def with_empty_memory(state: dict[str, Any], config: Config, memory: AnyMemory) 
         "The run goes on with an empty memory and new episodes: what it remembered is left out. "
         f"{waits}. From here the run is not the same, number by number, as one that was never interrupted."
     )
-    environments_anew = state["stepper"] | {"environments": None}
-    return state | {"memory": memory.emptied(state["memory"]), "stepper": environments_anew}, note
+    return with_new_episodes(state) | {"memory": memory.emptied(state["memory"])}, note
+
+
+def with_new_episodes(state: dict[str, Any]) -> dict[str, Any]:
+    """A state without that of the environments."""
+    return state | {"stepper": state["stepper"] | {"environments": None}}

@@ -12,15 +12,15 @@ from rich.console import Console
 
 from duetto.algorithms import Algorithm
 from duetto.algorithms.nearest import did_you_mean
+from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.randomness import plain
 from duetto.runs.api import made_of
-from duetto.runs.run import planned, slug
+from duetto.runs.planning import planned, slug
 from duetto.storage.config import RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.training.notices import shown_elsewhere
-from duetto.training.session import is_instance
 from duetto.tuning import pictures, results
 from duetto.tuning.confirming import Confirmed, confirming
 from duetto.tuning.folder import settle

@@ -10,7 +10,8 @@ from typing import Any
 
 from duetto.errors import DuettoError
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.run import Run, run_name
+from duetto.runs.planning import run_name
+from duetto.runs.run import Run
 from duetto.storage import disk
 from duetto.storage.config import RunOptions
 from duetto.storage.yaml_files import to_yaml

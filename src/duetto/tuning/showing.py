@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from duetto.display.bar import NARROWEST, WIDEST, clock, fitting
-from duetto.display.progress import say
+from duetto.display.live import LiveDisplay
 from duetto.errors import escaped
 from duetto.tuning.optuna import FOR_IMPORTANCE, Trial, best_of
 from duetto.tuning.space import as_text
@@ -26,33 +23,14 @@ if TYPE_CHECKING:  # with all that they import, and something is to be seen befo
     from duetto.tuning.study import Study, Trying
 
 
-class StudyDisplay:
+class StudyDisplay(LiveDisplay):
     """Shows a study."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
-        """With `quiet`, notices are all that is shown."""
-        self._console, self._quiet = console, quiet
-        self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=True)
-        self._live_lines = console.is_terminal and not quiet
+        super().__init__(console, quiet)
         self._study: Study | None = None
         self._doing = ""
         self._trials: list[Trial] = []
-        self._notices = 0
-
-    def __enter__(self) -> Self:
-        if self._live_lines:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live_lines:
-            self._live.stop()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """The lines as they are now."""
-        yield Text(self._doing) if self._study is None or self._doing else self._lines(self._study, options.max_width)
 
     def doing(self, text: str) -> None:
         """Say what is being done beside training; "" for training."""
@@ -77,7 +55,7 @@ class StudyDisplay:
         first, count = study.plan.config.run.seed, study.plan.seeds
         seeds = f"{count} seed{'s' * (count > 1)}"
         self.say(f"Confirming trial {best.number} with {seeds} that it was not chosen by, from {first} on.")
-        self._study, self._trials, self._notices, self._doing = study, [], 0, ""
+        self._study, self._trials, self._noticed, self._doing = study, [], 0, ""
         study.on_look = self._look
 
     def finish(self, found: Tuned) -> None:
@@ -107,16 +85,9 @@ class StudyDisplay:
                 f"{config.environment} --preset {found.preset} --seed {config.run.seed + seeds}"
             )
 
-    def say(self, text: str) -> None:
-        """Unless it is to be quiet."""
-        if not self._quiet:
-            say(self._console, text)
-
     def _look(self) -> None:
         assert self._study is not None
-        for notice in self._study.notices[self._notices :]:
-            say(self._console, notice, "yellow")
-        self._notices = len(self._study.notices)
+        self._show_notices(self._study.notices)
 
     def _ended(self, trial: Trial) -> None:
         self._look()
@@ -134,7 +105,9 @@ class StudyDisplay:
             self.say(f"{first}\n          {tried}" if better else first)
 
     # ------------------------------------------------------------------------------------------------ on a terminal
-    def _lines(self, study: Study, width: int) -> RenderableType:
+    def _lines(self, width: int) -> RenderableType:
+        if (study := self._study) is None or self._doing:
+            return Text(self._doing)
         ended = sum(trial.state != "running" for trial in self._trials)
         below = Text(fitting(self._parts(study), width))
         below.truncate(width, overflow="ellipsis")

@@ -28,7 +28,7 @@ from typing import Any, Literal, Protocol
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.runs.job import DIVERGED, FAILED, Job
-from duetto.runs.run import run_name
+from duetto.runs.planning import run_name
 from duetto.runs.workers import Worker, packed
 from duetto.storage.config import Config
 from duetto.training.interruption import interruptible

@@ -6,6 +6,5 @@
 
 from duetto.environments.checking.apart import check
 from duetto.environments.checking.findings import Finding, Level
-from duetto.environments.checking.own_file import in_module
 
-__all__ = ["Finding", "Level", "check", "in_module"]
+__all__ = ["Finding", "Level", "check"]

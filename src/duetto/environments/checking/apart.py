@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from gymnasium.vector import VectorEnv
 
-from duetto.environments import families, naming
+from duetto.environments import families, naming, own
 from duetto.environments.checking import inside
 from duetto.environments.checking.findings import Finding, broken, costs, fine
 from duetto.environments.engines import label_of
@@ -37,7 +37,7 @@ def check(
     The environment is made anew, in a process of its own, and played with random actions; nothing is written.
 
     Args:
-        environment: An id, a Gymnasium environment, or a callable that makes one: a class, a function.
+        environment: An id, FILE.py:CLASS, a Gymnasium environment, or a callable that makes one: a class, a function.
         environment_options: Arguments for its constructor, as `duetto.train` takes them.
         steps: How many steps at most; a slow environment takes fewer.
         timeout: Seconds that a single call (making, a reset, a step) may take before the environment is said to hang.
@@ -45,6 +45,7 @@ def check(
     Raises:
         UsageError: There is no such environment, or its package is not installed; or it is a vector environment.
     """
+    environment = own.resolved(environment)
     name = _named(environment, steps, timeout)
     options = dict(environment_options or {})
     try:

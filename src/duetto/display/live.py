@@ -1,0 +1,59 @@
+"""Words on a console, and on a terminal below them lines that change."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.live import Live
+
+from duetto.errors import escaped
+
+
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """Print text as it is: a path in brackets is no markup, and a command to copy is not broken into lines.
+
+    What a run's folder says may come from a stranger: control characters are shown, not obeyed.
+    """
+    console.print(escaped(text), style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveDisplay(ABC):
+    """Shows something at work: within `with`, lines that change if it is a terminal, and what is said above them."""
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        """With `quiet`, notices are all that is shown."""
+        self._console, self._quiet = console, quiet
+        self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=True)
+        self._live_lines = console.is_terminal and not quiet
+        self._noticed = 0  # notices shown
+
+    def __enter__(self) -> Self:
+        if self._live_lines:
+            self._live.start()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        if self._live_lines:
+            self._live.stop()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """The lines as they are now."""
+        yield self._lines(options.max_width)
+
+    @abstractmethod
+    def _lines(self, width: int) -> RenderableType:
+        """The lines as they are now, no wider than this."""
+
+    def say(self, text: str) -> None:
+        """Unless it is to be quiet."""
+        if not self._quiet:
+            say(self._console, text)
+
+    def _show_notices(self, notices: Sequence[str]) -> None:
+        """Those of them, all so far, that are new."""
+        for notice in notices[self._noticed :]:
+            say(self._console, notice, "yellow")
+        self._noticed = len(notices)

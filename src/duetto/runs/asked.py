@@ -1,0 +1,85 @@
+"""What is said of a call that trains and asks for what there is not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from duetto import environments
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.nearest import ELSEWHERE, did_you_mean, nearest
+from duetto.callbacks import RecordVideo
+from duetto.cluster import Cluster
+from duetto.errors import UsageError
+from duetto.storage.config import Config
+from duetto.training.callbacks import AnyCallback
+
+# Options of the command line, of other calls and of other libraries, and how they are written here.
+WRITTEN = {
+    **dict.fromkeys(("actors", "pace", "block", "ahead", "replay_shards"), "cluster=duetto.Cluster({}=...)"),
+    "stop_at_return": "callbacks=[duetto.callbacks.StopAtReturn(...)]",
+    "time_limit": "callbacks=[duetto.callbacks.TimeLimit(...)]",
+    "video_every": "callbacks=[duetto.callbacks.RecordVideo(...)]",
+    **dict.fromkeys(("quiet", "verbose"), "progress=False, or True"),
+    "tensorboard_log": "runs_dir=...: the folder of every run in it has a folder tensorboard",
+    "env_kwargs": "environment_options={{...}}",
+    "jobs": "duetto.sweep(..., jobs=...)",
+    "trials": "duetto.tune(..., trials=...)",
+    "resume": "duetto.Run(path).resume()",
+}
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    "preset": (str | None, "a preset's name"),
+    "name": (str | None, "the name of a folder"),
+    "runs_dir": (str | os.PathLike, "a folder"),
+    "environment_options": (Mapping | None, "options by their names, such as {'max_episode_steps': 200}"),
+    "cluster": (Cluster | None, "a cluster, such as duetto.Cluster(actors=4)"),
+}
+
+
+def check_kinds(**given: Any) -> None:
+    """Raise UsageError where an argument is of no use as what it is given for."""
+    for name, value in given.items():
+        kind, wanted = _KINDS[name]
+        if not isinstance(value, kind):
+            raise UsageError(f"{name} is {value!r}; it must be {wanted}.")
+
+
+def check_videos(callbacks: Sequence[AnyCallback], environment: Any, config: Config) -> None:
+    """Raise UsageError where videos are asked for and the environment cannot be made for them."""
+    if not any(isinstance(callback, RecordVideo) for callback in callbacks):
+        return
+    try:
+        environments.separate(environment, render_mode="rgb_array", kwargs=config.environment_options).close()
+    except UsageError as error:
+        if config.run.engine != "envpool":
+            raise
+        raise UsageError(
+            f"Videos are made in Gymnasium's environment of the same id, and for {config.environment} that fails: "
+            f"{error} Or train in EnvPool's without videos (--video-every)."
+        ) from error
+
+
+def unknown(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> UsageError:
+    """Of an option that is neither one of `own`, the call's, nor of `run`, nor a hyper-parameter.
+
+    An algorithm that is an object (`is_object`) has its hyper-parameters already: they are said to belong there.
+    """
+    return UsageError(f"train has no option {option!r}.{_hint(option, made, own, run, is_object)}")
+
+
+def _hint(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> str:
+    if option in WRITTEN:
+        return f" Write {WRITTEN[option].format(option)}."
+    having = [name for name, kind in ALGORITHMS.items() if option in kind.options()]
+    if having and option not in ELSEWHERE and option not in made.options():
+        return f" {made.name()} has no such thing; these have: {', '.join(having)}."
+    if not is_object:
+        return did_you_mean(option, [*run, *own, *made.options()])
+    kind = type(made).__name__
+    if option in made.options():
+        return f" It is a hyper-parameter: duetto.{kind}({option}=...)."
+    if not nearest(option, [*run, *own]) and (near := nearest(option, made.options())):
+        return f" {near[0]!r} is a hyper-parameter: duetto.{kind}({near[0]}=...)."
+    return did_you_mean(option, [*run, *own])

@@ -1,0 +1,100 @@
+"""A run's session, in its folder: that of a new run, or of one that goes on from its newest checkpoint."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from duetto import learners
+from duetto.errors import UsageError
+from duetto.runs.beginning import Beginning
+from duetto.storage import trust
+from duetto.storage.aside import BEFORE, free_folder
+from duetto.storage.checkpoint import CheckpointStore
+from duetto.storage.config import Config
+from duetto.storage.folder_lock import FolderLock
+from duetto.training.place import Place
+from duetto.training.session import Session
+
+
+@contextmanager
+def begun(
+    config: Config,
+    path: Path,
+    environment: Any,
+    beginning: Beginning | None = None,
+    place: Place | None = None,
+    build_learner: Callable[..., learners.Learner] = learners.build,
+) -> Iterator[Session]:
+    """The session of a new run in its new folder, which is removed again if the session cannot be made."""
+    with FolderLock(path) as lock:
+        try:
+            config.save(path / "config.yaml")
+            session = Session(config, path, environment, lock, place, build_learner)
+            try:
+                if beginning is not None:
+                    began = beginning.begin(session).to_dict()
+                    session.config = replace(session.config, began_from=began).signed()
+                if session.config != config:
+                    config = session.config
+                    config.save(path / "config.yaml")
+            except BaseException:
+                session.close()
+                raise
+        except BaseException:
+            shutil.rmtree(path)
+            raise
+        if config.lacks_signature:
+            session.notices.append(
+                f"No key can be made or read in {trust.key_path()}, so this run is not signed: resume, evaluate and "
+                f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
+            )
+        with closing(session):
+            yield session
+
+
+def reopened(
+    config: Config, path: Path, environment: Callable[[], Any], lock: FolderLock, place: Place | None = None
+) -> Session:
+    """That of a run in `path`, for `take_up`.
+
+    Without a checkpoint it begins anew: what was logged until then is set aside, not dropped.
+    """
+    logged = [file for file in (path / "metrics.jsonl", path / "evaluations.csv") if file.exists()]
+    if CheckpointStore(path / "checkpoints").steps() or not logged:
+        return Session(config, path, environment(), lock, place)
+    aside = free_folder(path, BEFORE)
+    for file in logged:
+        file.rename(aside / file.name)
+    try:
+        session = Session(config, path, environment(), lock, place)
+    except BaseException:
+        for file in logged:
+            (aside / file.name).replace(file)
+        aside.rmdir()
+        raise
+    session.notices.append(
+        f"{path} has no checkpoint: the run begins at step 0 again. What it had logged is in {aside}."
+    )
+    return session
+
+
+def take_up(session: Session, without_memory: bool, accept_changes: bool, trusted: bool) -> None:
+    """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
+    path, config = session.folder, session.config
+    if not session.store.steps():
+        if began := config.began_from:
+            beginning = Beginning.from_dict(began)
+            trust.check_folder(beginning.run, began.get("signature"), path, trusted)
+            beginning.begin(session)
+        return
+    loaded = session.store.load_latest(memory=not without_memory)
+    if config.run.steps <= loaded.step - session.stepper.num_envs:  # the last vector step may go beyond the end
+        raise UsageError(
+            f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
+        )
+    session.load(loaded, without_memory, accept_changes)

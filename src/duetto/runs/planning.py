@@ -1,0 +1,145 @@
+"""What a new run will be, before anything is written: its config, and what its folder is called."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+from duetto import environments, learners, own_files
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.errors import UsageError
+from duetto.learners import dealing
+from duetto.storage.aside import free_folder
+from duetto.storage.config import Config, RunOptions, circumstances, command_line
+from duetto.storage.origin import Origin
+
+
+def planned(
+    algorithm: Algorithm,
+    environment: Any,
+    options: RunOptions,
+    preset: str = "default",
+    environment_options: dict[str, Any] | None = None,
+    origin: Origin | None = None,
+) -> Config:
+    """What a run would be made from; nothing is written.
+
+    Raises UsageError where the parts do not fit together.
+    """
+    label = label_of(environment)
+    config = Config(
+        algorithm=algorithm,
+        environment=label,
+        run=_resolved(algorithm, environment, label, options, environment_options or {}),
+        remakeable=isinstance(environment, str),
+        environment_options=environment_options or {},
+        checksum=own_files.checksum(label) if isinstance(environment, str) else "",
+        preset=preset,
+        command=command_line(),
+        versions=circumstances(),
+        origin=origin or Origin.of(type(algorithm)),
+    ).signed()
+    config.to_yaml()  # what it cannot hold shows now
+    return config
+
+
+def _resolved(
+    algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
+) -> RunOptions:
+    """Options without "auto", after everything was checked that needs an environment to check."""
+    probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
+    try:
+        _check_spaces(algorithm, probe, label)
+        _check_masks(algorithm, probe, label, options.seed)
+        if wrapper := environments.running_statistics(environment, probe):
+            raise UsageError(own_statistics(label, wrapper, algorithm))
+        if options.engine == "envpool" and options.evaluate_every:
+            _check_evaluations(environment, label, kwargs)
+        backend, device = learners.choose(probe.observation_space, options.backend, options.device, options.learners)
+        spaces = (probe.observation_space, probe.action_space)
+        dealing.check(algorithm, *spaces, options.learners, options.num_envs, backend)
+    finally:
+        if not environments.is_instance(environment):
+            probe.close()
+    return dataclasses.replace(options, backend=backend, device=device)
+
+
+def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: str) -> None:
+    def refusal(candidate: Algorithm) -> UsageError | None:
+        try:
+            candidate.check_spaces(stepper.observation_space, stepper.action_space, label)
+        except UsageError as error:
+            return error
+
+    if error := refusal(algorithm):
+        others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
+        raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if others else str(error)) from error
+
+
+def _check_masks(algorithm: Algorithm, stepper: environments.Stepper, label: str, seed: int) -> None:
+    """An environment says with its first info only whether it has masks: it is reset where that matters."""
+    try:
+        algorithm.check_masks(label)
+    except UsageError:
+        stepper.reset(seed)
+        if stepper.masked:
+            raise
+
+
+def own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> str:
+    """What is said of a wrapper with running statistics, and what does it right."""
+    wanted = "rewards" if "Reward" in wrapper else "observations"
+    option = f"normalize_{wanted}"
+    default = getattr(algorithm, option, None)
+    instead = ""
+    if default is not None:
+        value = "True" if isinstance(default, bool) else "'collected'"
+        instead = (
+            f"Take it out, and give {algorithm.name()} {option}={value}, whose statistics are shared and saved. Or "
+        )
+    return (
+        f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations, videos and "
+        f"the trained agent elsewhere would have others than it learns with. {instead or 'Take it out, or '}"
+        "set fixed statistics in it, and its update_running_mean to False."
+    )
+
+
+def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
+    try:
+        environments.separate(environment, kwargs=kwargs).close()
+    except UsageError as error:
+        raise UsageError(
+            f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
+            "Or train in EnvPool's without them: --evaluate-every 0."
+        ) from error
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """A new run's folder; see `free_folder`."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise UsageError(
+            f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
+        )
+    return free_folder(parent, name)
+
+
+def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
+    """What a run's folder is called where nobody says it."""
+    return f"{algorithm.name()}-{slug(label)}-s{seed}"
+
+
+def slug(label: str) -> str:
+    """A label as a folder may be called."""
+    return re.sub(r"[^\w.+-]+", "-", own_files.short(label)).strip("-")
+
+
+def label_of(environment: Any) -> str:
+    """What an environment is called: its id, a file's with its absolute path, or the name of what makes it."""
+    if isinstance(environment, str):
+        return own_files.absolute(environment)
+    spec = None if isinstance(environment, type) else getattr(environment, "spec", None)
+    if spec is not None:
+        return spec.id
+    return getattr(environment, "__name__", None) or type(getattr(environment, "unwrapped", environment)).__name__

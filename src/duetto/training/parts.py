@@ -1,0 +1,281 @@
+"""The parts that a session joins: made from its config, and what a checkpoint holds of them.
+
+stepper       the environments
+collector     acts in them, as the learner does or one step behind it
+normalizer    scales what they observe
+memory        keeps what was collected, and gives batches
+learner       learns from these
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from duetto import demonstrations, environments, learners, memory
+from duetto.errors import CheckpointError
+from duetto.functional.randomness import generator
+from duetto.learners import dealing
+from duetto.learners.behind import Behind
+from duetto.networks import masks, spaces
+from duetto.storage.checkpoint import Loaded
+from duetto.storage.config import Config
+from duetto.storage.segments import Segment
+from duetto.training import resuming
+from duetto.training.collector import Source
+from duetto.training.normalizer import Normalizer
+from duetto.training.place import Place
+
+
+class Parts:
+    """Those of one session. They know nothing of its steps, its folder and its callbacks.
+
+    Attributes:
+        stepper, learner, memory, normalizer, collector: See above.
+        behind: Who acts in the learner's place, one step behind it; None: nobody.
+        rehearsal: Finds out whether the environments come back exactly from their saved state.
+    """
+
+    stepper: environments.Stepper
+    rehearsal: environments.Rehearsal
+    learner: learners.Learner
+    behind: Behind | None
+    memory: resuming.AnyMemory
+    normalizer: Normalizer
+    collector: Source
+
+    def __init__(
+        self,
+        config: Config,
+        environment: Any,
+        place: Place,
+        build_learner: Callable[..., learners.Learner],
+        notices: list[str],
+        kept: Callable[[], memory.Kept | None],
+    ) -> None:
+        """What is to be said of them goes to `notices`. `kept` is what the newest checkpoint holds of the memory."""
+        self._config, self._environment, self._notices = config, environment, notices
+        self._masked = False  # whether the memory has room for masks of allowed actions
+        self._said_shared = False
+        with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
+            self._make(place, build_learner, kept, opened)
+            self._opened = opened.pop_all()
+
+    def _make(
+        self,
+        place: Place,
+        build_learner: Callable[..., learners.Learner],
+        kept: Callable[[], memory.Kept | None],
+        opened: ExitStack,
+    ) -> None:
+        config, options, environment = self._config, self._config.run, self._environment
+        how: dict[str, Any] = {
+            "num_envs": options.num_envs,
+            "vectorization": options.vectorization,
+            "worker_timeout": options.worker_timeout,
+            "engine": options.engine,
+            "kwargs": config.environment_options,
+        }
+        self.stepper = place.make_stepper(config, environment, self._notices, **how)
+        if not environments.is_instance(environment):  # that one is the user's to close
+            opened.callback(self.stepper.close)
+        self.rehearsal = environments.Rehearsal(self.stepper, self._notices, environment, **how)
+        opened.callback(self.rehearsal.close)
+        self.learner = self._make_learner(place, build_learner)
+        opened.callback(self.learner.close)
+        self.behind = Behind(self.learner) if options.act_behind else None
+        self._goals, self._elsewhere = self._make_goals(opened), self._make_shards(place, kept, opened)
+        self.memory = self._make_memory(self.stepper.observation_space)
+        self.normalizer = Normalizer(self.stepper.observation_space, *config.algorithm.observation_scaling())
+        self.collector = place.make_source(config, self.stepper, self.behind or self.learner, self.normalizer)
+
+    def _make_learner(self, place: Place, build: Callable[..., learners.Learner]) -> learners.Learner:
+        options, algorithm, stepper = self._config.run, self._config.algorithm, self.stepper
+        observation, action = stepper.observation_space, stepper.action_space
+        algorithm.check_spaces(observation, action, self._config.environment)
+        assert options.backend != "auto"
+        assert options.device != "auto"
+        dealing.check(algorithm, observation, action, options.learners, stepper.num_envs, options.backend)
+        return build(
+            options.backend,
+            algorithm,
+            observation,
+            action,
+            seed=options.seed,
+            device=options.device,
+            precision=options.precision,
+            threads=options.threads,
+            ranks=options.learners,
+            machines=place.machines(self._config, stepper) if options.learners > 1 else None,
+        )
+
+    # ------------------------------------------------------------------------------------------------ the memory
+    def _make_memory(self, seen: spaces.Space) -> resuming.AnyMemory:
+        stepper = self.stepper
+        return memory.build(
+            self._config.algorithm.memory(),
+            seen,
+            stepper.action_space,
+            stepper.num_envs,
+            generator(self._config.run.seed, "memory"),
+            lambda obs: self.learner.value(self.normalizer.scaled(obs)),
+            stacked=stepper.stacked,
+            demonstrations=self._demonstrations(),
+            goals=self._goals,
+            elsewhere=self._elsewhere,
+        )
+
+    def _make_goals(self, opened: ExitStack) -> environments.Goals | None:
+        """Of an environment of its own: those that are learned from may live in other processes."""
+        if getattr(self._config.algorithm.memory(), "hindsight", None) is None:
+            return None
+        goals = environments.Goals(environments.separate(self._environment, kwargs=self._config.environment_options))
+        opened.callback(goals.close)
+        return goals
+
+    def _make_shards(
+        self, place: Place, kept: Callable[[], memory.Kept | None], opened: ExitStack
+    ) -> memory.Elsewhere | None:
+        """Where the replay memory is, if not in this process."""
+        shards = place.make_shards(self._config, self.stepper)
+        if shards is None:
+            return None
+        opened.callback(shards.close)
+        return memory.Elsewhere(shards, kept)
+
+    def _demonstrations(self) -> memory.Episodes | None:
+        folder, seed = self._config.algorithm.demonstration_folder(), self._config.run.seed
+        if not folder:
+            return None
+        found, stepper = demonstrations.load(folder), self.stepper
+        self._notices.extend(found.notices)
+        spaces_here = (stepper.observation_space, stepper.action_space)
+        demonstrations.check_fits(found, *spaces_here, self._config.environment, self._config.environment_options)
+        randoms = (generator(seed, "demonstrations"), generator(seed, "which demonstrations"))
+        return memory.Episodes(found.episodes, *randoms, found.lengths.tolist())
+
+    def _remember_masks(self) -> None:
+        """The memory anew, with room for the masks of allowed actions: an environment says with its first info only
+        whether it gives any. UsageError where they cannot be learned with.
+        """
+        self._config.algorithm.check_masks(self._config.environment)
+        self._masked = True
+        del self.memory  # first: two have no room, perhaps
+        self.memory = self._make_memory(masks.space(self.stepper.observation_space, self.stepper.action_space))
+
+    # ------------------------------------------------------------------------------------------------ episodes
+    def reset(self) -> None:
+        """Begin the first episodes."""
+        self.stepper.reset(self._config.run.seed)
+        self._heed_masks()
+
+    def _heed_masks(self) -> None:
+        """Once the environments have begun."""
+        allowing = self.stepper.engine.allowing
+        if allowing is not None and allowing.ignored:
+            self._notices.append(
+                f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
+                "nothing: it is ignored."
+            )
+        if self.stepper.masked and not self._masked:
+            self._remember_masks()
+        elif self._masked and not self.stepper.masked:
+            raise CheckpointError(
+                f"What this run goes on from had masks of allowed actions; {self.stepper.name} gives no "
+                "info['action_mask'] now. Give one, or begin anew."
+            )
+
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Every environment, or those in `envs` (N,) bool, has begun a new episode though the last one did not end."""
+        self.memory.interrupt(envs)
+        self.collector.interrupt(envs)
+
+    def rehearse(self, saved: dict[str, Any]) -> None:
+        """Begin to find out whether the environments come back from the stepper's state of a checkpoint."""
+        # There are others in this process that learn side by side, and draw from the same generators.
+        if self.learner.seeds > 1 and environments.draw_globally(saved["environments"]):
+            if not self._said_shared:
+                self._said_shared = True
+                self._notices.append(
+                    f"{self.stepper.name} draws from Python's or NumPy's global generators, which all seeds in this "
+                    "process share: they are not what they would be alone. duetto sweep gives each a process of its "
+                    "own."
+                )
+            return
+        self.rehearsal.begin(saved)
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    def acting_state(self) -> dict[str, Any]:
+        """What acting needs: parameters, observation scaling and spaces."""
+        return {
+            "learner": {"parameters": self.learner.parameters()},
+            "normalizer": self.normalizer.state_dict(),
+            "spaces": {
+                "observation": spaces.to_json(self.stepper.observation_space),
+                "action": spaces.to_json(self.stepper.action_space),
+                "action_dtype": self.stepper.action_dtype,
+                "action_mask": self._masked,
+                "action_structure": environments.structure(self.stepper.engine.single_action_space),
+            },
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """What going on needs beside it, and with the whole learner in place of its parameters; no transitions."""
+        return {
+            "learner": self.learner.state_dict(),
+            **({"acting": self.behind.state_dict()} if self.behind is not None else {}),
+            "memory": self.memory.state_dict(),
+            "collector": self.collector.state_dict(),
+            "stepper": self._stepper_state(),
+        }
+
+    def _stepper_state(self) -> dict[str, Any]:
+        state = self.stepper.state_dict()
+        # Environments that would go on elsewhere are not saved: better new episodes, and a word about it.
+        return state | {"environments": None} if self.rehearsal.exact is False else state
+
+    def load_state_dict(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
+        """Undo both. Raises CheckpointError where they do not fit."""
+        if state["spaces"].get("action_mask"):
+            self._remember_masks()
+        self.learner.load_state_dict(state["learner"])
+        if self.behind is not None:
+            self.behind.load_state_dict(state.get("acting", {}))  # nothing, where the run did not act so before
+        self._load_memory(state["memory"], segments)
+        self.collector.load_state_dict(state["collector"])
+        self.normalizer.load_state_dict(state["normalizer"])
+        self.stepper.load_state_dict(state["stepper"])
+        if self.stepper.masked != self._masked:
+            self._heed_masks()
+            raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")
+
+    def _load_memory(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
+        self.memory.load_state_dict(state)
+        for segment in segments:
+            self.memory.load_segment(segment)
+
+    # ------------------------------------------------------------------------------------------------ fine-tuning
+    def begin_from(self, state: dict[str, Any], optimizers: bool) -> None:
+        """Begin with the networks, and by choice the optimisers, of another run's acting or whole state.
+
+        Raises CheckpointError where they, their spaces or their observations' statistics do not fit.
+        """
+        resuming.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
+        self.normalizer.load_state_dict(state["normalizer"])
+        self.learner.load_parameters(state["learner"]["parameters"])
+        if optimizers:
+            self.learner.load_optimizer_state(state["learner"]["optimizers"])
+
+    def remember(self, loaded: Loaded) -> None:
+        """Begin with another run's memory, whose episodes are over here."""
+        if loaded.state["spaces"].get("action_mask"):
+            self._remember_masks()
+        self._load_memory(loaded.state["memory"], loaded.segments)
+        self.memory.interrupt()
+
+    def close(self) -> None:
+        """Release environments and processes."""
+        self._opened.close()

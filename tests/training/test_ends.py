@@ -1,0 +1,143 @@
+"""What is of a run's end alone: its last policy's evaluation, its last line of metrics. Who goes on has neither."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from line_environment import Line
+from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, train
+
+import duetto
+from duetto.callbacks import StopWithoutImprovement, TimeLimit
+from duetto.runs.run import Run
+from duetto.training import evaluations as evaluations_module
+from duetto.training.evaluation import Evaluation
+from duetto.training.session import Session
+
+
+def steps(run: Run) -> list[float]:
+    return [row["step"] for row in run.evaluations()]
+
+
+def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
+    """To the evaluations, in order."""
+    left = iter(returns)
+    scored = lambda *_: Evaluation(np.array([next(left)]), np.array([10]))  # noqa: E731
+    monkeypatch.setattr(evaluations_module, "evaluate", scored)
+
+
+def test_the_last_policy_of_a_run_that_was_stopped_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    give(monkeypatch, *range(9))
+    run = train(tmp_path, callbacks=[StopAt(50)])
+    assert steps(run) == [0, 50]
+    assert run.agent("best").step == 50
+    assert steps(train(tmp_path, callbacks=[TimeLimit(1e-9)])) == [0, 1]
+    assert steps(train(tmp_path, callbacks=[StopAt(60)])) == [0, 60]  # of the timetable: not twice
+    assert steps(train(tmp_path, callbacks=[StopAt(50)], evaluate_every=0)) == []
+
+
+def test_going_on_it_is_a_run_that_was_never_stopped(tmp_path: Path):
+    whole = train(tmp_path, callbacks=[StopWithoutImprovement(9)])
+    run = train(tmp_path, callbacks=[StopAt(50), StopWithoutImprovement(9)])
+    assert steps(run) == [0, 50]
+    assert steps(run.resume(callbacks=[StopAt(50)])) == [0, 51]
+    assert_same(whole, run.resume(callbacks=[StopWithoutImprovement(9)]))
+
+
+@pytest.mark.parametrize("until", [59, 130])
+def test_going_on_it_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: int):
+    """What was the best before it is that again; a process that is killed leaves nothing of it, either."""
+    give(monkeypatch, 1.0, 2.0, 0.0, 0.5)
+    run = train(tmp_path, callbacks=[StopAt(50)])
+    assert run.agent("best").step == 50
+    with pytest.raises(CrashError):
+        run.resume(callbacks=[CrashAt(until)])
+    assert checkpoints(run).load_best().step == 0
+    assert checkpoints(run).load_best().info == {"mean_return": 1.0}
+
+
+def test_the_last_line_is_of_the_end_and_going_on_the_lines_are_those_of_a_run_without_it(tmp_path: Path):
+    for end in (40, 110):
+        run = train(tmp_path, name=f"short{end}", steps=end, log_every=100, schedule_steps=200)
+        assert [line["step"] for line in run.metrics()] == ([40] if end == 40 else [100, 110])
+        assert "learn/critic_loss" in run.metrics()[-1]
+        run.resume()  # complete
+        assert [line["step"] for line in run.metrics()] == ([40] if end == 40 else [100, 110])
+    whole = train(tmp_path, name="whole", log_every=100, evaluate_every=0)
+    stopped = train(tmp_path, log_every=100, evaluate_every=0, callbacks=[StopAt(150)])
+    assert [line["step"] for line in stopped.metrics()] == [100, 150]
+    assert_same(whole, stopped.resume())
+
+
+def test_every_hook_sees_the_evaluation_before_the_end(tmp_path: Path):
+    seen: list[str] = []
+
+    class Looking(duetto.Callback):
+        def on_evaluation(self, session: Session) -> None:
+            seen.append(f"evaluation {session.last_evaluation[0] if session.last_evaluation else None}")
+
+        def on_checkpoint(self, session: Session) -> None:
+            seen.append(f"checkpoint {session.step}")
+
+        def on_end(self, session: Session) -> None:
+            seen.append(f"end {session.log.last_line['step']}")
+
+    train(tmp_path, callbacks=[Looking(), StopAt(45)], checkpoint_every=0)
+    assert seen == ["evaluation 0", "checkpoint 45", "evaluation 45", "end 45"]
+
+
+class Waited(Line):
+    """Line, where a person presses Ctrl-C in the step of an evaluation that comes after so many resets of those."""
+
+    after: int = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._evaluated = seed is not None and seed >= 100
+        if self._evaluated:
+            Waited.after -= 1
+            if not Waited.after:
+                os.kill(os.getpid(), signal.SIGINT)
+        return super().reset(seed=seed, options=options)
+
+
+def test_ctrl_c_in_an_evaluation_says_at_once_that_it_is_heard(tmp_path: Path):
+    heard: list[tuple[int, bool]] = []
+    sessions: list[Session] = []
+
+    class Listening(duetto.Callback):
+        def on_start(self, session: Session) -> None:
+            sessions.append(session)
+            session.on_activity = lambda text: heard.append((session.step, bool(session.notices)))
+
+    Waited.after = 2
+    run = train(tmp_path, environment=Waited, callbacks=[Listening()])
+    assert sessions[0].notices == [
+        "The run stops after this evaluation. A second Ctrl-C (or the same signal) ends it at once, without what came "
+        "after its last checkpoint."
+    ]
+    assert (60, True) in heard  # while it lasts
+    assert steps(run) == [0, 60]
+    assert sessions[0].step == 60
+
+
+def test_after_ctrl_c_nobody_waits_for_an_evaluation(tmp_path: Path):
+    def press(session: Session) -> None:
+        if session.step == 50:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert steps(train(tmp_path, callbacks=[press])) == [0]
+
+
+def test_ctrl_c_breaks_off_the_evaluation_of_a_run_that_was_stopped(tmp_path: Path):
+    sessions: list[Session] = []
+    Waited.after = 2
+    run = train(tmp_path, environment=Waited, callbacks=[StopAt(50), sessions.append])
+    assert steps(run) == [0]
+    assert sessions[0].notices == ["The evaluation of the last policy was broken off: duetto evaluate makes one."]
+    assert run.metrics()[-1]["step"] == 50
+    assert_same(train(tmp_path, environment=Waited), run.resume())
