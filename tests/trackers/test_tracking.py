@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tracked_runs import CrashAt, CrashError, StopAt, evaluations_of, lines_of, train
 
@@ -17,6 +18,9 @@ from duetto.errors import DuettoError, UsageError
 from duetto.extras import install
 from duetto.runs.run import Run
 from duetto.trackers import Point, Tracker
+from duetto.training import evaluations
+from duetto.training.evaluation import Evaluation
+from duetto.training.place import Here
 
 
 class Service:
@@ -127,6 +131,28 @@ def test_what_a_stopped_run_says_at_its_end_is_sent_too(tmp_path: Path):
     assert service.points[-1].step == 100
     run.resume(track=[Fake(service)], callbacks=[StopAt(110)])
     assert {"evaluation/mean_return", "learn/critic_loss"} <= service.points[-1].numbers.keys()
+
+
+def test_an_evaluation_beside_the_run_comes_to_its_own_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Though lines of metrics of later steps were written before it was made."""
+
+    class Slow:
+        def begin(self, *_: Any) -> None:
+            self.looks = 0
+
+        def look(self, wait: bool) -> Evaluation | None:
+            self.looks += 1
+            made = wait or self.looks == 40  # steps
+            return Evaluation(np.array([-7.0]), np.array([200])) if made else None
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(Here, "make_evaluator", lambda *_: Slow())
+    monkeypatch.setattr(evaluations, "LOOK", 0.0)
+    service = Service()
+    run = train(tmp_path, track=[Fake(service)])
+    assert list(evaluations_of(run)) == [0, 60, 120, 180, 200]
+    check_all(service, run)
 
 
 def test_a_service_that_has_the_run_no_more_gets_all_in_another_one(tmp_path: Path):

@@ -207,7 +207,7 @@ def test_the_example(tmp_path: Path, backend: str, capsys: pytest.CaptureFixture
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_network.py"))
     run = example["main"](backend, steps=1_030, runs_dir=str(tmp_path))
     assert run.config.run.backend == backend
-    assert run.metrics()[-1]["learn/updates"] == 0  # of step 1000; the checkpoint has 30 more
+    assert [line["learn/updates"] for line in run.metrics()] == [0, 30]  # of step 1000, and of the end
     assert checkpoints(run).load_latest().state["learner"]["updates"] == 30
     assert "An action: [" in capsys.readouterr().out
 
@@ -257,6 +257,7 @@ def test_the_source_never_unpickles():
         "environments/checking/inside.py": ["pickle.load(sys.stdin.buffer)"],
         "environments/recipes.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
         "runs/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get()))"],
+        "cluster/shards.py": ["pickle.loads(recipe), share)"],
         "cluster/host.py": ["pickle.loads(self._role).take(self._stepper, self._share)"],
         "learners/rank.py": ["pickle.loads(made_of)", "pickle.load(asked))"],
         "learners/ranks.py": ["pickle.load(stream))"],

@@ -47,8 +47,7 @@ class GroupDisplay(ProgressDisplay):
         """After every step of one of them: cheap unless it is time to look."""
         now = time.perf_counter()
         self._doing.text = ""
-        self._show_all_notices()
-        self._show_evaluations()
+        self._show_news(session)
         step = sum(one.step for one in self.sessions)
         if self._since is None:
             self._since = (now, step)
@@ -92,7 +91,8 @@ class GroupDisplay(ProgressDisplay):
             "runs": [self._summary(session, path) for session, path in zip(self.sessions, paths, strict=True)],
         }
 
-    def _show_news(self) -> None:
+    def _show_news(self, session: Session) -> None:
+        self._show_evaluations()
         self._show_all_notices()
 
     def _show_all_notices(self) -> None:

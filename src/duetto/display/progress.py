@@ -87,7 +87,8 @@ class ProgressDisplay(LiveDisplay):
 
     def doing(self, text: str) -> None:
         """Say what is being done now; "" for the run itself."""
-        self._show_news()
+        if self.session is not None:
+            self._show_news(self.session)
         if not self._doing.text:
             self._next_word = time.perf_counter() + SOON_SECONDS
         self._doing.now(text)
@@ -116,8 +117,7 @@ class ProgressDisplay(LiveDisplay):
         """After every step: cheap unless it is time to look."""
         now = time.perf_counter()
         self._doing.text = ""
-        self._show_notices(session.notices)
-        self._show_evaluation(session)
+        self._show_news(session)
         if self._since is None:
             self._since = (now, session.step)
         if now < self._next and session.step < session.config.run.steps:
@@ -141,11 +141,11 @@ class ProgressDisplay(LiveDisplay):
         """The last lines: done, or stopped and how to go on."""
         session = self.session
         assert session is not None
-        self._show_notices(session.notices)
         if session.stopped:
-            self._show_evaluation(session)
+            self._show_news(session)
             self.say(f"Stopped at step {session.step:,}. Go on with: duetto resume {path}")
             return
+        self._show_notices(session.notices)
         if self._complete:
             self.say("Nothing was left to do: all steps are made. More of them, --steps N, go on.")
         if last := self._last_evaluation(session):
@@ -185,10 +185,10 @@ class ProgressDisplay(LiveDisplay):
             self.say(f"step {step:>9,}  evaluation {result}")
             self._since = None  # an evaluation's time is not the steps'
 
-    def _show_news(self) -> None:
-        """Notices that came while something takes long, before it is done."""
-        if self.session is not None:
-            self._show_notices(self.session.notices)
+    def _show_news(self, session: Session) -> None:
+        """An evaluation, and notices, which may be of it: also while something takes long, before that is done."""
+        self._show_evaluation(session)
+        self._show_notices(session.notices)
 
     def _results(self, session: Session) -> list[str]:
         parts: list[str] = []

@@ -508,8 +508,9 @@ def _outcome(
                 assert session.stepper.resumed_exactly, "the environment of chance did not come back exactly"
             session.run()
             state = session.state_dict()
-            reported = state.pop("log")["sums"]
-            for apart in ("evaluations", "session", "config"):  # clocks; and the options themselves
+            line = session.log.last_line.items()  # that of the end
+            reported = {name: value for name, value in line if value is not None and not name.startswith("time/")}
+            for apart in ("log", "evaluations", "session", "config"):  # windows; clocks; and the options themselves
                 state.pop(apart)
             return _flat(state | {"reported": reported})
 

@@ -1,10 +1,10 @@
 """The callback that feeds a tracker, each point once.
 
-A point is sent after its step, with all that the step has: its line of metrics, its evaluation, and videos that were
-recorded since the last one. Before it is sent, its step is written down in the run's folder, `tracking/<name>.json`,
-with the id of the tracked run. So a run that is killed and resumed, and comes by that step again, does not send it
-twice; and what was logged while nobody tracked the run is sent when somebody does. The price: what a killed process was
-just sending may be missing there. It is in the run's own logs.
+A point is sent once its step is behind, with all that the step has: its line of metrics, its evaluation, which may be
+made beside the run, and videos that were recorded since the last one. Before it is sent, its step is written down in
+the run's folder, `tracking/<name>.json`, with the id of the tracked run. So a run that is killed and resumed, and comes
+by that step again, does not send it twice; and what was logged while nobody tracked the run is sent when somebody does.
+The price: what a killed process was just sending may be missing there. It is in the run's own logs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Tracking(Callback):
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
-        self._points: list[Point] = []  # not sent yet
+        self._left: dict[int, dict[str, float]] = {}  # numbers that were not sent yet, by step
         self._ended = self._failed = False
         self._evaluation: object = None
 
@@ -77,31 +77,29 @@ class Tracking(Callback):
         self._taken(session, self._write)
         if where:
             session.notices.append(f"Tracked by {self.tracker.name}: {where}")
-        self._points = logged(folder, self._record["point"])
+        self._left = logged(folder, self._record["point"])
         self._send(session)
 
     def on_step(self, session: Session) -> None:
-        """Send what the step has; before the first one, what the last update of pre-training has."""
+        """Note what the step has; before the first one, what the last update of pre-training has. Send what is due."""
         if session.memory.pretraining_left:
             return
-        steps: dict[int, dict[str, float]] = {}
         line, evaluation = session.log.last_line, session.last_evaluation
         if line is not self._line:
             self._line = line
-            steps[line["step"]] = of_line(line)
+            self._left.setdefault(line["step"], {}).update(of_line(line))
         if evaluation is not None and evaluation is not self._evaluation:
             self._evaluation = evaluation
-            steps.setdefault(evaluation[0], {}).update(of_evaluation(evaluation[1]))
-        if steps:
-            self._points += [Point(step, steps[step]) for step in sorted(steps)]
-            self._send(session)
+            self._left.setdefault(evaluation[0], {}).update(of_evaluation(evaluation[1]))
+        self._send(session)
 
     def on_end(self, session: Session) -> None:
         """Send what is left, and the best parameters, if these are others than the last ones."""
         self._ended = True
-        self.on_step(session)
-        self._points.append(Point(session.step))  # for videos that came after the last one
-        self._send(session)
+        if not session.memory.pretraining_left:  # else there will be more of step 0
+            self._left = logged(session.folder, self._record["point"])  # at the end, two evaluations may come at once
+            self._left.setdefault(session.step, {})  # for videos that came after the last one
+            self._send(session)
         try:
             best = session.store.load_best()
         except CheckpointError:  # nothing was evaluated
@@ -113,15 +111,18 @@ class Tracking(Callback):
             self._taken(session, self._write)
 
     def _send(self, session: Session) -> None:
-        """All that is left, oldest first, until something is refused."""
-        while self._points:
-            point, before = self._points[0], self._record.copy()
-            if point.step > before["point"] or (self._ended and point.numbers):  # of the end, behind that step's
-                point = self._with_videos(session.folder, point)
+        """All that is left of the steps behind, oldest first, until something is refused."""
+        now = session.step if session.evaluating is None else session.evaluating
+        for step in sorted(self._left):
+            if step >= now and not self._ended:  # there may be more of it
+                return
+            before = self._record.copy()
+            if step > before["point"]:
+                point = self._with_videos(session.folder, Point(step, self._left[step]))
                 if (point.numbers or point.videos) and not self._taken(session, self._write_and_send, point):
                     self._record = before
                     return
-            del self._points[0]
+            del self._left[step]
 
     def _with_videos(self, folder: Path, point: Point) -> Point:
         videos = {int(path.stem[5:]): path for path in folder.glob("videos/step-*.mp4") if path.stem[5:].isdecimal()}
@@ -181,15 +182,15 @@ def read(path: Path) -> Record | None:
     return Record(id=found["id"], **steps)
 
 
-def logged(folder: Path, after: int) -> list[Point]:
-    """What a run has logged behind a step, from its files."""
+def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
+    """What a run has logged behind a step, from its files, by step."""
     steps: dict[int, dict[str, float]] = {}
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
         steps.setdefault(int(line["step"]), {}).update(of_line(line))
     for row in Csv.scan(folder / "evaluations.csv").rows:
         numbers = {f"evaluation/{name}": float(row[name]) for name in _EVALUATED}
         steps.setdefault(int(float(row["step"])), {}).update(numbers)
-    return [Point(step, steps[step]) for step in sorted(steps) if step > after]
+    return {step: numbers for step, numbers in steps.items() if step > after}
 
 
 def of_line(line: Mapping[str, Any]) -> dict[str, float]:

@@ -65,6 +65,11 @@ class Evaluations:
         self._again = False
         self._looked = 0.0
 
+    @property
+    def under_way(self) -> int | None:
+        """The step of the one that is under way, or None."""
+        return None if self._under_way is None else self._under_way.step
+
     def begin(self) -> None:
         """Evaluate the policy as it is now: beside the run, or at once."""
         self.finish()

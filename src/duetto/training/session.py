@@ -351,6 +351,11 @@ class Session:
         """The newest and the step that it was made at, or None."""
         return self._evaluations.last
 
+    @property
+    def evaluating(self) -> int | None:
+        """The step of an evaluation that is under way beside the run, or None."""
+        return self._evaluations.under_way
+
     def another_environment(self, **how: Any) -> environments.Stepper:
         """Environments that learning does not see, for the caller to close. `how` is for `environments.separate`."""
         self.parts.rehearsal.end()
