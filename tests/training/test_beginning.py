@@ -152,6 +152,13 @@ def test_what_is_no_run(tmp_path: Path):
         train(tmp_path, from_run=tmp_path / "nowhere", **LATER)
 
 
+def test_how_to_begin_is_nothing_without_a_run_to_begin_from(tmp_path: Path):
+    for options in ({"from_memory": True}, {"from_checkpoint": 7}, {"from_optimizers": True}):
+        with pytest.raises(UsageError, match=r"--from-(memory|checkpoint|optimizers): of which run\?"):
+            train(tmp_path, **LATER | options)
+    assert not list(tmp_path.iterdir())
+
+
 # ---------------------------------------------------------------------------------------------------- schedules
 def rates(run: Run) -> dict[int, float]:
     return {line["step"]: line["learn/actor_learning_rate"] for line in run.metrics()}

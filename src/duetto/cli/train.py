@@ -212,9 +212,7 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
 def _beginning(call: Any) -> Any:
     from duetto.runs.beginning import Beginning
 
-    if call.from_run is None:
-        return None
-    return Beginning(call.from_run, call.from_checkpoint, call.from_optimizers, call.from_memory)
+    return Beginning.asked_for(call.from_run, call.from_checkpoint, call.from_optimizers, call.from_memory)
 
 
 def _command(

@@ -116,10 +116,8 @@ def train(
             own = [argument for argument, kind in signature(train).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
             raise unknown(option, made, own, known, is_object=isinstance(algorithm, Algorithm))
 
-    folder = from_run.path if isinstance(from_run, Run) else from_run
-    beginning = None
-    if folder is not None:
-        beginning = Beginning(str(folder), str(from_checkpoint), from_optimizers, from_memory)
+    other = from_run.path if isinstance(from_run, Run) else from_run
+    begun_with = (None if other is None else str(other), str(from_checkpoint), from_optimizers, from_memory)
 
     run_options = RunOptions(**values.run | options)
     how: dict[str, Any] = {
@@ -127,7 +125,7 @@ def train(
         "name": name,
         "preset": preset_name,
         "environment_options": values.environment | (environment_options or {}),
-        "beginning": beginning,
+        "beginning": Beginning.asked_for(*begun_with),
     }
     console = Console()
     if seeds is not None:

@@ -28,6 +28,18 @@ class Beginning:
     step: int | None = None  # that of the checkpoint, once it is known
 
     @classmethod
+    def asked_for(cls, run: str | None, checkpoint: str, optimizers: bool, memory: bool) -> Self | None:
+        """From what the caller gave. UsageError for what says how to begin where `run`, from which, is missing."""
+        if run is not None:
+            return cls(run, checkpoint, optimizers, memory)
+        given = {"checkpoint": checkpoint != "last", "optimizers": optimizers, "memory": memory}
+        if how := [f"--from-{name}" for name, is_given in given.items() if is_given]:
+            raise UsageError(
+                f"{' and '.join(how)}: of which run? Say from which one to begin, with --from RUN (in Python from_run)."
+            )
+        return None
+
+    @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """What `to_dict` gave."""
         forms.check(values, {"run": str, "checkpoint": str, "optimizers": bool, "memory": bool, "step": int}, "from")
