@@ -21,7 +21,7 @@ from typing import Any
 from duetto.cluster.blocks import Blocks, Ready
 from duetto.cluster.crew import INFINITY
 from duetto.environments import Episode
-from duetto.memory import Experience
+from duetto.memory import Afar, Experience
 
 LOOK = 0.002  # seconds
 
@@ -48,7 +48,7 @@ class Free(Blocks):
         self._waiting = _rows(self._ready)
         return stands
 
-    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
+    def collect(self, step: int, total_steps: int) -> tuple[Experience | Afar, list[Episode]]:
         """See Source."""
         experience, episodes = super().collect(step, total_steps)
         self._waiting -= len(experience.env)
