@@ -258,8 +258,13 @@ class Blocks(ABC):
         } | {name: concatenated([part[name] for part in parts]) for name in ("obs", *_ROWS)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The rest of a cut."""
+        """The rest of a cut.
+
+        Raises:
+            PartLostError: Rows that belong to it are gone.
+        """
         parts = self._parts("collector")
+        ready, gap = self._fetched()
         rewards = {}
         if self._rewards is not None:
             sums = np.concatenate([part["rewards"]["sums"] for part in parts])
@@ -273,37 +278,49 @@ class Blocks(ABC):
                 "version": self._version,
                 "accepted": list(self._accepted),
                 "steps": [part["steps"] for part in self._parts("stepper")],
-                "ready": _packed(self._fetched()),
+                "ready": _packed(ready),
+                "gap": gap,
             },
         }
 
-    def _fetched(self) -> list[tuple[Ready, Experience]]:
-        """What was accepted and not handed out, with its rows.
+    def _fetched(self) -> tuple[list[Ready], np.ndarray]:
+        """What was accepted and not handed out, with its rows; and whose are missing behind it, (N,) bool.
 
-        Raises:
-            PartLostError: Some of them are no more, in the middle of a checkpoint.
+        Where rows are missing that the pace can do without, episodes break off.
         """
-        parcels: dict[int, list[Experience]] = {}
-        found = []
+        found: list[Ready] = []
+        gap, parcel, steps = np.zeros(self._stepper.num_envs, bool), None, list[Experience | None]()
         for ready in self._ready:
-            step = ready.experience
+            step: Experience | Afar | None = ready.experience
             if isinstance(step, Afar):
-                if step.parcel.number not in parcels:
-                    blocks = step.parcel.blocks
-                    here = [self._fetch(block) for block in blocks]
-                    parcels[step.parcel.number] = _together(here, [block.counts for block in blocks])
-                step = parcels[step.parcel.number][step.step]
-            found.append((ready, step))
-        return found
+                if step.parcel is not parcel:
+                    parcel = step.parcel
+                    steps = self._here(parcel, gap, step.step)
+                step = steps[step.step]
+            if step is not None:
+                found.append(ready._replace(experience=step, broken=ready.broken | gap))
+                gap = np.zeros_like(gap)
+        return found, gap
 
-    def _fetch(self, block: Left) -> Experience:
-        answer = self._crew.fetch(block.value)
-        if answer.failure:
-            raise PartLostError(
-                f"Steps of environments {block.share.start} to {block.share.stop - 1} that wait for the replay memory "
-                "are gone with their machine in the middle of a checkpoint, which is not made."
-            )
-        return answer.value
+    def _here(self, parcel: Parcel, gap: np.ndarray, begin: int) -> Sequence[Experience | None]:
+        """Its vector steps, without those blocks that are gone, which are noted in `gap`; None where all are."""
+        blocks, counts = [], []
+        for block in parcel.blocks:
+            answer = self._crew.fetch(block.value)
+            if answer.failure:
+                self._miss(block, begin)
+                gap[block.share.start : block.share.stop] = True
+            else:
+                blocks.append(answer.value)
+                counts.append(block.counts)
+        return _together(blocks, counts) if blocks else [None] * parcel.steps
+
+    def _miss(self, block: Left, begin: int) -> None:
+        """A block of which a cut needs what comes from the vector step `begin` on is gone."""
+        raise PartLostError(
+            f"Steps of environments {block.share.start} to {block.share.stop - 1} that waited for the replay memory "
+            "are gone with their machine in the middle of a checkpoint, which is not made."
+        )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the actors follow with the stepper's part."""
@@ -329,6 +346,8 @@ class Blocks(ABC):
             self._ready.extend(_unpacked(blocks["ready"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"The checkpoint's steps that were not learned from are none ({error!r}).") from error
+        gap = np.broadcast_to(np.asarray(blocks.get("gap", False), bool), self._stepper.num_envs)
+        self._broken = [bool(gap[share.start : share.stop].any()) for share in self._shares]
         return True
 
     def _same_actors(self, saved: dict[str, Any]) -> bool:
@@ -362,14 +381,14 @@ def _together(blocks: list[Experience], counts: list[list[int]]) -> list[Experie
     return cut(side_by_side(blocks, counts), np.array(counts).sum(axis=0).tolist())
 
 
-def _packed(found: list[tuple[Ready, Experience]]) -> dict[str, Any] | None:
+def _packed(ready: list[Ready]) -> dict[str, Any] | None:
     """As part of a state."""
-    if not found:
+    if not ready:
         return None
-    steps, ready = joined([step for _, step in found]), [one for one, _ in found]
+    steps = joined([one.experience for one in ready if isinstance(one.experience, Experience)])
     whole = steps._asdict() | {"obs": dict(named("obs", steps.obs)), "next_obs": dict(named("obs", steps.next_obs))}
     return whole | {
-        "counts": [len(step.env) for _, step in found],
+        "counts": [len(one.experience.env) for one in ready],
         "episodes": [[list(episode) for episode in one.episodes] for one in ready],
         "broken": np.stack([one.broken for one in ready]),
         "weights": [[one.version, one.updates] for one in ready],

@@ -159,6 +159,11 @@ class Crew:
         return crew
 
     @property
+    def notices(self) -> list[str]:
+        """Sentences for the user."""
+        return self._notices
+
+    @property
     def transport(self) -> Transport:
         """The way to the cluster."""
         return self._transport

@@ -122,11 +122,6 @@ class _Crew(Crew):
         for actor in self.actors:
             actor.called = str(actor).replace("actor", "shard", 1).replace(" (", " of the replay memory (", 1)
 
-    @property
-    def notices(self) -> list[str]:
-        """Sentences for the user."""
-        return self._notices
-
     def begin(self, recipe: memory.Recipe) -> list[Any]:
         """Shards in which nothing is. Until they have answered, nothing is lost with them."""
         self._recipe_of_shards = cloudpickle.dumps(recipe)  # here: Ray does not know of the user's own file
