@@ -365,8 +365,10 @@ class Sharded(Memory):
     def _say_missing(self, held: _Held, block: int, begin: int) -> None:
         env = held.lost(block, begin)
         if block not in held.missing and len(env):
+            first, last = int(env.min()), int(env.max())
+            whose = f"environment {first}" if first == last else f"environments {first} to {last}"
             self._shards.notices.append(
-                f"{len(env):,} steps of environments {env.min()} to {env.max()} are lost with the machine on which "
+                f"{len(env):,} steps of {whose} are lost with the machine on which "
                 "they waited for the replay memory; the run goes on without them."
             )
         held.missing.add(block)
