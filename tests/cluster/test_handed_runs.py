@@ -66,6 +66,7 @@ HOW: dict[str, Any] = {"num_envs": 4, "steps": 120, "evaluate_every": 0}
 SEQUENCES = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
 RUNS: list[tuple[str, str, dict[str, Any]]] = [
     ("td3", "Pendulum-v1", {"n_step": 3, "train_every": 8}),
+    ("dqn", "CartPole-v1", {"prioritized": True, "initial_priority": "actor", "train_every": 8}),
     ("r2d2", "CartPole-v1", SEQUENCES | {"head_hidden": (16,), "train_every": 8}),
 ]
 
@@ -82,7 +83,8 @@ def test_at_lockstep_the_numbers_are_those_of_a_memory_in_the_process(
     whole = train(tmp_path, agent, environment, name="whole", cluster=handing, **HOW | {"checkpoint_every": 0})
     [transport] = handing.transports
     assert (transport.steps, transport.sent, transport.wanted) == (0, 0, 0)
-    assert sum("take" in asked for asked in transport.asked) < 1.3 * 2 * (120 // 8)  # with the points of a batch
+    if hyperparameters.get("initial_priority") != "actor":  # which may be the largest at each step
+        assert sum("take" in asked for asked in transport.asked) < 1.3 * 2 * (120 // 8)  # with the points of a batch
     assert outcome(whole)["state"]["learner"]["updates"] == outcome(here)["state"]["learner"]["updates"]
     cut = train(
         tmp_path,

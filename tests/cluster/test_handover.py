@@ -26,6 +26,7 @@ from duetto.errors import EnvironmentFailedError, PartLostError
 from duetto.memory import Afar, Sharded
 from duetto.memory.afar import Arrived
 from duetto.memory.episodes import BrokenEpisodeError
+from duetto.memory.shards import Shard
 
 assert nets  # a fixture
 SCHEDULES, STEPS = 30, 24
@@ -304,7 +305,32 @@ def not_in_the_cut(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Blocks, "_fetched", lambda self: ([], np.zeros(NUM_ENVS, bool)))
 
 
+def episodes_go_on(patch: pytest.MonkeyPatch) -> None:
+    """Nothing breaks off behind what is missing in a cut."""
+    fetched = Blocks._fetched
+
+    def whole(self: Blocks) -> Any:
+        ready, gap = fetched(self)
+        return [one._replace(broken=np.zeros_like(gap)) for one in ready], np.zeros_like(gap)
+
+    patch.setattr(Blocks, "_fetched", whole)
+
+
+def nothing_breaks_off(patch: pytest.MonkeyPatch) -> None:
+    """Nor in a shard behind a block that is gone."""
+    hold = Shard.hold
+
+    def hold_only(self: Shard, *given: Any) -> Any:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Shard, "interrupt", lambda *_: None)
+            return hold(self, *given)
+
+    patch.setattr(Shard, "hold", hold_only)
+
+
 MUTANTS = [
+    (episodes_go_on, free_all),
+    (nothing_breaks_off, free_all),
     (handed_out_twice, free_all),
     (handed_out_twice, lockstep_all),
     (dropped, free_all),

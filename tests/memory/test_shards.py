@@ -207,6 +207,38 @@ def test_a_draw_asks_each_shard_once_and_feedback_and_steps_once_more():
         assert len(own) == sum(own.count(method) for method in ("add", "resolve", "prioritize"))
 
 
+def test_what_needs_no_answer_travels_with_what_does_and_never_becomes_much():
+    """Per shard and update: all steps since the last one, with its feedback; and the points."""
+    memory, steps = (
+        sharded(
+            memory_cases.spec(
+                capacity=ENVS * 100, learning_starts=ENVS * 100, train_every=ENVS * 10, prioritization=ANNEALED
+            ),
+            ENVS,
+            2,
+        ),
+        Steps("prioritised"),
+    )
+    messages = near(memory).messages
+    while not (samples := learn(memory)):
+        memory.add(rows(range(ENVS), steps.number))
+        assert max(map(len, memory._waiting.values()), default=0) < 32
+    assert sorted({len(methods) for index, methods in messages if index == 0}) == [1, 14, 32]  # 110 = 3 * 32 + 14
+    messages.clear()
+    while len(samples) < 2:
+        memory.add(rows(range(ENVS), steps.number))
+        samples += learn(memory)
+    own = [methods for index, methods in messages if index == 0]
+    assert own == [["prioritize", *["add"] * 10], ["resolve"]]
+
+
+def test_many_bytes_do_not_wait(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.memory.sharded.WAITING_BYTES", 10)
+    memory = maker("uniform")(2)
+    memory.add(rows(range(ENVS), 1))
+    assert near(memory).messages == [(0, ["add"]), (1, ["add"])]
+
+
 def test_errors_are_those_of_one_memory():
     memory = maker("uniform")(2)
     with pytest.raises(ValueError, match="The memory is empty"):
