@@ -202,7 +202,7 @@ def free(seed: int) -> Counter[str]:
 def said_early(course: Handed) -> int:
     """Of blocks that are gone, what was not handed out yet."""
     held = [one for each in course.memory._held for one in each.values()]
-    return sum(len(one.lost(index, one.told)) for one in held for index in one.missing)
+    return sum(len(one.envs(index, one.told)) for one in held for index in one.missing)
 
 
 def in_order(course: Handed) -> None:

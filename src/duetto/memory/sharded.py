@@ -64,9 +64,9 @@ class _Held:
     def rows(self, step: int) -> int:
         """Of the shard's environments that come with a vector step."""
         there = [index for index in range(len(self.blocks)) if index not in self.missing]
-        return sum(len(self.lost(index, step)) - len(self.lost(index, step + 1)) for index in there)
+        return sum(len(self.envs(index, step)) - len(self.envs(index, step + 1)) for index in there)
 
-    def lost(self, index: int, begin: int) -> np.ndarray:
+    def envs(self, index: int, begin: int) -> np.ndarray:
         """(K,) int64, the environments of the shard's rows of a block, from a vector step on."""
         block = self.blocks[index]
         env = block.outline.env[sum(block.counts[:begin]) :]
@@ -363,7 +363,7 @@ class Sharded(Memory):
                 self._say_missing(self._held[index][arguments[0]], block, begin=arguments[1])
 
     def _say_missing(self, held: _Held, block: int, begin: int) -> None:
-        env = held.lost(block, begin)
+        env = held.envs(block, begin)
         if block not in held.missing and len(env):
             first, last = int(env.min()), int(env.max())
             whose = f"environment {first}" if first == last else f"environments {first} to {last}"
