@@ -103,8 +103,8 @@ class Playback:
             self._players.begin(*arguments)
         return self._count
 
-    def call(self, worker: int, *message: Any) -> Any:
-        """See Transport."""
+    def call(self, worker: int, *message: Any, leaves: bool = False) -> Any:
+        """See Transport; nobody leaves anything."""
         if self._ray:
             return self._ray.call(self._players, worker, *message)
         self._count += 1

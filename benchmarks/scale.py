@@ -101,8 +101,10 @@ class Modelled:
         self._started += 1
         return self._started - 1
 
-    def call(self, worker: int, number: int, requests: list[Request], past: Any = None, *more: Any) -> int:
-        """See Transport."""
+    def call(
+        self, worker: int, number: int, requests: list[Request], past: Any = None, *more: Any, leaves: bool = False
+    ) -> int:
+        """See Transport; nobody leaves anything."""
         self._count += 1
         if number == GREETING or requests[-1].method != "block":
             assert self._one is not None

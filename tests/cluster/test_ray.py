@@ -150,6 +150,20 @@ def test_kill_9_of_an_actor_in_its_block_changes_no_number_in_lockstep(nodes: No
     wait_until(lambda: not processes(nodes.folder, "ray::Host"))
 
 
+def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes, tmp_path: Path):
+    """At lockstep, where one actor is killed and then one shard, the numbers are those of a memory in the process."""
+    how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
+    paced: dict[str, Any] = {"actors": 2, "pace": "lockstep", "block": 5}
+    here = train(tmp_path, name="here", cluster=duetto.Cluster(**paced), **how)
+    actor = Strike(60, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
+    shard = Strike(130, lambda: os.kill(processes(nodes.folder, "ray::Keeper")[0], signal.SIGKILL))
+    cluster = duetto.Cluster(replay_shards=2, **paced)
+    handed = train(tmp_path, name="handed", cluster=cluster, callbacks=[actor, shard], **how)
+    assert_same(here, handed)
+    assert [said for said in shard.said if "of the replay memory" in said and "from its checkpoint of step" in said]
+    wait_until(lambda: not processes(nodes.folder, "ray::Keeper"))
+
+
 def test_kill_9_of_an_actor_at_the_free_pace_leaves_every_count_right(nodes: Nodes, tmp_path: Path):
     strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
     cluster = duetto.Cluster(actors=2, pace="free", block=4)
@@ -206,6 +220,44 @@ def test_who_waits_for_one_is_given_all_that_have_come(nodes: Nodes):
     for worker in workers:
         transport.kill(worker)
     transport.close()
+
+
+@pytest.mark.parametrize("size", [10, 10**6])
+def test_what_is_left_where_it_was_made_goes_from_there_and_outlives_its_process(nodes: Nodes, size: int):
+    """A small value and a large one, which alone lies in the object store."""
+    from duetto.cluster.ray import RayTransport
+
+    class Maker:
+        def leave(self, size: int) -> tuple[str, bytes]:
+            return "made", bytes(size)
+
+        def do(self, *values: Any) -> list[int]:
+            return [len(value) for value in values]
+
+    transport = RayTransport(None, 2)
+    maker, other = transport.start(Maker), transport.start(Maker)
+    call = transport.call(maker, size, leaves=True)
+    [answer] = transport.wait([call], 20.0).values()
+    assert answer.value == "made"
+    transport.kill(maker)
+    asked = transport.call(other, answer.left, b"more")
+    assert transport.wait([asked], 20.0)[asked].value == [size, 4]
+    assert transport.wait([answer.left], 20.0)[answer.left].value == bytes(size)
+    transport.kill(other)
+    transport.close()
+
+
+def test_what_is_gone_with_its_machine_is_told_from_an_answer_that_is():
+    from duetto.cluster.ray import _answer
+
+    gone = ray.exceptions.ObjectReconstructionFailedError("0" * 56, None, "")
+    there = ray.exceptions.RayTaskError("do", "", gone, "ray", 7, "::1").as_instanceof_cause()
+    for error, missing in ((there, True), (gone, False)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ray, "get", lambda _, error=error: (_ for _ in ()).throw(error))
+            answer = _answer(None)
+        assert (answer.missing, answer.gone) == (missing, False)
+        assert answer.failure
 
 
 def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nodes, tmp_path: Path):

@@ -186,7 +186,7 @@ def test_a_shards_death_sends_the_run_back_and_changes_no_number(
 
 def test_at_the_free_pace_a_shard_alone_goes_back_and_every_count_is_right(tmp_path: Path):
     said = Said()
-    strike = {"method": "add", "after": 60, "times": 2}
+    strike = {"method": "take", "after": 60, "times": 2}
     cluster = Simulation(pace="free", actors=2, block=5, replay_shards=2, strike=strike)
     agent = small("td3", prioritized=True)
     run = train(tmp_path, agent, cluster=cluster, callbacks=[said], **HOW)

@@ -25,6 +25,7 @@ class Near:
         self.shares, self.notices = shares, list[str]()
         self.shards: list[Shard] = []
         self.asked: list[tuple[int, str]] = []
+        self.messages: list[tuple[int, list[str]]] = []
         self.dies: Any = lambda index, method: False
         self._replies: dict[int, Any] = {}
 
@@ -33,14 +34,18 @@ class Near:
         self.shards = [Shard(recipe, share) for share in self.shares]
         return [shard.standing() for shard in self.shards]
 
-    def post(self, index: int, method: str, *arguments: Any) -> None:
+    def post(self, index: int, asked: list[Any], *values: Any) -> None:
         assert index not in self._replies, "asked before it has answered"
-        self.asked.append((index, method))
-        if self.dies(index, method):
+        self.messages.append((index, [method for method, _ in asked]))
+        self.asked += [(index, method) for method, _ in asked]
+        if any(self.dies(index, method) for method, _ in asked):
             self.shards[index] = Shard(self._recipe, self.shares[index])
             self._replies[index] = Lost(f"Shard {index} died")
         else:
-            self._replies[index] = getattr(self.shards[index], method)(*arguments)
+            self._replies[index] = [
+                getattr(self.shards[index], method)(*arguments, *(values if method == "hold" else ()))
+                for method, arguments in asked
+            ]
 
     def wait(self) -> dict[int, Any]:
         replies, self._replies = self._replies, {}

@@ -207,6 +207,38 @@ def test_a_draw_asks_each_shard_once_and_feedback_and_steps_once_more():
         assert len(own) == sum(own.count(method) for method in ("add", "resolve", "prioritize"))
 
 
+def test_what_needs_no_answer_travels_with_what_does_and_never_becomes_much():
+    """Per shard and update: all steps since the last one, with its feedback; and the points."""
+    memory, steps = (
+        sharded(
+            memory_cases.spec(
+                capacity=ENVS * 100, learning_starts=ENVS * 100, train_every=ENVS * 10, prioritization=ANNEALED
+            ),
+            ENVS,
+            2,
+        ),
+        Steps("prioritised"),
+    )
+    messages = near(memory).messages
+    while not (samples := learn(memory)):
+        memory.add(rows(range(ENVS), steps.number))
+        assert max(map(len, memory._waiting.values()), default=0) < 32
+    assert sorted({len(methods) for index, methods in messages if index == 0}) == [1, 14, 32]  # 110 = 3 * 32 + 14
+    messages.clear()
+    while len(samples) < 2:
+        memory.add(rows(range(ENVS), steps.number))
+        samples += learn(memory)
+    own = [methods for index, methods in messages if index == 0]
+    assert own == [["prioritize", *["add"] * 10], ["resolve"]]
+
+
+def test_many_bytes_do_not_wait(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.memory.sharded.WAITING_BYTES", 10)
+    memory = maker("uniform")(2)
+    memory.add(rows(range(ENVS), 1))
+    assert near(memory).messages == [(0, ["add"]), (1, ["add"])]
+
+
 def test_errors_are_those_of_one_memory():
     memory = maker("uniform")(2)
     with pytest.raises(ValueError, match="The memory is empty"):
@@ -233,8 +265,9 @@ def test_a_shard_that_refuses_a_step_names_the_runs_environment():
     sequences.add(world.step(4))
     step = world.step(4)
     step.obs["place"][:] += 1
+    sequences.add(step)  # it waits for a message that has to be sent
     with pytest.raises(ValueError, match=r"^obs/place of environment 4 is not what the step before led to") as raised:
-        sequences.add(step)
+        len(sequences)
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)  # from another process
 
 
@@ -292,6 +325,7 @@ def test_a_shard_that_is_lost_is_made_again_of_the_newest_checkpoint(kind: str, 
     case.save()
     saved, own = memory.written, list(near(memory).shares[1])
     play([memory], steps, 5)
+    len(memory)  # nothing waits
     case.strike(method)
     while not notices:
         before, experience = memory.written, steps.next()

@@ -3,8 +3,14 @@
     actor      | block k ............ |  its rows, and where the actor stands behind it
     here       | accept: once, in its order | hand out, one vector step after another | ...
 
+    with replay shards:
+    actor      | block k ............ |  its outline, and where the actor stands; its rows stay there
+    here       | accept ............. | hand out, one vector step after another | ...
+    shard      |                        get the rows from the actor, and store each vector step when it is handed out
+
 A checkpoint is a cut: where each actor stands behind its last accepted block, and what of the accepted ones was not
-handed out yet. What is in flight is not in it, and is made again. So saving asks no actor.
+handed out yet: for that alone rows are fetched. What is in flight is not in it, and is made again. So saving asks no
+actor.
 """
 
 from __future__ import annotations
@@ -20,17 +26,18 @@ import numpy as np
 from duetto.algorithms.base import Algorithm
 from duetto.cluster.crew import INFINITY, Crew, Lost
 from duetto.cluster.host import Request
-from duetto.cluster.player import Block, Order, Weights, concatenated, cut, joined, rows, side_by_side
+from duetto.cluster.player import Block, Order, Weights
 from duetto.cluster.spread import Spread
 from duetto.environments import Episode, Stepper
 from duetto.environments.faults import Fault
 from duetto.environments.shares import join_saved, take_saved
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, PartLostError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, ARRAY, INTEGER, Each, Several
 from duetto.learners import Learner
-from duetto.memory import Experience
+from duetto.memory import Afar, Experience, Left, Outline, Parcel
 from duetto.memory.fields import named, unnamed
+from duetto.memory.steps import concatenated, cut, joined, rows, side_by_side
 from duetto.training.normalizer import Normalizer, RewardScaler
 
 RECENT = 1000  # vector steps that lags are told of
@@ -41,7 +48,7 @@ _COUNTS = {"accepted": Several(int), "steps": Several(int)}
 class Ready(NamedTuple):
     """A vector step, of one actor or of all."""
 
-    experience: Experience
+    experience: Experience | Afar
     episodes: list[Episode]
     broken: np.ndarray  # (N,) bool, the environments whose last episodes broke off before it
     version: int  # it was acted with
@@ -80,11 +87,13 @@ class Blocks(ABC):
 
     Attributes:
         actors, length: Their number, and vector steps of a block.
+        leave: Whether blocks' rows stay where they are made, until a shard of the memory gets them.
     """
 
     pace: str
     actors: int
     length: int
+    leave = False
 
     def __init__(
         self,
@@ -106,6 +115,7 @@ class Blocks(ABC):
         self._reference: Any = None
         self._lags: deque[tuple[int, int]] = deque(maxlen=RECENT)
         self._idle = 0.0
+        self._parcels = 0  # so many there were
         self._saved: dict[str, Any] = {}  # between the two parts of loading a cut
         stepper.source, self._engine.more = self, self.numbers
 
@@ -120,7 +130,7 @@ class Blocks(ABC):
     def _fill(self, step: int, total_steps: int) -> None:
         """Make something ready."""
 
-    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
+    def collect(self, step: int, total_steps: int) -> tuple[Experience | Afar, list[Episode]]:
         """See Source."""
         try:
             self._fill(step, total_steps)
@@ -151,7 +161,10 @@ class Blocks(ABC):
         """Ask an actor for its next block, with the newest weights."""
         self._look_where()
         self._orders[index] = Order(self._accepted[index], self.length, step, stride, total_steps)
-        self._crew.post(index, [Request("block", (self._orders[index],))], self._reference)
+        self._ask_for_block(index)
+
+    def _ask_for_block(self, index: int) -> None:
+        self._crew.post(index, [Request("block", (self._orders[index],))], self._reference, leaves=self.leave)
 
     def _arrived(self, enough: int, patience: float = INFINITY) -> dict[int, Block]:
         """Accepted blocks of `enough` actors at least; after `patience`, those that are there."""
@@ -161,15 +174,15 @@ class Blocks(ABC):
             for index, values in self._crew.wait(list(self._orders), enough - len(blocks), patience).items():
                 if isinstance(values, Lost):
                     self._broken[index] = True
-                    self._crew.post(index, [Request("block", (self._orders[index],))], self._reference)
+                    self._ask_for_block(index)
                 else:
-                    blocks[index] = self._accept(index, values[0])
+                    blocks[index] = self._accept(index, *values)
             if patience < INFINITY:
                 break
         self._engine.waited += time.perf_counter() - began
         return blocks
 
-    def _accept(self, index: int, block: Block) -> Block:
+    def _accept(self, index: int, block: Block, left: Any = None) -> Block:
         if block.number != self._accepted[index]:
             raise RuntimeError(f"block {block.number} of actor {index} came instead of {self._accepted[index]}")
         del self._orders[index]
@@ -179,6 +192,8 @@ class Blocks(ABC):
         if self._rewards is not None and block.rewarded is not None:
             self._rewards.learn_of(block.rewarded)
         self._idle += block.idle
+        if isinstance(block.experience, Outline):
+            block = block._replace(experience=Left(block.experience, block.counts, self._shares[index], left))
         return block
 
     def _opened(self, blocks: dict[int, Block]) -> list[Ready]:
@@ -192,10 +207,18 @@ class Blocks(ABC):
             [episode for ended in some for episode in ended]
             for some in zip(*(block.episodes for block in made), strict=True)
         ]
-        counts = np.array([block.counts for block in made]).sum(axis=0).tolist()
-        parts = zip(cut(side_by_side(made), counts), episodes, broken, strict=True)
         version, updates = min(block.version for block in made), min(block.updates for block in made)
+        parts = zip(self._steps(made), episodes, broken, strict=True)
         return [Ready(*part, version, updates) for part in parts]
+
+    def _steps(self, made: list[Block]) -> Sequence[Experience | Afar]:
+        """Of blocks side by side."""
+        left = [block.experience for block in made if isinstance(block.experience, Left)]
+        if left:
+            self._parcels += 1
+            return Parcel(self._parcels, left).cut()
+        here = [block.experience for block in made if isinstance(block.experience, Experience)]
+        return _together(here, [block.counts for block in made])
 
     def numbers(self) -> dict[str, float]:
         """For the log: how old the weights were that was acted with, lately, and how long actors waited."""
@@ -235,8 +258,13 @@ class Blocks(ABC):
         } | {name: concatenated([part[name] for part in parts]) for name in ("obs", *_ROWS)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The rest of a cut."""
+        """The rest of a cut.
+
+        Raises:
+            PartLostError: Rows that belong to it are gone.
+        """
         parts = self._parts("collector")
+        ready, gap = self._fetched()
         rewards = {}
         if self._rewards is not None:
             sums = np.concatenate([part["rewards"]["sums"] for part in parts])
@@ -250,9 +278,49 @@ class Blocks(ABC):
                 "version": self._version,
                 "accepted": list(self._accepted),
                 "steps": [part["steps"] for part in self._parts("stepper")],
-                "ready": _packed(self._ready),
+                "ready": _packed(ready),
+                "gap": gap,
             },
         }
+
+    def _fetched(self) -> tuple[list[Ready], np.ndarray]:
+        """What was accepted and not handed out, with its rows; and whose are missing behind it, (N,) bool.
+
+        Where rows are missing that the pace can do without, episodes break off.
+        """
+        found: list[Ready] = []
+        gap, parcel, steps = np.zeros(self._stepper.num_envs, bool), None, list[Experience | None]()
+        for ready in self._ready:
+            step: Experience | Afar | None = ready.experience
+            if isinstance(step, Afar):
+                if step.parcel is not parcel:
+                    parcel = step.parcel
+                    steps = self._here(parcel, gap, step.step)
+                step = steps[step.step]
+            if step is not None:
+                found.append(ready._replace(experience=step, broken=ready.broken | gap))
+                gap = np.zeros_like(gap)
+        return found, gap
+
+    def _here(self, parcel: Parcel, gap: np.ndarray, begin: int) -> Sequence[Experience | None]:
+        """Its vector steps, without those blocks that are gone, which are noted in `gap`; None where all are."""
+        blocks, counts = [], []
+        for block in parcel.blocks:
+            answer = self._crew.fetch(block.value)
+            if answer.failure:
+                self._miss(block, begin)
+                gap[block.share.start : block.share.stop] = True
+            else:
+                blocks.append(answer.value)
+                counts.append(block.counts)
+        return _together(blocks, counts) if blocks else [None] * parcel.steps
+
+    def _miss(self, block: Left, begin: int) -> None:
+        """A block of which a cut needs what comes from the vector step `begin` on is gone."""
+        raise PartLostError(
+            f"Steps of environments {block.share.start} to {block.share.stop - 1} that waited for the replay memory "
+            "are gone with their machine in the middle of a checkpoint, which is not made."
+        )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the actors follow with the stepper's part."""
@@ -278,6 +346,8 @@ class Blocks(ABC):
             self._ready.extend(_unpacked(blocks["ready"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"The checkpoint's steps that were not learned from are none ({error!r}).") from error
+        gap = np.broadcast_to(np.asarray(blocks.get("gap", False), bool), self._stepper.num_envs)
+        self._broken = [bool(gap[share.start : share.stop].any()) for share in self._shares]
         return True
 
     def _same_actors(self, saved: dict[str, Any]) -> bool:
@@ -306,11 +376,16 @@ class Blocks(ABC):
         }
 
 
-def _packed(ready: Sequence[Ready]) -> dict[str, Any] | None:
+def _together(blocks: list[Experience], counts: list[list[int]]) -> list[Experience]:
+    """Blocks side by side: vector steps of all of them."""
+    return cut(side_by_side(blocks, counts), np.array(counts).sum(axis=0).tolist())
+
+
+def _packed(ready: list[Ready]) -> dict[str, Any] | None:
     """As part of a state."""
     if not ready:
         return None
-    steps = joined([one.experience for one in ready])
+    steps = joined([one.experience for one in ready if isinstance(one.experience, Experience)])
     whole = steps._asdict() | {"obs": dict(named("obs", steps.obs)), "next_obs": dict(named("obs", steps.next_obs))}
     return whole | {
         "counts": [len(one.experience.env) for one in ready],

@@ -26,6 +26,7 @@ ATTEMPTS = 3  # of one actor without an answer between, before the run stops
 TO_START = 120.0  # seconds until a new actor has found a place, and more for its first answer: packages are imported
 LOOK = 1.0  # seconds between two looks at who has answered, while another one has not
 PAUSE = 1.0  # seconds before a place is looked for again
+TO_FETCH = 60.0  # seconds in which comes what was left somewhere
 TO_CLOSE = 5.0  # seconds that environments have to close themselves
 SAVED_EVERY = 1.0  # seconds at least between two savings of an actor's state, which take at most ...
 SAVING_COSTS = 0.01  # ... this part of the time
@@ -56,6 +57,7 @@ class Actor:
     number: int = 0  # of what it was asked last
     requests: list[Request] = field(default_factory=list)
     more: tuple[Any, ...] = ()
+    leaves: bool = False  # what it makes of that where it is
     message: tuple[Any, ...] = ()
     call: Call | None = None  # what is not answered yet
     deadline: float = INFINITY
@@ -109,14 +111,21 @@ class Crew:
             self.post(index, own)
         return self.wait(list(requests))
 
-    def post(self, index: int, requests: list[Request], *more: Any) -> None:
-        """Ask an actor, and wait for nobody. `more` are further arguments of the last request: what was put."""
-        self.actors[index].more = more
+    def post(self, index: int, requests: list[Request], *more: Any, leaves: bool = False) -> None:
+        """Ask an actor, and wait for nobody. `more` are further arguments of the last request: what was put.
+
+        With `leaves` what it makes stays there; behind its values comes what stands for that.
+        """
+        self.actors[index].more, self.actors[index].leaves = more, leaves
         self._ask(self.actors[index], requests)
 
     def put(self, value: Any) -> Any:
         """See Transport."""
         return self._transport.put(value)
+
+    def fetch(self, left: Any) -> Answer:
+        """What was left somewhere, or why it does not come."""
+        return self._transport.wait([left], TO_FETCH).get(left, Answer(failure=f"did not come for {TO_FETCH:g} s"))
 
     def wait(self, asked: Sequence[int], enough: int | None = None, patience: float = INFINITY) -> Replies:
         """What these actors, all or `enough` of them, gave to their requests; after `patience`, what is there.
@@ -148,6 +157,11 @@ class Crew:
         crew = Crew(self._transport, recipe, [share], self._timeout, self._notices, role)
         crew.actors[0].called, crew._ends = "the actor that evaluates", False
         return crew
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences for the user."""
+        return self._notices
 
     @property
     def transport(self) -> Transport:
@@ -223,7 +237,7 @@ class Crew:
         self._repeat(actor)
 
     def _repeat(self, actor: Actor) -> None:
-        actor.call = self._transport.call(actor.worker, *actor.message)
+        actor.call = self._transport.call(actor.worker, *actor.message, leaves=actor.leaves)
         patience = self._timeout or INFINITY
         if actor.new:
             patience += TO_START + actor.saving_took / SAVING_COSTS
@@ -251,7 +265,7 @@ class Crew:
             return None
         self._tell(actor)
         actor.call, actor.failures, actor.restarted = None, [], False
-        return reply
+        return reply._replace(left=answer.left)
 
     def _failed(self, actor: Actor, answer: Answer) -> None:
         actor.failures.append(answer)
@@ -273,7 +287,7 @@ class Crew:
     def _begin_anew(self, actor: Actor) -> None:
         """New episodes, with a seed of their own."""
         seed = int(np.random.SeedSequence([actor.share.start, actor.number]).generate_state(1)[0] >> 1)
-        actor.more = ()
+        actor.more, actor.leaves = (), False
         self._ask(actor, [Request("reset", (seed,))], lost=True)
 
     def _tell(self, actor: Actor) -> None:
@@ -292,7 +306,9 @@ class Crew:
         for request, value in zip(actor.requests, reply.values, strict=True):
             self._note(actor, request, value)
         actor.saving_took = reply.saving or actor.saving_took
-        return Lost(reply.values[0]) if actor.lost else reply.values
+        if actor.lost:
+            return Lost(reply.values[0])
+        return [*reply.values, reply.left] if actor.leaves else reply.values
 
     def _note(self, actor: Actor, request: Request, value: Any) -> None:
         """Write down what brings another process to where this one is now."""

@@ -21,7 +21,7 @@ from typing import Any
 from duetto.cluster.blocks import Blocks, Ready
 from duetto.cluster.crew import INFINITY
 from duetto.environments import Episode
-from duetto.memory import Experience
+from duetto.memory import Afar, Experience, Left
 
 LOOK = 0.002  # seconds
 
@@ -48,11 +48,17 @@ class Free(Blocks):
         self._waiting = _rows(self._ready)
         return stands
 
-    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
+    def collect(self, step: int, total_steps: int) -> tuple[Experience | Afar, list[Episode]]:
         """See Source."""
         experience, episodes = super().collect(step, total_steps)
         self._waiting -= len(experience.env)
         return experience, episodes
+
+    def _miss(self, block: Left, begin: int) -> None:
+        self._crew.notices.append(
+            f"{sum(block.counts[begin:]):,} steps of environments {block.share.start} to {block.share.stop - 1} that "
+            "waited for the replay memory are gone with their machine, and not in the checkpoint."
+        )
 
     def _fill(self, step: int, total_steps: int) -> None:
         self._give_credit(step, total_steps)

@@ -33,6 +33,7 @@ class Reply(NamedTuple):
     checksum: int | None = None  # of what the last request of the past gave
     exact: bool = True  # False where the past did not come back: then nothing was requested
     saving: float = 0.0  # seconds that the last `save` has taken
+    left: Any = None  # what stands for what was left there, once it has come
 
 
 class Host:
@@ -61,6 +62,14 @@ class Host:
             requests = [*requests[:-1], Request(requests[-1].method, (*requests[-1].arguments, *more))]
         self._reply = self._answer(number, requests, past)
         return self._reply
+
+    def leave(self, *message: Any) -> tuple[Reply, Any]:
+        """`do`, where a block's steps are left here: the rest of the reply, and they."""
+        reply = self.do(*message)
+        if not reply.values or not hasattr(reply.values[-1], "parted"):
+            return reply, None
+        block, steps = reply.values[-1].parted()
+        return reply._replace(values=[*reply.values[:-1], block]), steps
 
     def _answer(self, number: int, requests: list[Request], past: list[Request] | None) -> Reply:
         came_back = None

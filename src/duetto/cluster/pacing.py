@@ -39,6 +39,7 @@ def source(cluster: Cluster, config: Config, stepper: Stepper, learner: Acting, 
     steps = _length(cluster.block, config, stepper, learner, most)
     kind: type[Blocks] = Lockstep if cluster.pace == "lockstep" else Free
     blocks = kind(engine.crew, config.algorithm, steps, stepper, trained, normalizer)
+    blocks.leave = cluster.replay_shards > 0
     if isinstance(blocks, Free):
         blocks.ahead = cluster.ahead or 2 * steps * stepper.num_envs
         if blocks.ahead < steps * most:

@@ -12,15 +12,14 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from duetto.algorithms.base import Algorithm
 from duetto.environments import Episode, Stepper
 from duetto.environments.trees import Tree
 from duetto.functional.scaling import Moments
 from duetto.learners import acting
 from duetto.learners.parameters import Parameters
-from duetto.memory import Experience
+from duetto.memory import Experience, Left, Outline
+from duetto.memory.steps import joined
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
 
@@ -69,13 +68,18 @@ class Block(NamedTuple):
     number: int
     version: int
     updates: int  # of the weights
-    experience: Experience  # all of them, one after the other; environments have their numbers in the run
+    experience: Experience | Outline | Left  # one after the other; environments have their numbers in the run
     counts: list[int]  # rows of each
     episodes: list[list[Episode]]  # that ended with each
     observed: dict[str, Moments]  # statistics of what was observed in it
     rewarded: Moments | None
     state: dict[str, Any]  # where the actor stands behind it
     idle: float  # seconds between the last block and this one
+
+    def parted(self) -> tuple[Block, Experience]:
+        """What all others must know of it, and its steps."""
+        assert isinstance(self.experience, Experience)
+        return self._replace(experience=Outline.of(self.experience, self.counts)), self.experience
 
 
 class Player:
@@ -145,52 +149,3 @@ class Player:
     def close(self) -> None:
         """Release the environments."""
         self._stepper.close()
-
-
-def joined(steps: list[Experience]) -> Experience:
-    """One after the other."""
-    return Experience(*(concatenated([step[i] for step in steps]) for i in range(len(Experience._fields))))
-
-
-def cut(steps: Experience, counts: list[int]) -> list[Experience]:
-    """Undo `joined`: so many rows each."""
-    ends = np.cumsum(counts)
-    slices = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
-    return [Experience(*(rows(part, one) for part in steps)) for one in slices]
-
-
-def side_by_side(blocks: list[Block]) -> Experience:
-    """The rows of all of them: those of the first vector step, then those of the second; in each, in their order."""
-    if len(blocks) == 1:
-        return blocks[0].experience
-    step = np.concatenate([np.arange(len(block.counts)).repeat(block.counts) for block in blocks])
-    place = np.empty(len(step), np.int64)  # where each row goes
-    place[step.argsort(kind="stable")] = np.arange(len(step))
-    places = np.split(place, np.cumsum([sum(block.counts) for block in blocks])[:-1])
-    return Experience(
-        *(_put([block.experience[i] for block in blocks], places) for i in range(len(Experience._fields)))
-    )
-
-
-def _put(parts: list[Any], places: list[np.ndarray]) -> Any:
-    """Rows of trees to their places, with one copy; of what only some of them have, nothing."""
-    if not isinstance(parts[0], np.ndarray):
-        names = [name for name in parts[0] if all(name in part for part in parts)]
-        return {name: _put([part[name] for part in parts], places) for name in names}
-    whole = np.empty((sum(map(len, places)), *parts[0].shape[1:]), parts[0].dtype)
-    for part, place in zip(parts, places, strict=True):
-        whole[place] = part
-    return whole
-
-
-def concatenated(parts: list[Any]) -> Any:
-    """Trees of arrays with rows; of what only some of them have, nothing."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    names = [name for name in parts[0] if all(name in part for part in parts)]
-    return {name: concatenated([part[name] for part in parts]) for name in names}
-
-
-def rows(tree: Any, which: slice) -> Any:
-    """Those rows of a tree of arrays."""
-    return tree[which] if isinstance(tree, np.ndarray) else {name: rows(part, which) for name, part in tree.items()}

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray import exceptions
@@ -89,20 +89,25 @@ class RayTransport:
         options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
         return ray.remote(kind).options(scheduling_strategy="SPREAD", **options).remote(*arguments)  # type: ignore[attr-defined]
 
-    def call(self, worker: Any, *message: Any) -> Any:
-        """See Transport."""
-        return worker.do.remote(*message)
+    def call(self, worker: Any, *message: Any, leaves: bool = False) -> Any:
+        """See Transport. Both values are this process's: they do not end with the one that they are from."""
+        return _Pair(*worker.leave.options(num_returns=2).remote(*message)) if leaves else worker.do.remote(*message)
 
     def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
         """See Transport."""
-        calls = list(calls)
-        done, waiting = ray.wait(calls, num_returns=enough or len(calls), timeout=timeout)
+        of = {call.reply if isinstance(call, _Pair) else call: call for call in calls}
+        done, waiting = ray.wait(list(of), num_returns=enough or len(of), timeout=timeout)
         if done and waiting:  # Ray gives no more than were asked for, though others have come, too
             done += ray.wait(waiting, num_returns=len(waiting), timeout=0)[0]
         try:
-            return dict(zip(done, map(Answer, ray.get(done)), strict=True))
+            answers = [Answer(value) for value in ray.get(done)]
         except exceptions.RayError:  # of one of them at least
-            return {call: _answer(call) for call in done}
+            answers = [_answer(reply) for reply in done]
+        calls = [of[reply] for reply in done]
+        return {
+            call: answer._replace(left=call.left) if isinstance(call, _Pair) else answer
+            for call, answer in zip(calls, answers, strict=True)
+        }
 
     def put(self, value: Any) -> Any:
         """See Transport."""
@@ -164,9 +169,21 @@ class RayTasks(RayTransport):
         pass
 
 
+class _Pair(NamedTuple):
+    """A call that leaves a value where it is made."""
+
+    reply: Any
+    left: Any
+
+
 def _answer(call: Any) -> Answer:
     try:
         return Answer(ray.get(call))
+    except exceptions.RayTaskError as error:
+        if isinstance(error, exceptions.ObjectLostError):  # raised where the call was to be made
+            failure = f"was to get what was lost ({_first_line(error)})"
+            return Answer(failure=failure, details=str(error), missing=True)
+        return Answer(failure=f"failed ({_first_line(error)})", details=str(error), gone=True)
     except (exceptions.ActorUnavailableError, exceptions.ObjectLostError) as error:
         return Answer(failure=f"gave an answer that was lost ({_first_line(error)})", details=str(error))
     except exceptions.RayActorError as error:

@@ -1,12 +1,15 @@
 """Shards of a replay memory in processes of their own.
 
-    coordinator   points | ......... join, weigh | learn | new priorities ...... | new steps ...... | points
-    shard 0              | look up   |                   | keep them             | keep them        |
-    shard 1              | look up ..|                   | keep them             | keep them        |
+    coordinator   points | ......... join, weigh | learn | new priorities, store step 7 of block 3 ...... | points
+    shard 0              | look up   |                   | keep them, get the block if it is new, store   |
+    shard 1              | look up ..|                   | keep them, get the block if it is new, store ..|
+
+Blocks go from the actors that made them to the shards: what the coordinator sends stands for them (`transport.py`).
 
 What a process is asked has a number, as an actor is: what comes twice is done once, and an answer that is lost is given
 again. But nobody knows a shard's past. One that dies takes with it what came since the newest checkpoint: at the paces
-`exact` and `lockstep` the whole run goes back to that, at the pace `free` the shard alone does.
+`exact` and `lockstep` the whole run goes back to that, at the pace `free` the shard alone does. So it is with blocks
+that are gone with their machine before a shard has them: at the pace `free` they alone are lost.
 """
 
 from __future__ import annotations
@@ -31,22 +34,23 @@ class Keeper:
         self._shard: memory.Shard | None = None
         self._reply: Reply | None = None
 
-    def do(self, number: int, requests: list[Request], *_: Any) -> Reply:
-        """Do what is requested; see `Host.do`."""
+    def do(self, number: int, requests: list[Request], _: Any = None, *more: Any) -> Reply:
+        """Do what is requested; see `Host.do`. `more` are further arguments of `hold`."""
         if number == GREETING:
             return Reply(number, [])
         if self._reply is None or number > self._reply.number:
             self._reply = None  # first: two batches may have no room
-            self._reply = self._answer(number, requests)
+            self._reply = self._answer(number, requests, more)
         return self._reply
 
-    def _answer(self, number: int, requests: list[Request]) -> Reply:
+    def _answer(self, number: int, requests: list[Request], more: tuple[Any, ...]) -> Reply:
         try:
-            return Reply(number, [self._do(*request) for request in requests])
+            return Reply(number, [self._do(request, more) for request in requests])
         except Exception as error:  # what is wrong with steps or with a checkpoint is said by the run
             return Reply(number, [], error)
 
-    def _do(self, method: str, arguments: tuple[Any, ...]) -> Any:
+    def _do(self, request: Request, more: tuple[Any, ...]) -> Any:
+        method, arguments = request
         match method:
             case "begin":
                 self._shard = None  # as above
@@ -55,6 +59,9 @@ class Keeper:
                 return self._shard.standing()
             case "close":
                 return None
+            case "hold":
+                assert self._shard is not None
+                return self._shard.hold(*arguments, *more)
             case _:
                 return getattr(self._shard, method)(*arguments)
 
@@ -80,12 +87,12 @@ class Keepers:
         except Fault as fault:
             raise UsageError(_sentence(fault.what)) from fault
 
-    def post(self, index: int, method: str, *arguments: Any) -> None:
+    def post(self, index: int, asked: Sequence[memory.Asked], *values: Any) -> None:
         """See Shards."""
         self._posted.append(index)
-        self._crew.post(index, [Request(method, arguments)])
+        self._crew.post(index, [Request(*one) for one in asked], *values)
 
-    def wait(self) -> dict[int, Any]:
+    def wait(self) -> dict[int, list[Any] | memory.Lost]:
         """See Shards."""
         posted, self._posted = self._posted, []
         try:
@@ -94,7 +101,7 @@ class Keepers:
             raise PartLostError(_sentence(fault.what)) from fault
         causes = self._crew.causes
         return {
-            index: memory.Lost(causes[index]) if isinstance(values, Lost) else values[0]
+            index: memory.Lost(causes[index]) if isinstance(values, Lost) else values
             for index, values in replies.items()
         }
 
@@ -115,11 +122,6 @@ class _Crew(Crew):
         for actor in self.actors:
             actor.called = str(actor).replace("actor", "shard", 1).replace(" (", " of the replay memory (", 1)
 
-    @property
-    def notices(self) -> list[str]:
-        """Sentences for the user."""
-        return self._notices
-
     def begin(self, recipe: memory.Recipe) -> list[Any]:
         """Shards in which nothing is. Until they have answered, nothing is lost with them."""
         self._recipe_of_shards = cloudpickle.dumps(recipe)  # here: Ray does not know of the user's own file
@@ -137,12 +139,29 @@ class _Crew(Crew):
         return self._transport.start(Keeper)
 
     def _failed(self, actor: Actor, answer: Answer) -> None:
+        if answer.missing:
+            self._send_what_is_left(actor)
+            return
         if actor.past is None and not self._rebuilds and (answer.gone or actor.failures):
             actor.call = None
             raise PartLostError(_sentence(f"{actor} {answer.failure}."))
         super()._failed(actor, answer)
 
+    def _send_what_is_left(self, actor: Actor) -> None:
+        """Ask it again, with rows of blocks instead of what stands for them; with None for those that are gone.
+
+        The number is the same: if it did what it was asked nevertheless, it does not do it again.
+        """
+        answers = [self.fetch(value) for value in actor.more]
+        if not self._rebuilds and any(answer.failure for answer in answers):
+            actor.call = None
+            raise PartLostError("Steps that waited for the replay memory are gone with their machine.")
+        actor.more = tuple(answer.value for answer in answers)
+        actor.message = (*actor.message[:3], *actor.more)
+        self._repeat(actor)
+
     def _begin_anew(self, actor: Actor) -> None:
+        actor.more = ()
         self._ask(actor, [self._beginning(actor)], lost=True)
 
     def _tell(self, actor: Actor) -> None:

@@ -4,6 +4,10 @@
     call    ask the object something; nobody waits                 kill   end a process, whatever it is doing
     wait    for what was asked
 
+What is asked may leave a value where it was made: then what is waited for is the rest, and whatever stands for the
+value goes with another call, whose process gets it from there. So it never passes through here, unless it is waited
+for. It is gone with the machine that it lies on.
+
 A call is made at most once by Ray, but may have been *made* although its answer was lost; and a transport may as well
 make it twice, or hand out an answer that it had handed out before. So whoever asks numbers what he asks (`crew.py`),
 and whoever answers a repeated number gives the same answer again (`host.py`).
@@ -25,6 +29,8 @@ class Answer(NamedTuple):
     failure: str = ""  # the rest of a sentence that begins with the process: "died."
     details: str = ""  # whatever else is known of it, in several lines
     gone: bool = False  # the process is no more; otherwise it may be asked again
+    left: Any = None  # what stands for the value that was left where it was made
+    missing: bool = False  # a value that was left somewhere, and that the call was to go with, is no more
 
 
 class Transport(Protocol):
@@ -34,8 +40,11 @@ class Transport(Protocol):
         """A process with so many GPUs, at the latest at its first call; `arguments` may be what `put` gave."""
         ...
 
-    def call(self, worker: Worker, *message: Any) -> Call:
-        """Ask the worker's object for `do(*message)`."""
+    def call(self, worker: Worker, *message: Any, leaves: bool = False) -> Call:
+        """Ask the worker's object for `do(*message)`; or for `leave(*message)`, a pair whose second one is left there.
+
+        What stands for that may be among a message, or be waited for as a call is.
+        """
         ...
 
     def wait(self, calls: Sequence[Call], timeout: float, enough: int | None = None) -> dict[Call, Answer]:

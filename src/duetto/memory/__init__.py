@@ -8,6 +8,7 @@ import numpy as np
 
 from duetto.algorithms.base import MemorySpec, Prioritization, ReplaySpec, RolloutSpec, SequenceSpec, Tree
 from duetto.errors import UsageError
+from duetto.memory.afar import Afar, Left, Outline, Parcel
 from duetto.memory.base import Experience, Sample
 from duetto.memory.demonstrations import Episodes, fill, own_spec, rows_for
 from duetto.memory.fields import step_fields
@@ -20,19 +21,24 @@ from duetto.memory.replay import Replay
 from duetto.memory.rollout import Rollout
 from duetto.memory.sequences import SequenceReplay
 from duetto.memory.sharded import Sharded
-from duetto.memory.shards import Elsewhere, Kept, Lost, Shard, Shards
+from duetto.memory.shards import Asked, Elsewhere, Kept, Lost, Shard, Shards
 from duetto.memory.whole import LeftOut
 from duetto.networks.spaces import Space
 
 __all__ = [
+    "Afar",
+    "Asked",
     "Elsewhere",
     "Episodes",
     "Experience",
     "Goals",
     "Kept",
+    "Left",
     "LeftOut",
     "Lost",
     "Mixed",
+    "Outline",
+    "Parcel",
     "PrioritizedReplay",
     "Recipe",
     "Replay",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
+
+if TYPE_CHECKING:
+    from duetto.memory.afar import Afar
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -72,11 +75,21 @@ class Found(NamedTuple):
 
 
 class Memory:
-    """What the training loop asks of every memory, beside `add`, `due` and what checkpoints need."""
+    """What the training loop asks of every memory, beside `due` and what checkpoints need."""
 
     needs_priorities = False
     needs_divergence = False
     pretraining_left = 0
+
+    def add(self, experience: Experience) -> None:
+        """Store copies of the steps."""
+        raise NotImplementedError
+
+    def take(self, step: Experience | Afar) -> None:
+        """The same, of a vector step wherever it lies; only shards can get one that is not here."""
+        if not isinstance(step, Experience):
+            raise TypeError(f"{type(self).__name__} is no memory in shards, and gets steps that lie elsewhere")
+        self.add(step)
 
     def pretraining(self) -> Iterator[Sample]:
         """Batches to learn from before the first step; none."""

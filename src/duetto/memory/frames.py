@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from duetto.errors import UsageError
-from duetto.memory.fields import Field
+from duetto.memory.base import Experience
+from duetto.memory.fields import Field, named
 from duetto.networks.spaces import Box, Dict, Space
 
 Values = dict[str, np.ndarray]  # parts of observations (N, ...), named as in `transition_fields`
@@ -52,6 +53,10 @@ class Stacks:
     def earlier(self, obs: Values, frame: int) -> Values:
         """Frame number `frame` of every stack, 0 the oldest, and no other part."""
         return {name: obs[name][:, frame * size : (frame + 1) * size] for name, size in self._channels.items()}
+
+    def check_steps(self, steps: Experience) -> None:
+        """The same as `check`."""
+        self.check(steps.env, *(dict(named("obs", tree)) for tree in (steps.obs, steps.next_obs)))
 
     def check(self, env: np.ndarray, obs: Values, next_obs: Values) -> None:
         """Raise UsageError where an observation does not hold all frames but the oldest of the one before."""

@@ -26,6 +26,7 @@ class JointDraws:
     Attributes:
         lines: Of each shard, as it was last known.
         known: The largest |δ|, as it was last known.
+        certain: Whether it is still that.
     """
 
     def __init__(self, spec: ReplaySpec | SequenceSpec, settle: Callable[[], Any]) -> None:
@@ -34,6 +35,7 @@ class JointDraws:
         self._weighing = spec.prioritization and Weighing(spec.prioritization)
         self._settle = settle
         self.known: float = 1.0
+        self.certain: bool = True
         self.lines: list[Line] = []
 
     def __len__(self) -> int:
@@ -55,7 +57,8 @@ class JointDraws:
     @property
     def largest(self) -> float:
         """The largest |δ| so far, that of new items."""
-        self._settle()
+        if not self.certain:
+            self._settle()
         return self.known
 
     @largest.setter

@@ -10,6 +10,7 @@ from duetto.algorithms.base import ReplaySpec, SequenceSpec
 from duetto.errors import UsageError
 from duetto.memory.episodes import row_fields
 from duetto.memory.fields import Field, compressed, transition_fields
+from duetto.memory.frames import Stacks
 from duetto.memory.hindsight import Goals
 from duetto.memory.prioritized import PrioritizedReplay
 from duetto.memory.replay import Replay
@@ -44,6 +45,11 @@ class Recipe(NamedTuple):
         except MemoryError as error:
             what, hint = f"replay_capacity {spec.capacity}", "Lower replay_capacity."
             raise too_large(what, hint, fields, rows * num_envs) from error
+
+    def stacks(self) -> Stacks | None:
+        """What sequences of stacked frames must look like; None for all else."""
+        stacked = self.stacked if isinstance(self.spec, SequenceSpec) else 1
+        return Stacks(self.observation, stacked) if stacked > 1 else None
 
     def _of_a_row(self) -> dict[str, Field]:
         """The fields of one."""

@@ -20,6 +20,7 @@ from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
 from duetto.errors import CheckpointError
 from duetto.functional import forms, randomness
 from duetto.functional.forms import ANY
+from duetto.memory.afar import Afar
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.draws import ProportionalDraws
 from duetto.memory.joint import JointDraws
@@ -76,6 +77,10 @@ class Mixed(Memory):
         """Store the agent's steps."""
         self._agent.add(experience)
 
+    def take(self, step: Experience | Afar) -> None:
+        """See Memory."""
+        self._agent.take(step)
+
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
         self._agent.interrupt(envs)
@@ -94,7 +99,7 @@ class Mixed(Memory):
 
     def due(self) -> Iterator[Sample]:
         """The batches that should be learned from now; they wait for the agent's first item."""
-        while len(self._agent) and self._agent.schedule.take():
+        while self._agent.schedule.due and len(self._agent) and self._agent.schedule.take():
             yield self.sample()
 
     def sample(self) -> Sample:

@@ -155,6 +155,15 @@ def rows_of(experience: Experience, rows: np.ndarray) -> Experience:
     return Experience(*map(select, experience))
 
 
+def size(experience: Experience) -> int:
+    """Its bytes."""
+
+    def bytes_of(value: Any) -> int:
+        return sum(map(bytes_of, value.values())) if isinstance(value, Mapping) else value.nbytes
+
+    return sum(map(bytes_of, experience))
+
+
 def _rows(array: np.ndarray, share: range, each: int = 1) -> np.ndarray:
     return array[share.start * each : share.stop * each]
 

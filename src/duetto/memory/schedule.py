@@ -57,6 +57,11 @@ class Schedule:
             self._due += self._debt // self._train_every
             self._debt %= self._train_every
 
+    @property
+    def due(self) -> bool:
+        """Whether a batch is."""
+        return self._due > 0
+
     def take(self) -> bool:
         """Whether a batch is due; if so, it counts as paid."""
         if self._due == 0:

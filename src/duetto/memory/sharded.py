@@ -6,8 +6,12 @@
 With uniform draws the batches are those of one memory, bit by bit, whatever the number of shards: points are integers.
 With priorities they are the same but for the rounding of sums, and with one shard bit by bit.
 
-Feedback and new steps are sent without waiting, and their answers, which say how a shard stands, are collected before
-the next points are drawn.
+New steps and feedback wait for a message that has to be sent anyway, or until they are many:
+
+    here       | steps 0 | steps 1 | a batch is due: all that waits .... | points ... | learn, errors | steps 2 |
+    a shard    |         |         | store 0, store 1, how it stands     | look up    |               |         |
+
+Steps may lie elsewhere (`afar.py`): then a shard is told where, once for many vector steps, and when to store which.
 """
 
 from __future__ import annotations
@@ -22,17 +26,51 @@ from duetto.algorithms.base import SequenceBatch, SequenceSpec
 from duetto.errors import PartLostError
 from duetto.functional import randomness
 from duetto.memory import parts, replay, sequences
+from duetto.memory.afar import Afar, Parcel
 from duetto.memory.base import Experience, Found, Memory, Sample
-from duetto.memory.fields import named
-from duetto.memory.frames import Stacks
 from duetto.memory.joint import JointDraws, Piece
 from duetto.memory.kinds import Recipe
 from duetto.memory.prioritized import checked
 from duetto.memory.schedule import Schedule
-from duetto.memory.shards import Elsewhere, Lost, Standing
+from duetto.memory.shards import Asked, Block, Elsewhere, Lost, Standing
 
 ATTEMPTS = 3  # to make one shard again
 LOADING = ("load_state_dict", "load_segment")
+WITH_LARGEST = ("add", "take", "interrupt", "hold")  # methods whose last argument is the largest |δ| of all shards
+WAITING = 32  # requests at most that wait for a message to a shard ...
+WAITING_BYTES = 2**20  # ... and bytes of steps, about
+
+
+class _Held:
+    """What a shard holds of a parcel, or will.
+
+    Attributes:
+        told: Vector steps that it was told to store, or will be.
+        missing: Blocks whose rows are no more, as it was said.
+    """
+
+    def __init__(self, parcel: Parcel, share: range, begin: int) -> None:
+        self.parcel, self.told, self.missing = parcel, begin, set[int]()
+        self._share = share
+        self.blocks = [
+            block for block in parcel.blocks if block.share.start < share.stop and share.start < block.share.stop
+        ]
+
+    def asked(self, begin: int) -> Asked:
+        """What brings it to the shard, from a vector step on."""
+        blocks = [Block(block.share, block.counts) for block in self.blocks]
+        return "hold", (self.parcel.number, begin, blocks, self.parcel.extras)
+
+    def rows(self, step: int) -> int:
+        """Of the shard's environments that come with a vector step."""
+        there = [index for index in range(len(self.blocks)) if index not in self.missing]
+        return sum(len(self.envs(index, step)) - len(self.envs(index, step + 1)) for index in there)
+
+    def envs(self, index: int, begin: int) -> np.ndarray:
+        """(K,) int64, the environments of the shard's rows of a block, from a vector step on."""
+        block = self.blocks[index]
+        env = block.outline.env[sum(block.counts[:begin]) :]
+        return env[(env >= self._share.start) & (env < self._share.stop)]
 
 
 class Sharded(Memory):
@@ -45,10 +83,13 @@ class Sharded(Memory):
         self._shares = self._shards.shares
         self._firsts = np.array([share.start for share in self._shares])
         self.schedule: Schedule = Schedule.of(recipe.spec)
-        stacked = recipe.stacked if isinstance(recipe.spec, SequenceSpec) else 1
-        self._stacks = Stacks(recipe.observation, stacked) if stacked > 1 else None
+        self._stacks = recipe.stacks()
         self.draws: JointDraws = JointDraws(recipe.spec, self._settle)
-        self._asked: dict[int, tuple[str, tuple[Any, ...]]] = {}  # what is not answered yet
+        self._waiting: dict[int, list[Asked]] = {}  # what is not sent yet
+        self._asked: dict[int, list[Asked]] = {}  # what is not answered yet
+        self._bytes = [0] * len(self._shares)  # of what waits, about
+        self._held: list[dict[int, _Held]] = [{} for _ in self._shares]  # of each shard, by the parcels' numbers
+        self._newest: np.ndarray | None = None  # the index of a sample since which nothing was stored
         standings = self._shards.begin(recipe)
         self._written = [standing.written for standing in standings]
         self.draws.lines = [standing.line for standing in standings]
@@ -81,24 +122,61 @@ class Sharded(Memory):
             UsageError: see `EpisodeRings.check`, here, where environments have their numbers.
         """
         if self._stacks is not None:
-            obs, next_obs = (dict(named("obs", tree)) for tree in (experience.obs, experience.next_obs))
-            self._stacks.check(experience.env, obs, next_obs)
-        largest = self.draws.largest
+            self._stacks.check_steps(experience)
+        self._storing()
         for index, rows in self._of_each(experience.env):
             own = parts.rows_of(experience, rows)
-            self._ask(index, "add", own._replace(env=own.env - self._firsts[index]), largest)
-        self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
+            self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
+        self._stored(experience.env, bool((experience.terminated | experience.truncated).any()))
+
+    def take(self, step: Experience | Afar) -> None:
+        """See Memory. The vector steps of a parcel come in order."""
+        if isinstance(step, Experience):
+            self.add(step)
+            return
+        self._storing()
+        parcel = step.parcel
+        for index, share in enumerate(self._shares):
+            held = self._held[index].get(parcel.number) or _Held(parcel, share, step.step)
+            if not held.blocks:
+                continue
+            if parcel.number not in self._held[index]:
+                self._hold(index, held)
+            held.told = step.step + 1
+            self._ask(index, "take", parcel.number, step.step)
+        self._stored(step.env, step.ended)
+
+    def _hold(self, index: int, held: _Held) -> None:
+        if any(method == "hold" for method, _ in self._waiting.get(index, ())):  # a message has one
+            self._send(index)
+        self._held[index][held.parcel.number] = held
+        method, arguments = held.asked(held.told)
+        self._ask(index, method, *arguments)
+
+    def _storing(self) -> None:
+        """Before new steps."""
+        self._newest = None
+        if not self.draws.certain:
+            self._settle()
+
+    def _stored(self, env: np.ndarray, ended: bool) -> None:
+        """After them."""
+        prioritization = self._recipe.spec.prioritization
+        if prioritization is not None and prioritization.initial is not None:  # what actors knew may be the largest
+            self._send_all()
+            self.draws.certain = False
+        self.schedule.advance(len(env), ended)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
-        largest = self.draws.largest
+        self._storing()
         for index, share in enumerate(self._shares):
-            self._ask(index, "interrupt", None if envs is None else envs[share.start : share.stop], largest)
+            self._ask(index, "interrupt", None if envs is None else envs[share.start : share.stop])
 
     # ------------------------------------------------------------------------------------------------ sampling
     def due(self) -> Iterator[Sample]:
         """The batches that should be learned from now; they wait for the first item."""
-        while len(self) and self.schedule.take():
+        while self.schedule.due and len(self) and self.schedule.take():
             yield self.sample()
 
     def sample(self, size: int | None = None) -> Sample:
@@ -116,7 +194,9 @@ class Sharded(Memory):
                 self._ask(piece.shard, "resolve", piece.point)
             found = self._settle()
             if len(found) == len(pieces):
-                return self._sampled(pieces, [found[piece.shard] for piece in pieces])
+                sample = self._sampled(pieces, [found[piece.shard] for piece in pieces])
+                self._newest = sample.index
+                return sample
             if not len(self):  # a shard was lost, and nothing that could be drawn instead is left
                 raise PartLostError("All that the replay memory held is lost.")
 
@@ -137,10 +217,17 @@ class Sharded(Memory):
             error = sequences.priorities(priority, batch.mask, spec.priority_mix)
         else:
             error = checked(sample, priority)
-        self._settle()
+        new = sample.index is self._newest  # then all its items are still there, and their largest |δ| is known here
+        if not new:
+            self._settle()
         for index, rows in self._of_each(sample.index // self.rows):
             place = sample.index[rows] - self._firsts[index] * self.rows
             self._ask(index, "prioritize", place, sample.stamp[rows], error[rows])
+        if new:
+            self.draws.known = max(self.draws.known, float(error.max()))
+        else:
+            self._send_all()
+            self.draws.certain = False
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
@@ -209,57 +296,127 @@ class Sharded(Memory):
         return [(index, np.flatnonzero(shard == index)) for index in np.unique(shard).tolist()]
 
     def _ask(self, index: int, method: str, *arguments: Any) -> None:
-        self._asked[index] = (method, arguments)
-        self._shards.post(index, method, *arguments)
+        """Ask a shard with the next message to it."""
+        waiting = self._waiting.setdefault(index, [])
+        waiting.append((method, arguments))
+        if method == "add":
+            self._bytes[index] += parts.size(arguments[0])
+        if len(waiting) >= WAITING or self._bytes[index] > WAITING_BYTES:
+            self._send(index)
+
+    def _send(self, index: int) -> None:
+        """Ask a shard now what waits."""
+        if index in self._asked:
+            self._collect()
+        asked, self._bytes[index] = self._waiting.pop(index), 0
+        self._asked[index] = asked
+        self._post(index, asked)
+
+    def _send_all(self) -> None:
+        for index in list(self._waiting):
+            self._send(index)
+
+    def _post(self, index: int, asked: list[Asked]) -> None:
+        """With the largest |δ|, which is known by now, and with what stands for the rows of blocks."""
+        largest = (self.draws.known,)
+        whole = [(method, arguments + largest * (method in WITH_LARGEST)) for method, arguments in asked]
+        holds = [self._held[index][arguments[0]] for method, arguments in asked if method == "hold"]
+        self._shards.post(index, whole, *(block.value for held in holds for block in held.blocks))
 
     def _settle(self) -> dict[int, Any]:
-        """Wait for what was asked: what each shard gave. One that was lost, and is there again, gives nothing."""
-        if not self._asked:
-            return {}
-        asked, self._asked = self._asked, {}
-        replies = self._shards.wait()
-        lost = {index: reply for index, reply in replies.items() if isinstance(reply, Lost)}
-        replies = {index: reply for index, reply in replies.items() if index not in lost}
-        for index, reply in replies.items():
-            self._note(index, reply)
-        for index, reply in lost.items():
-            self._make_again(index, reply, *asked[index])
-        return replies
+        """Ask all that waits, and wait: each shard's last answer. One that was lost, and is there again, gives none."""
+        found: dict[int, Any] = {}
+        while self._asked or self._waiting:
+            if self._asked:
+                found |= self._collect()
+            for index in list(self._waiting):
+                found.pop(index, None)
+                self._send(index)
+        self.draws.certain = True
+        return found
 
-    def _note(self, index: int, reply: Any) -> None:
-        if isinstance(reply, Standing):
+    def _collect(self) -> dict[int, Any]:
+        """Wait for what was sent; see `_settle`."""
+        asked, self._asked = self._asked, {}
+        replies, found = self._shards.wait(), {}
+        for index, reply in replies.items():
+            if not isinstance(reply, Lost):
+                self._note(index, asked[index], reply)
+                found[index] = reply[-1]
+        for index, reply in replies.items():
+            if isinstance(reply, Lost):
+                self._make_again(index, reply, asked[index])
+        for index, done in asked.items():
+            for method, arguments in done:
+                if method == "take" and arguments[1] + 1 == self._held[index][arguments[0]].parcel.steps:
+                    del self._held[index][arguments[0]]
+        return found
+
+    def _note(self, index: int, asked: list[Asked], replies: list[Any]) -> None:
+        """How a shard stands now, and what of a parcel will never come."""
+        for (_, arguments), reply in zip(asked, replies, strict=True):
+            if not isinstance(reply, Standing):
+                continue
             self._written[index] = reply.written
             self.draws.note(index, reply)
+            for block in reply.missing:
+                self._say_missing(self._held[index][arguments[0]], block, begin=arguments[1])
 
-    def _make_again(self, index: int, lost: Lost, method: str, arguments: tuple[Any, ...]) -> None:
+    def _say_missing(self, held: _Held, block: int, begin: int) -> None:
+        env = held.envs(block, begin)
+        if block not in held.missing and len(env):
+            first, last = int(env.min()), int(env.max())
+            whose = f"environment {first}" if first == last else f"environments {first} to {last}"
+            self._shards.notices.append(
+                f"{len(env):,} steps of {whose} are lost with the machine on which "
+                "they waited for the replay memory; the run goes on without them."
+            )
+        held.missing.add(block)
+
+    def _make_again(self, index: int, lost: Lost, asked: list[Asked]) -> None:
         """Bring a new shard to where the newest checkpoint has it, and store what was under way."""
-        if method in LOADING:  # part of a checkpoint is in the others already
+        if any(method in LOADING for method, _ in asked):  # part of a checkpoint is in the others already
             raise PartLostError(f"{lost.what} while the memory was read.")
         before = int(self._written[index].sum())
-        under_way = [(method, *arguments)] if method == "add" else list[Any]()
+        under_way = [one for one in asked if one[0] in WITH_LARGEST]
         for _ in range(ATTEMPTS):
-            if all(self._tell(index, *message) for message in chain(self._past(index), under_way)):
+            if all(self._tell(index, one) for one in chain(self._past(index), self._holding(index, asked), under_way)):
                 break
         else:
             raise PartLostError(f"{lost.what} again and again while it was made anew.")
-        missing = before - int(self._written[index].sum()) + (len(arguments[0].env) if under_way else 0)
+        missing = before - int(self._written[index].sum()) + self._rows(index, under_way)
         self._shards.notices.append(
             f"{lost.what}: another one has taken its place. Of its environments {missing:,} steps that came since the "
             "newest checkpoint are lost; the run goes on with what is left."
         )
 
-    def _past(self, index: int) -> Iterator[tuple[Any, ...]]:
+    def _past(self, index: int) -> Iterator[Asked]:
         """What has to be told a new shard. Its episodes are over: their newest steps are missing."""
         if (kept := self._kept()) is not None:
-            yield "load_state_dict", parts.take_state(kept.state, self._shares[index], self.rows)
+            yield "load_state_dict", (parts.take_state(kept.state, self._shares[index], self.rows),)
             for segment in kept.segments:
                 if (own := parts.take_segment(segment, self._shares[index])) is not None:
-                    yield "load_segment", own
-        yield "interrupt", None, self.draws.known
+                    yield "load_segment", (own,)
+        yield "interrupt", (None,)
 
-    def _tell(self, index: int, method: str, *arguments: Any) -> bool:
+    def _holding(self, index: int, asked: list[Asked]) -> Iterator[Asked]:
+        """The parcels that it held before it was asked this: of each, what it was not told to store."""
+        coming = asked + self._waiting.get(index, [])
+        for number, held in self._held[index].items():
+            methods = [method for method, arguments in coming if method in ("hold", "take") and arguments[0] == number]
+            if "hold" not in methods:
+                yield held.asked(held.told - methods.count("take"))
+
+    def _rows(self, index: int, asked: list[Asked]) -> int:
+        """How many it was asked to store."""
+        added = sum(len(arguments[0].env) for method, arguments in asked if method == "add")
+        return added + sum(self._held[index][a[0]].rows(a[1]) for method, a in asked if method == "take")
+
+    def _tell(self, index: int, asked: Asked) -> bool:
         """Whether it came to be done."""
-        self._shards.post(index, method, *arguments)
+        self._post(index, [asked])
         reply = self._shards.wait()[index]
-        self._note(index, reply)
-        return not isinstance(reply, Lost)
+        if isinstance(reply, Lost):
+            return False
+        self._note(index, [asked], reply)
+        return True

@@ -5,7 +5,8 @@
     shard 1          |  what lies at those that are its own                  |  keeps them
 
 A shard decides nothing: it draws no random number, counts no batch and weighs nothing. So the law of what is drawn is
-that of one memory, whatever the shards are (`sharded.py`).
+that of one memory, whatever the shards are (`sharded.py`). It holds steps that came in blocks until it is told to
+store them, a vector step at a time (`afar.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from duetto.memory import parts
+from duetto.memory.afar import Arrived
 from duetto.memory.base import Experience, Found
 from duetto.memory.draws import Line, ProportionalDraws
 from duetto.memory.episodes import BrokenEpisodeError
@@ -29,6 +32,14 @@ class Standing(NamedTuple):
     written: np.ndarray  # (its environments,) int64
     line: Line
     largest: float  # |δ| that it knows of; 0 where all items are alike
+    missing: tuple[int, ...] = ()  # of the blocks that it was to hold, those whose rows are no more
+
+
+class Block(NamedTuple):
+    """What a shard must know of one that it gets."""
+
+    share: range  # the environments that it has rows of
+    counts: list[int]  # rows of each vector step
 
 
 class Shard:
@@ -37,6 +48,7 @@ class Shard:
     def __init__(self, recipe: Recipe, share: range) -> None:
         # What it would draw with is never drawn with.
         self._memory, self._first = recipe.make(len(share), np.random.default_rng(0)), share.start
+        self._share, self._stacks, self._arrived = share, recipe.stacks(), dict[int, Arrived]()
         kept = self._memory
         draws = kept.draws if isinstance(kept, PrioritizedReplay | SequenceReplay) else None
         self._draws = draws if isinstance(draws, ProportionalDraws) else None
@@ -54,6 +66,51 @@ class Shard:
         except BrokenEpisodeError as error:
             raise BrokenEpisodeError(error.name, error.env + self._first) from error
         return self.standing()
+
+    def hold(
+        self,
+        number: int,
+        begin: int,
+        blocks: Sequence[Block],
+        extras: Sequence[str],
+        largest: float,
+        *values: Experience | None,
+    ) -> Standing:
+        """Hold a parcel's rows, from the vector step `begin` on, until they are taken.
+
+        Of blocks whose rows are no more, which are None, nothing will come; and their environments begin new episodes.
+        """
+        found = []
+        for block, value in zip(blocks, values, strict=True):
+            if value is not None:
+                found.append(self._own(value._replace(extras={name: value.extras[name] for name in extras}), block))
+        self._arrived[number] = Arrived(found, begin, len(blocks[0].counts))
+        missing = tuple(index for index, value in enumerate(values) if value is None)
+        if missing:
+            gone = [any(env in blocks[index].share for index in missing) for env in self._share]
+            self.interrupt(np.array(gone), largest)
+        return self.standing()._replace(missing=missing)
+
+    def _own(self, steps: Experience, block: Block) -> tuple[Experience, list[int]]:
+        """The rows of its own environments, and how many each vector step has."""
+        if self._stacks is not None:
+            self._stacks.check_steps(steps)
+        if block.share.start >= self._share.start and block.share.stop <= self._share.stop:
+            return steps, block.counts
+        own = (steps.env >= self._share.start) & (steps.env < self._share.stop)
+        step = np.arange(len(block.counts)).repeat(block.counts)
+        counts = np.bincount(step[own], minlength=len(block.counts)).tolist()
+        return parts.rows_of(steps, np.flatnonzero(own)), counts
+
+    def take(self, number: int, step: int, largest: float) -> Standing:
+        """Store a vector step of a parcel that it holds; new items get the largest |δ| of all shards."""
+        arrived = self._arrived[number]
+        found = arrived.take(step)
+        if arrived.used_up:
+            del self._arrived[number]
+        if found is None:
+            return self.standing()
+        return self.add(found._replace(env=found.env - self._first), largest)
 
     def interrupt(self, envs: np.ndarray | None, largest: float) -> Standing:
         """See `Replay.interrupt`; items that this completes get the largest |δ| of all shards."""
@@ -99,8 +156,11 @@ class Lost(NamedTuple):
     what: str  # the beginning of a sentence: which one, and what became of it
 
 
+Asked = tuple[str, tuple[Any, ...]]  # one of a shard's methods, and what it is given
+
+
 class Shards(Protocol):
-    """Where shards live. Each is asked one thing at a time; they do it at the same time."""
+    """Where shards live. Each is sent one message at a time; they do what it says at the same time."""
 
     @property
     def shares(self) -> Sequence[range]:
@@ -116,15 +176,19 @@ class Shards(Protocol):
         """New ones, in which nothing is, instead of any others."""
         ...
 
-    def post(self, index: int, method: str, *arguments: Any) -> None:
-        """Ask a shard, and wait for nobody."""
+    def post(self, index: int, asked: Sequence[Asked], *values: Any) -> None:
+        """Ask a shard one thing after another, and wait for nobody.
+
+        `values` are further arguments of `hold`, which is asked once at most: each is an `Experience`, None, or stands
+        for one that lies elsewhere.
+        """
         ...
 
-    def wait(self) -> dict[int, Any]:
-        """What the shards gave to what was posted; or, where that is possible, `Lost`.
+    def wait(self) -> dict[int, list[Any] | Lost]:
+        """What the shards gave to what was posted, one after another; or, where that is possible, `Lost`.
 
         Raises:
-            PartLostError: A shard is gone, and the run has to go back.
+            PartLostError: A shard, or what it was to hold, is gone, and the run has to go back.
         """
         ...
 

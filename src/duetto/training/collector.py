@@ -12,7 +12,7 @@ from duetto.functional import forms
 from duetto.functional.forms import ANY, Rows
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.learners import Acting
-from duetto.memory import Experience
+from duetto.memory import Afar, Experience
 from duetto.networks import masks
 from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.recurrence import Recurrence
@@ -21,7 +21,7 @@ from duetto.training.recurrence import Recurrence
 class Source(Protocol):
     """Where a session's experience comes from."""
 
-    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
+    def collect(self, step: int, total_steps: int) -> tuple[Experience | Afar, list[Episode]]:
         """What is to be learned from next, and the episodes that ended with it. `step` of `total_steps` were made."""
         ...
 

@@ -2,7 +2,7 @@
 
     while steps remain:
         experience = collect one step of every environment
-        memory.add(experience)
+        memory.take(experience), wherever that lies
         for each batch that is due: learner.update(batch), and its priorities back to the memory
         at their steps: a line of metrics, an evaluation, a checkpoint; around it the user's callbacks
 
@@ -236,8 +236,8 @@ class Session:
             experience, episodes = self.collector.collect(self.step, options.horizon)
             if self.stepper.lost is not None:
                 self.parts.interrupt(self.stepper.lost)
-            self.memory.add(experience)
-            before, self.step = self.step, self.step + len(experience.reward)
+            self.memory.take(experience)
+            before, self.step = self.step, self.step + len(experience.env)
             self.log.add_episodes(episodes)
             if self.parts.behind is not None:
                 self.parts.behind.catch_up()
