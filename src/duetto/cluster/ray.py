@@ -81,7 +81,7 @@ class RayTransport:
         if actors > cores:
             raise UsageError(
                 f"The cluster has {cores} CPUs, and {actors} processes take one each: actors, that of the evaluations "
-                "included, replay shards, and learners but the first. Use fewer --actors."
+                "included, replay shards, and learners but the run's own. Use fewer --actors."
             )
 
     def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
