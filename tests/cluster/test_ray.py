@@ -181,6 +181,18 @@ def test_kill_9_of_a_learner_changes_no_number(nodes: Nodes, tmp_path: Path):
     wait_until(lambda: not processes(nodes.folder, "ray::Rank"))
 
 
+def test_kill_9_of_one_of_jaxs_learners_changes_no_number(nodes: Nodes, tmp_path: Path):
+    """They are all processes of the cluster: the run's own would not outlive one of them."""
+    how: dict[str, Any] = {"num_envs": 2, "evaluate_every": 0, "steps": 110, "learners": 2, "backend": "jax"}
+    how |= {"cluster": duetto.Cluster(actors=2)}
+    undisturbed = train(tmp_path, small("ddpg"), name="undisturbed", **how)
+    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Rank")[1], signal.SIGKILL))
+    struck = train(tmp_path, small("ddpg"), name="struck", callbacks=[strike], **how)
+    assert_same(undisturbed, struck)
+    assert [n for n in strike.said if "of 2 died" in n and "goes on from its checkpoint of step 80" in n]
+    wait_until(lambda: not processes(nodes.folder, "ray::Rank"))
+
+
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
     with pytest.raises(UsageError, match="connected to a Ray cluster already"):
         train(tmp_path, num_envs=2, cluster=duetto.Cluster(nodes.cluster.address))
