@@ -69,12 +69,12 @@ class JaxRank:
         return Receipt(0, value=Found(Meeting(*self._port.getsockname()), machine, lonely))
 
     def join(self, meeting: Meeting, number: int, together: bool) -> None:
-        """Meet the others. `together` they are on one machine, and share out its GPUs. UsageError where one has none."""
+        """Meet the others. `together` all are on this machine, and share out its GPUs. UsageError: one has none."""
         device = self._making.device
         _set(jax_enable_preemption_service=False, jax_check_proxy_envs=False)  # it would take SIGTERM
         if device == "cpu":
             _set(jax_platforms="cpu", jax_num_cpu_devices=1, jax_cpu_collectives_implementation="gloo")
-        os.environ["no_grpc_proxy"] = meeting.address
+        os.environ["no_grpc_proxy"] = meeting.address  # noqa: SIM112 - gRPC knows it in small letters
         address = f"{meeting.address}:{meeting.port}"
         jax.distributed.initialize(
             address,
@@ -142,9 +142,7 @@ class JaxShare(JaxLearner):
         ones = self._share(np.ones(1, np.float32))
         jax.block_until_ready(jax.jit(lambda x: x.sum(), out_shardings=self._everywhere)(ones))
 
-    def learn(
-        self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, dealt: Any, rates: Rates
-    ) -> Metrics:
+    def learn(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, dealt: Any, rates: Rates) -> Metrics:
         """One update, with this process's share of the batch and of the noise that is `dealt`. Raises ApartError."""
         self._dealt_noise = dealt
         try:
@@ -214,5 +212,3 @@ def _set(**options: Any) -> None:
     for name, value in options.items():
         with suppress(AttributeError):
             config.update(name, value)
-
-

@@ -116,7 +116,7 @@ class Ranks:
     """The ranks in processes of their own, as the run knows them."""
 
     def __init__(self, made_of: Sequence[bytes], machines: Machines, first: int = 1) -> None:
-        """`made_of`, pickled, is of ranks `first`, `first` + 1, ..., which start now; the run itself is those before."""
+        """`made_of`, pickled, is of ranks `first`, `first` + 1, ..., which start now; the run is any before them."""
         self.number: int = first + len(made_of)
         self._lines: dict[int, Line] = {rank: machines.start(rank, own) for rank, own in enumerate(made_of, first)}
 
@@ -154,9 +154,10 @@ class Ranks:
             self._compare(rank, self._receive(rank, TIMEOUT), updates, checksum)
 
     def gather(self, updates: int, timeout: float | None = None) -> list[Any]:
-        """Wait for everybody's answer, compare it with rank 0's, which is one of them, and have what each was asked for.
+        """Wait for everybody's answer, and compare it with rank 0's, which is one of them: what each was asked for.
 
-        One that waits for others that are gone never answers, so all are looked at in turn. Raises as `receive`.
+        One that waits for others that are gone never answers, so all are looked at in turn. Raises as `receive`, and
+        what the user is told of, where a rank refuses it.
         """
         timeout = timeout or TIMEOUT
         found, until, told = dict[int, Receipt](), time.monotonic() + timeout, list[DuettoError]()

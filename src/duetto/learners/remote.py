@@ -36,6 +36,7 @@ class RemoteLearner(Learner):
     """Hands out shares, and says what came of them."""
 
     backend: Literal["torch", "jax"] = "jax"
+    remote = True
 
     def __init__(self, making: Making, number: int, machines: Machines) -> None:
         """Raises DuettoError where a rank cannot begin."""

@@ -23,7 +23,17 @@ from duetto.learners.base import Metrics, Rates
 from duetto.learners.dealing import deal, every
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.rank import Making
-from duetto.learners.ranks import CHECKED_EVERY, ApartError, Gpu, Machines, Meeting, Ranks, ThisMachine, own_address, packed
+from duetto.learners.ranks import (
+    CHECKED_EVERY,
+    ApartError,
+    Gpu,
+    Machines,
+    Meeting,
+    Ranks,
+    ThisMachine,
+    own_address,
+    packed,
+)
 from duetto.learners.torch import TorchLearner
 from duetto.networks.torch import Custom
 
