@@ -34,8 +34,8 @@ def build(
     """A learner with fresh parameters. `threads` is PyTorch's on a CPU; 0: see `learners.threads`.
 
     Of several seeds it is what `voices.Choir` computes with. Of several `ranks` (see `learners.ranks`) each has a share
-    of every batch, which `dealing.check` has found to come out even. They are processes on `machines`; None: PyTorch's on
-    this one, and JAX's are devices of this process.
+    of every batch, which `dealing.check` has found to come out even. They are processes on `machines`; None: PyTorch's
+    on this one, and JAX's are devices of this process.
 
     Raises:
         UsageError: The framework is not installed, or this machine has no memory for such networks.

@@ -6,6 +6,7 @@ for when somebody acts, in NumPy where that can be (`acting.build`). No framewor
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -112,6 +113,8 @@ class RemoteLearner(Learner):
         """See Learner: in this process, on its processor."""
         if self._actor is None:
             making = self._making
+            if making.device == "cuda":  # whose memory is the learners'
+                os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
             how: Any = {"backend": self.backend, "precision": making.precision}
             self._actor = acting.build(making.algorithm, making.observation, making.action, **how)
         if not self._current:
