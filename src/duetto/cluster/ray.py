@@ -120,8 +120,8 @@ class RayTransport:
         util: Any = ray.util
         if util.client.ray.is_connected():
             raise UsageError(
-                "Several learners add up their gradients with the process that starts the run, which a ray:// address "
-                "does not let others reach. Start it on a machine of the cluster, with --cluster auto."
+                "Several learners find each other by the machine of the process that starts the run, which a ray:// "
+                "address does not let others reach. Start it on a machine of the cluster, with --cluster auto."
             )
         return util.get_node_ip_address()
 

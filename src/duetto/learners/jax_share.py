@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as P
 from duetto.errors import UsageError
 from duetto.learners import jax_cache, ranks
 from duetto.learners.base import Metrics, Rates
-from duetto.learners.jax import JaxLearner
+from duetto.learners.jax import JaxLearner, has_cuda
 from duetto.learners.jax_ranks import ROWS
 from duetto.learners.rank import Making
 from duetto.learners.ranks import CHECKED_EVERY, ApartError, Gpu, Meeting, Receipt, own_address
@@ -57,16 +57,19 @@ class JaxRank:
     def where(self, host: str) -> Receipt:
         """Where this process can be reached from the machine `host`; a port that is free there."""
         address = own_address(host)
-        self._port = socket.socket()
-        with suppress(AttributeError):  # there is none on Windows
-            self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._port, shared = socket.socket(), getattr(socket, "SO_REUSEPORT", None)
+        if shared is not None:
+            self._port.setsockopt(socket.SOL_SOCKET, shared, 1)
         self._port.bind((address, 0))
+        meeting = Meeting(*self._port.getsockname())
+        if shared is None:  # on Windows: the service could not have it, too
+            self._port.close()
         machine = socket.gethostname()
         try:
             lonely = socket.gethostbyname(machine).startswith("127.")
         except OSError:
             lonely = True
-        return Receipt(0, value=Found(Meeting(*self._port.getsockname()), machine, lonely))
+        return Receipt(0, value=Found(meeting, machine, lonely))
 
     def join(self, meeting: Meeting, number: int, together: bool) -> None:
         """Meet the others. `together` all are on this machine, and share out its GPUs. UsageError: one has none."""
@@ -125,7 +128,8 @@ class JaxShare(JaxLearner):
 
     def __init__(self, making: Making, number: int) -> None:
         """Waits for the others. Raises UsageError where a process has another number of devices than one."""
-        found = jax.devices("gpu" if making.device == "cuda" else "cpu")
+        kind = "cpu" if making.device == "cpu" else "gpu"
+        found = jax.devices(kind) if kind == "cpu" or has_cuda() else []
         if len(found) != number:
             raise UsageError(
                 f"{number} learners need a CUDA device each, and JAX sees {len(found)} for all. Give another number of "
