@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from duetto.algorithms import ALGORITHMS
 from duetto.cli.clusters import cluster, with_address
 from duetto.cluster import Cluster, options
 from duetto.errors import UsageError
+from duetto.storage.config import Config, RunOptions
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,15 @@ def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
         cluster(None, actors=3, pace=None)
     with pytest.raises(UsageError, match="--pace is of a cluster"):
         cluster(None, actors=None, pace="exact")
+
+
+@pytest.mark.parametrize(
+    ("backend", "learners", "processes"), [("torch", 1, 0), ("torch", 3, 2), ("jax", 1, 0), ("jax", 3, 3)]
+)
+def test_learners_that_need_a_cpu_of_the_cluster(backend: Any, learners: int, processes: int):
+    """The run is PyTorch's first one, and none of JAX's."""
+    run = RunOptions(backend=backend, learners=learners)
+    assert options._beside(Config(ALGORITHMS["td3"](), "Pendulum-v1", run)) == processes
 
 
 @pytest.mark.parametrize(

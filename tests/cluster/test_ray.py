@@ -22,6 +22,7 @@ from small_runs import OPTIONS, assert_same, outcome, small, train
 
 import duetto
 from duetto.errors import UsageError
+from duetto.learners.ranks import ThisMachine
 from duetto.runs.run import Run
 from duetto.storage.config import RunOptions
 from duetto.sweeping.crews import Tasks
@@ -192,6 +193,22 @@ def test_kill_9_of_a_learner_changes_no_number(nodes: Nodes, tmp_path: Path):
     spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=2), callbacks=[strike], **how)
     assert_same(local, spread)
     assert [n for n in strike.said if "Learner 1 of 2 died" in n and "goes on from its checkpoint of step 80" in n]
+    wait_until(lambda: not processes(nodes.folder, "ray::Rank"))
+
+
+def test_kill_9_of_one_of_jaxs_learners_changes_no_number(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """They are all processes of the cluster, or of this machine: the run's own would not outlive one of them."""
+    how: dict[str, Any] = {"num_envs": 2, "evaluate_every": 0, "steps": 60, "learners": 2, "backend": "jax"}
+    how |= {"cluster": duetto.Cluster(actors=2)}
+    with monkeypatch.context() as patch:
+        patch.setattr(duetto.Cluster, "machines", lambda *_: ThisMachine())
+        undisturbed = train(tmp_path, small("ddpg"), name="undisturbed", **how)
+    strike = Strike(50, lambda: os.kill(processes(nodes.folder, "ray::Rank")[1], signal.SIGKILL))
+    struck = train(tmp_path, small("ddpg"), name="struck", callbacks=[strike], **how)
+    assert_same(undisturbed, struck)
+    assert [n for n in strike.said if "of 2 died" in n and "goes on from its checkpoint of step 40" in n]
     wait_until(lambda: not processes(nodes.folder, "ray::Rank"))
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,12 @@ from small_runs import StopAt, assert_same, checkpoints, outcome, small, train
 from test_resume import check_killed_anywhere
 
 from duetto.errors import UsageError
+from duetto.learners.ranks import ThisMachine
 from duetto.learners.torch_ranks import TorchRanks
 from duetto.runs.run import Run
+from duetto.storage.config import Config, RunOptions
+from duetto.training.place import Here
+from duetto.training.resuming import notes_of_run, run_state
 from duetto.training.session import Session
 
 RUN: dict[str, Any] = {"steps": 120, "evaluate_every": 0, "learners": 2}
@@ -93,6 +98,28 @@ def test_one_goes_on_with_two_and_back(tmp_path: Path):
         for name, array in arrays.items():
             other = states[1]["learner"]["parameters"][network][name]
             np.testing.assert_allclose(array, other, rtol=1e-3, atol=1e-5, err_msg=f"{network}/{name}")
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_learners_of_jax_that_were_elsewhere(remote: bool):
+    """Devices and processes act and add up in ways of their own."""
+    saved = {"learners": 2} | ({} if remote else {"remote": True})
+    now: Any = SimpleNamespace(threads=0, seeds=1, ranks=2, remote=remote)
+    [said] = notes_of_run(saved, now)
+    was, becomes = ("devices of one process", "processes of a cluster")[:: 1 if remote else -1]
+    assert said.startswith(f"The checkpoint was made with learners that were {was}, and now they are {becomes}: from")
+    assert said.endswith(f"{'Without' if remote else 'With'} --cluster they are the same.")
+    assert notes_of_run({"learners": 2} | ({"remote": True} if remote else {}), now) == []
+    assert len(notes_of_run({}, now)) == 1  # their number says it
+    config = Config(small(), "Pendulum-v1", RunOptions())
+    assert run_state(config, now).get("remote", False) == remote
+
+
+def test_learners_without_a_cluster_are_devices_in_jax():
+    stepper: Any = None
+    torch, jax = (Config(small(), "Pendulum-v1", RunOptions(backend=name, learners=2)) for name in ("torch", "jax"))
+    assert isinstance(Here().machines(torch, stepper), ThisMachine)
+    assert Here().machines(jax, stepper) is None
 
 
 def test_a_number_that_cannot_be_leaves_the_run_as_it_was(tmp_path: Path):

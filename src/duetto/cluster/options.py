@@ -138,9 +138,8 @@ class Cluster:
     def machines(self, config: Config, stepper: Stepper) -> Machines:
         """Those of the cluster; where that is this machine, without Ray."""
         from duetto.cluster.placing import machines_of
-        from duetto.learners.ranks import ThisMachine
 
-        return machines_of(config, stepper) if _beside(config) else ThisMachine()
+        return machines_of(config, stepper)
 
     def make_evaluator(self, config: Config, environment: Any, stepper: Stepper) -> Evaluator | None:
         """An actor of its own, if the run evaluates."""
@@ -170,8 +169,9 @@ class Cluster:
 
 
 def _beside(config: Config) -> int:
-    """Learners in processes of the cluster; JAX has its own in the run's."""
-    return config.run.learners - 1 if config.run.backend == "torch" else 0
+    """Learners in processes of the cluster. The run's own process is PyTorch's first, and none of several of JAX's."""
+    run = config.run
+    return run.learners - 1 if run.backend == "torch" or run.learners == 1 else run.learners
 
 
 def show_token(address: str | None) -> None:

@@ -81,7 +81,7 @@ def place_shards(config: Config, stepper: Stepper, count: int, rebuilds: bool) -
 
 
 def machines_of(config: Config, stepper: Stepper) -> Machines:
-    """Where the learners live beside the run's own. UsageError where they could not reach this process."""
+    """Where the learners live that are not the run's own process. UsageError where they could not reach that one."""
     engine = stepper.engine
     assert isinstance(engine, Spread)
     transport = engine.crew.transport

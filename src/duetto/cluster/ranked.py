@@ -1,4 +1,4 @@
-"""Learners beside the run's own, each in a process of the cluster; see `learners.ranks`."""
+"""Learners in processes of the cluster, one each; see `learners.ranks`."""
 
 from __future__ import annotations
 

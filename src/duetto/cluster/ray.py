@@ -81,7 +81,7 @@ class RayTransport:
         if actors > cores:
             raise UsageError(
                 f"The cluster has {cores} CPUs, and {actors} processes take one each: actors, that of the evaluations "
-                "included, replay shards, and learners but the first. Use fewer --actors."
+                "included, replay shards, and learners but the run's own. Use fewer --actors."
             )
 
     def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
@@ -125,8 +125,8 @@ class RayTransport:
         util: Any = ray.util
         if util.client.ray.is_connected():
             raise UsageError(
-                "Several learners add up their gradients with the process that starts the run, which a ray:// address "
-                "does not let others reach. Start it on a machine of the cluster, with --cluster auto."
+                "Several learners find each other by the machine of the process that starts the run, which a ray:// "
+                "address does not let others reach. Start it on a machine of the cluster, with --cluster auto."
             )
         return util.get_node_ip_address()
 

@@ -34,7 +34,8 @@ def build(
     """A learner with fresh parameters. `threads` is PyTorch's on a CPU; 0: see `learners.threads`.
 
     Of several seeds it is what `voices.Choir` computes with. Of several `ranks` (see `learners.ranks`) each has a share
-    of every batch, which `dealing.check` has found to come out even; PyTorch's live on `machines`, by default this one.
+    of every batch, which `dealing.check` has found to come out even. They are processes on `machines`; None: PyTorch's
+    on this one, and JAX's are devices of this process.
 
     Raises:
         UsageError: The framework is not installed, or this machine has no memory for such networks.
@@ -60,9 +61,14 @@ def build(
 
             return JaxMany(*own, seed, device, precision)
         if ranks > 1:
+            making = Making(*own, seed, device, precision, threads)
+            if machines is not None:
+                from duetto.learners.remote import RemoteLearner
+
+                return RemoteLearner(making, ranks, machines)
             from duetto.learners.jax_ranks import JaxRanks
 
-            return JaxRanks(Making(*own, seed, device, precision, threads), ranks)
+            return JaxRanks(making, ranks)
         from duetto.learners.jax import JaxLearner
 
         return JaxLearner(*own, seed, device, precision)

@@ -58,6 +58,7 @@ class Learner(Acting):
     threads = 0  # whose results these are, where they may depend on it (PyTorch on a CPU)
     seeds = 1  # that are computed side by side, see `voices`
     ranks = 1  # that a batch is dealt to, see `ranks`
+    remote = False  # whether they are all elsewhere, see `remote`
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         super().__init__(algorithm, algorithm.networks(observation, action))

@@ -56,7 +56,7 @@ class JaxLearner(Learner):
         self._optimizers = {name: _adam(spec) for name, spec in self.optimizer_specs.items()}
         for name, optimizer in self._optimizers.items():
             state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"][: self._nets[name].learned])
-        self._state = jax.device_put(state, self.device)
+        self._state = self._put(state)
         self._phases: dict[int, _Phase] = {}
         self._programs: dict[str, Any] = {}
         self.kept: frozenset[str] = frozenset()  # parts of the state that somebody may look at after an update
@@ -64,7 +64,9 @@ class JaxLearner(Learner):
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """See `Learner._update`."""
-        number = self.algorithm.phase(self.updates)
+        return self._updated(self.algorithm.phase(self.updates), batch, rows, noise, rates)
+
+    def _updated(self, number: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         inputs = (batch, rows, noise, jax.tree.map(np.float32, rates))
         if number not in self._phases:
             jax_cache.hand_over()
@@ -121,6 +123,10 @@ class JaxLearner(Learner):
         """A phase's program, which may change its first argument in place."""
         return jax.jit(self.each(function), donate_argnums=0)
 
+    def parts(self, batch: Any, rows: Array) -> tuple[Any, Callable[[Any], Any]]:
+        """What a phase's program goes through part by part, and what makes a batch of each."""
+        return rows, lambda some: jax.tree.map(lambda x: x[some], batch)
+
     def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
         """What a phase's program takes, where its devices look for it."""
         return batch, rows, noise, rates
@@ -162,7 +168,7 @@ class JaxLearner(Learner):
         for name in self._optimizers:
             owner, learned = f"the optimiser of {name}", self._nets[name].learned
             adam = optax.ScaleByAdamState(
-                count=jax.device_put(jnp.asarray(np.minimum(state[name]["steps"], 2**31 - 1), jnp.int32), self.device),
+                count=self._put(jnp.asarray(np.minimum(state[name]["steps"], 2**31 - 1), jnp.int32)),
                 mu=self._arrays(name, state[name]["first"], owner, learned),
                 nu=self._arrays(name, state[name]["second"], owner, learned),
             )
@@ -182,7 +188,11 @@ class JaxLearner(Learner):
         net = self._nets[network]
         expected = dict(zip(net.names[:number], net.shapes[:number], strict=True))
         # A copy: on a CPU, JAX would go on reading the caller's memory.
-        return jax.device_put([jnp.array(value) for value in matched(values, expected, owner).values()], self.device)
+        return self._put([jnp.array(value) for value in matched(values, expected, owner).values()])
+
+    def _put(self, tree: Any) -> Any:
+        """These arrays where learning looks for them."""
+        return jax.device_put(tree, self.device)
 
 
 class _Phase:
@@ -222,11 +232,13 @@ class _Phase:
             trace = self._learn({**fixed, **changing}, batch, noise, rates)
             return {name: trace.state[name] for name in changing}, jnp.stack(trace.values), trace.priority
 
-        def part(state: State, some: Array) -> tuple[State, Array]:
-            trace = self._learn({**fixed, **state}, jax.tree.map(lambda x: x[some], batch), noise, rates)
+        parts, batch_of = self._learner.parts(batch, rows)
+
+        def part(state: State, some: Any) -> tuple[State, Array]:
+            trace = self._learn({**fixed, **state}, batch_of(some), noise, rates)
             return {name: trace.state[name] for name in state}, jnp.stack(trace.values)
 
-        changed, values = jax.lax.scan(part, changing, rows)
+        changed, values = jax.lax.scan(part, changing, parts)
         return changed, jnp.mean(values, 0), None
 
 
@@ -313,4 +325,4 @@ def make_devices(number: int) -> None:
 def _device(device: str) -> Any:
     if device == "cuda" and not has_cuda():
         raise UsageError("JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'.")
-    return jax.devices("gpu" if device == "cuda" else "cpu")[0]
+    return jax.local_devices(backend="gpu" if device == "cuda" else "cpu")[0]

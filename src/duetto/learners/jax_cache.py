@@ -55,7 +55,7 @@ def use() -> None:
         config.update("jax_compilation_cache_dir", str(_own))
         config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
         config.update("jax_persistent_cache_enable_xla_caches", "none")  # else the folder's name is in every key
-        atexit.register(_end)
+        atexit.register(end)
 
 
 def hand_over() -> None:
@@ -69,7 +69,8 @@ def hand_over() -> None:
                 os.link(entry, kept / entry.name)
 
 
-def _end() -> None:
+def end() -> None:
+    """Hand over, and leave no folder behind."""
     hand_over()
     if _own is None:
         return

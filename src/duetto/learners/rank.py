@@ -1,4 +1,4 @@
-"""A process with a learner that has a share of every batch: rank 1 or more of `ranks`.
+"""A process with a learner that has a share of every batch: one of `ranks`.
 
 It talks to its parent alone, over its own stdin and stdout; what anything in it prints goes to stderr.
 """
@@ -10,12 +10,14 @@ import pickle
 import queue
 import signal
 import threading
+import time
 import traceback
 from typing import Any, BinaryIO, NamedTuple
 
 import cloudpickle
 
 from duetto.algorithms.base import Algorithm
+from duetto.errors import DuettoError
 from duetto.learners.base import Precision
 from duetto.learners.ranks import Receipt
 from duetto.networks.spaces import Space
@@ -45,16 +47,28 @@ class Rank:
             if what == "make":
                 self._make(*arguments)
                 return Receipt(0, gpu=self._learner.gpu())
-            checksum = getattr(self._learner, what)(*arguments)
+            found = getattr(self._learner, what)(*arguments)
+        except DuettoError as error:
+            return Receipt(-1, failure=traceback.format_exc(), told=error)
         except Exception:
             return Receipt(-1, failure=traceback.format_exc())
-        return Receipt(self._learner.made, checksum)
+        return found if isinstance(found, Receipt) else Receipt(self._learner.made, found)
+
+    def leave(self) -> None:
+        """End this process, whatever it is doing: the run is gone."""
+        time.sleep(getattr(self._learner, "lingers", 0.0))
+        os._exit(1)
 
     def _make(self, made_of: bytes) -> None:
-        from duetto.learners.torch_ranks import TorchShare
+        backend, making, rank = cloudpickle.loads(made_of)
+        if backend == "torch":
+            from duetto.learners.torch_ranks import TorchShare
 
-        making, rank = cloudpickle.loads(made_of)
-        self._learner = TorchShare(making, rank)
+            self._learner = TorchShare(making, rank)
+        else:
+            from duetto.learners.jax_share import JaxRank
+
+            self._learner = JaxRank(making, rank)
 
 
 def main() -> None:
@@ -69,17 +83,17 @@ def main() -> None:
     os.dup2(nowhere, 0)
     os.close(nowhere)
     messages: queue.Queue[tuple[Any, ...]] = queue.Queue()
-    threading.Thread(target=_listen, args=(asked, messages), daemon=True).start()
     rank = Rank()
+    threading.Thread(target=_listen, args=(asked, messages, rank), daemon=True).start()
     while True:
         pickle.dump(rank.do(*messages.get()), said, protocol=5)
         said.flush()
 
 
-def _listen(asked: BinaryIO, messages: queue.Queue[tuple[Any, ...]]) -> None:
+def _listen(asked: BinaryIO, messages: queue.Queue[tuple[Any, ...]], rank: Rank) -> None:
     """The rank may be waiting for others that are gone as well, so its end does not wait for it."""
     try:
         while True:
             messages.put(pickle.load(asked))
     finally:
-        os._exit(1)
+        rank.leave()

@@ -1,10 +1,18 @@
 """Several learners of one run: who they are, what they are asked, and what they answer.
 
-    rank 0     the run's own process: draws all random numbers, deals the shares, writes checkpoints
+    the run    its own process: draws all random numbers, deals the shares, writes checkpoints
     rank r     a process that has the same parameters and optimisers, and a share of every batch
+
+In PyTorch the run is rank 0 as well (`torch_ranks`):
 
     rank 0   | deal | loss, gradient |          | step |          | loss ...
     rank 1          | loss, gradient | averaged | step | receipt |
+
+JAX ends a process where one that it computes with is gone, so there the run is none of them (`remote`, `jax_share`):
+
+    the run  | deal |                                  | deal ...
+    rank 0          | loss, gradient |          | step | receipt, metrics |
+    rank 1          | loss, gradient | averaged | step | receipt          |
 
 What a rank is asked is a message, and each gets one answer, a receipt: the number of updates made and, now and then, a
 checksum of all that learning changes. Equal numbers into equal programs give equal bits, so two checksums that differ
@@ -17,11 +25,12 @@ from __future__ import annotations
 import json
 import pickle
 import queue
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -54,6 +63,12 @@ class Receipt(NamedTuple):
     checksum: int | None = None
     failure: str = ""  # a traceback, where it failed
     gpu: Gpu | None = None  # that it was made on
+    value: Any = None  # what it was asked for
+    told: DuettoError | None = None  # what is the user's to mend, where that failed
+
+
+class ApartError(Exception):
+    """Ranks could not add up what they have: one of them is gone."""
 
 
 class GoneError(Exception):
@@ -93,17 +108,17 @@ class Machines(Protocol):
 class Meeting(NamedTuple):
     """Where ranks find each other."""
 
-    address: str  # a file, or the machine of a store that rank 0 keeps ...
+    address: str  # a file, or the machine of a store or service that rank 0 keeps ...
     port: int = 0  # ... at this port
 
 
 class Ranks:
-    """All ranks but the first, as rank 0 knows them."""
+    """The ranks in processes of their own, as the run knows them."""
 
-    def __init__(self, made_of: Sequence[bytes], machines: Machines) -> None:
-        """`made_of`, pickled, is of ranks 1, 2, ..., which start now."""
-        self.number: int = len(made_of) + 1
-        self._lines: dict[int, Line] = {rank: machines.start(rank, own) for rank, own in enumerate(made_of, 1)}
+    def __init__(self, made_of: Sequence[bytes], machines: Machines, first: int = 1) -> None:
+        """`made_of`, pickled, is of ranks `first`, `first` + 1, ..., which start now; the run is any before them."""
+        self.number: int = first + len(made_of)
+        self._lines: dict[int, Line] = {rank: machines.start(rank, own) for rank, own in enumerate(made_of, first)}
 
     def begin(self, own: Gpu | None = None) -> None:
         """Wait until all have begun. Raises PartLostError, and UsageError where two have one GPU; rank 0 has `own`."""
@@ -124,48 +139,91 @@ class Ranks:
             line.send(*message)
 
     def send_each(self, messages: Sequence[tuple[Any, ...]]) -> None:
-        """Ask ranks 1, 2, ... something each."""
+        """Ask each something of its own, in their order."""
         for line, message in zip(self._lines.values(), messages, strict=True):
             line.send(*message)
 
     def receive(self, updates: int, checksum: int | None = None) -> None:
-        """Wait for everybody's answer, and compare it with what rank 0 has.
+        """Wait for everybody's answer, and compare it with what rank 0 has, which is the run.
 
         Raises:
             PartLostError: A rank is gone.
             DuettoError: It has made other updates, or has other parameters.
         """
         for rank in self._lines:
-            found = self._receive(rank, TIMEOUT)
-            if (found.updates, found.checksum) != (updates, checksum):
-                what = "made other updates than" if found.updates != updates else "other parameters than"
-                raise DuettoError(
-                    f"Learner {rank} of {self.number} has {what} learner 0 after {updates:,} updates, though all "
-                    "compute the same: a machine's memory or its packages must differ. Nothing of this is in a "
-                    "checkpoint; the run goes on from its last one with: duetto resume RUN."
-                )
+            self._compare(rank, self._receive(rank, TIMEOUT), updates, checksum)
 
-    def blame(self) -> PartLostError:
-        """What to raise where adding up has failed: who is gone. Those that are there have failed in it, too."""
-        until, failed = time.monotonic() + TO_END, dict[int, PartLostError]()
-        while time.monotonic() < until and len(failed) < len(self._lines):
-            for rank in self._lines.keys() - failed.keys():
+    def gather(self, updates: int, timeout: float | None = None) -> list[Any]:
+        """Wait for everybody's answer, and compare it with rank 0's, which is one of them: what each was asked for.
+
+        One that waits for others that are gone never answers, so all are looked at in turn. Raises as `receive`, and
+        what the user is told of, where a rank refuses it.
+        """
+        timeout = timeout or TIMEOUT
+        found, until, told = dict[int, Receipt](), time.monotonic() + timeout, list[DuettoError]()
+        while waiting := [rank for rank in self._lines if rank not in found]:
+            for rank in waiting:
                 try:
-                    self._receipt(rank, LOOK)
+                    found[rank] = self._receipt(rank, LOOK)
                 except TimeoutError:
-                    continue
+                    if time.monotonic() > until:
+                        raise PartLostError(f"{self._some(waiting)} not answer for {timeout:.0f} s.") from None
                 except PartLostError as lost:
-                    if isinstance(lost.__cause__, GoneError):
-                        return lost
-                    failed[rank] = lost
-        silent = sorted(self._lines.keys() - failed.keys())
-        if silent:
-            return PartLostError(f"Learner {silent[0]} of {self.number} does not answer.")
-        return min(failed.values(), key=lambda lost: "ApartError" in str(lost))
+                    raise self.blame({rank: lost}, found) from lost
+                except DuettoError as error:
+                    found[rank] = Receipt(-1)
+                    told.append(error)
+        if told:
+            raise told[0]
+        for rank, receipt in found.items():
+            self._compare(rank, receipt, updates, found[0].checksum)
+        return [found[rank].value for rank in self._lines]
+
+    def ask(self, rank: int, *message: Any) -> Any:
+        """What one of them alone has to say. Raises PartLostError."""
+        self._lines[rank].send(*message)
+        return self._receive(rank, TIMEOUT).value
+
+    def _compare(self, rank: int, found: Receipt, updates: int, checksum: int | None) -> None:
+        if (found.updates, found.checksum) != (updates, checksum):
+            what = "made other updates than" if found.updates != updates else "other parameters than"
+            raise DuettoError(
+                f"Learner {rank} of {self.number} has {what} learner 0 after {updates:,} updates, though all "
+                "compute the same: a machine's memory or its packages must differ. Nothing of this is in a "
+                "checkpoint; the run goes on from its last one with: duetto resume RUN."
+            )
+
+    def blame(self, known: Mapping[int, PartLostError] | None = None, well: Collection[int] = ()) -> PartLostError:
+        """What to raise where adding up has failed: who is gone. Those that are there have failed in it, too.
+
+        `known` have failed already, and `well` have answered. Where JAX's rank 0 is gone all others end as well.
+        """
+        until, failed = time.monotonic() + TO_END, dict(known or {})
+        while True:
+            for rank in sorted(self._lines.keys() - failed.keys() - set(well)):
+                with suppress(TimeoutError):
+                    try:
+                        self._receipt(rank, LOOK)
+                    except PartLostError as lost:
+                        failed[rank] = lost
+            for rank in sorted(failed):
+                if isinstance(failed[rank].__cause__, GoneError) or ApartError.__name__ not in str(failed[rank]):
+                    return failed[rank]
+            silent = sorted(self._lines.keys() - failed.keys() - set(well))
+            if not silent:
+                return failed[min(failed)]
+            if time.monotonic() > until:
+                return PartLostError(f"{self._some(silent)} not answer.")
+
+    def _some(self, ranks: Sequence[int]) -> str:
+        """The beginning of a sentence about them."""
+        if len(ranks) == 1:
+            return f"Learner {ranks[0]} of {self.number} does"
+        return f"Learners {', '.join(map(str, ranks))} of {self.number} do"
 
     def close(self) -> None:
-        """End all of them."""
-        for line in self._lines.values():
+        """End all of them; rank 0 last, by which JAX's others live."""
+        for line in reversed(self._lines.values()):
             line.close()
         self._lines.clear()
 
@@ -180,6 +238,8 @@ class Ranks:
             receipt = self._lines[rank].receive(timeout)
         except GoneError as gone:
             raise PartLostError(f"Learner {rank} of {self.number} {gone}.") from gone
+        if receipt.told is not None:
+            raise receipt.told
         if receipt.failure:
             last = receipt.failure.strip().splitlines()[-1].rstrip(".")
             lost = PartLostError(f"Learner {rank} of {self.number} failed: {last}.")
@@ -259,6 +319,15 @@ class ThisMachine:
     def start(self, rank: int, made_of: bytes) -> Process:
         """See Machines."""
         return Process(made_of)
+
+
+def own_address(host: str) -> str:
+    """At which this process can be reached from the machine `host`; "" is this one."""
+    if not host:
+        return "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
+        towards.connect((host, 9))  # nothing is sent
+        return towards.getsockname()[0]
 
 
 def packed(what: Any) -> bytes:

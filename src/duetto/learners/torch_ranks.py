@@ -23,15 +23,21 @@ from duetto.learners.base import Metrics, Rates
 from duetto.learners.dealing import deal, every
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.rank import Making
-from duetto.learners.ranks import CHECKED_EVERY, Gpu, Machines, Meeting, Ranks, ThisMachine, packed
+from duetto.learners.ranks import (
+    CHECKED_EVERY,
+    ApartError,
+    Gpu,
+    Machines,
+    Meeting,
+    Ranks,
+    ThisMachine,
+    own_address,
+    packed,
+)
 from duetto.learners.torch import TorchLearner
 from duetto.networks.torch import Custom
 
 c10d: Any = distributed  # whose classes a type checker knows in part
-
-
-class ApartError(Exception):
-    """Ranks could not add up what they have: one of them is gone."""
 
 
 class Group:
@@ -43,7 +49,7 @@ class Group:
         self.number: int = number
         try:
             store = store or _store(meeting, number)
-            own = _gloo(_own_address(meeting)) if device.type == "cpu" else _nccl()
+            own = _gloo(own_address(meeting.address if meeting.port else "")) if device.type == "cpu" else _nccl()
             self._group: Any = own(store, rank, number)
         except RuntimeError as error:
             raise ApartError(str(error)) from error
@@ -160,7 +166,7 @@ class TorchRanks(TorchShare):
         self._up_to_date = False  # whether the others have these parameters
         self._folder = tempfile.mkdtemp(prefix="duetto-learners-")
         self._leave = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._others = Ranks([packed((making, rank)) for rank in range(1, number)], machines)
+        self._others = Ranks([packed(("torch", making, rank)) for rank in range(1, number)], machines)
         try:
             self._others.begin(self.gpu())
             self._meet(machines.host)
@@ -267,15 +273,6 @@ def _store_here(host: str, number: int) -> Any:
     port, wait = listening.getsockname()[1], timedelta(seconds=ranks.TO_START)
     own = {"wait_for_workers": False, "master_listen_fd": listening.detach()}
     return c10d.TCPStore(host, port, number, True, wait, **own)
-
-
-def _own_address(meeting: Meeting) -> str:
-    """At which this process can be reached from where the meeting is: nowhere else it listens."""
-    if not meeting.port:
-        return "127.0.0.1"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
-        towards.connect(meeting)  # nothing is sent
-        return towards.getsockname()[0]
 
 
 def _gloo(address: str) -> Callable[[Any, int, int], Any]:

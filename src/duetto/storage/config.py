@@ -61,7 +61,7 @@ class RunOptions:
     threads: CountOrZero = 0
     """PyTorch's threads on a CPU, part of the results; 0: one's results, by more where they are the same."""
     learners: Count = 1
-    """Processes (JAX: devices) that have equal shares of each batch; the same numbers, to rounding."""
+    """Processes (JAX without a cluster: devices) that share each batch equally; the same numbers, to rounding."""
     act_behind: bool = False
     """Act with the policy of one step before, in NumPy, while the next is learned: faster, and other numbers."""
     num_envs: Count = 1

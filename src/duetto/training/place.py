@@ -50,8 +50,8 @@ class Place(Protocol):
         """What acts in them."""
         ...
 
-    def machines(self, config: Config, stepper: environments.Stepper) -> Machines:
-        """Where the other learners of a run with several live."""
+    def machines(self, config: Config, stepper: environments.Stepper) -> Machines | None:
+        """Where the learners of a run with several live, if in processes; None: JAX's are devices of this one."""
         ...
 
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> Evaluator | None:
@@ -87,8 +87,10 @@ class Here:
         """See Place."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
 
-    def machines(self, config: Config, stepper: environments.Stepper) -> Machines:
+    def machines(self, config: Config, stepper: environments.Stepper) -> Machines | None:
         """See Place."""
+        if config.run.backend == "jax":
+            return None
         if config.origin:
             config.origin.let_travel(type(config.algorithm))
         return ThisMachine()

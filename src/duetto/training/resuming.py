@@ -46,6 +46,7 @@ LATER: dict[tuple[str, str], Any] = {
     ("run", "threads"): int,
     ("run", "seeds"): int,
     ("run", "learners"): int,
+    ("run", "remote"): bool,
 }
 
 
@@ -55,6 +56,7 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
         {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
         | ({"seeds": learner.seeds} if learner.seeds > 1 else {})
         | ({"learners": learner.ranks} if learner.ranks > 1 else {})
+        | ({"remote": True} if learner.remote else {})
     )
 
 
@@ -172,6 +174,7 @@ def notes_of_run(saved: dict[str, Any], learner: Learner) -> list[str]:
         *_notes_of_threads(saved.get("threads", 0), learner.threads),
         *_notes_of_seeds(saved.get("seeds", 1), learner.seeds),
         *_notes_of_learners(saved.get("learners", 1), learner.ranks),
+        *_notes_of_processes(saved, learner),
     ]
 
 
@@ -211,6 +214,18 @@ def _notes_of_learners(saved: int, now: int) -> list[str]:
         f"The checkpoint was made with {saved} learner{'s' * (saved > 1)}, and the run goes on with {now}: from here "
         "its numbers may differ in their last bits from those of a run that was never interrupted. With "
         f"--learners {saved} (learners={saved}) they are the same."
+    ]
+
+
+def _notes_of_processes(saved: dict[str, Any], learner: Learner) -> list[str]:
+    """What is said where as many learners of JAX were processes of a cluster until the checkpoint, or are now."""
+    if saved.get("learners", 1) != learner.ranks or saved.get("remote", False) == learner.remote:
+        return []
+    ways = ("devices of one process", "processes of a cluster")
+    return [
+        f"The checkpoint was made with learners that were {ways[not learner.remote]}, and now they are "
+        f"{ways[learner.remote]}: from here the run's numbers may differ in their last bits from those of a run that "
+        f"was never interrupted. {'Without' if learner.remote else 'With'} --cluster they are the same."
     ]
 
 
