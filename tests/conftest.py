@@ -25,12 +25,6 @@ def pytest_configure() -> None:
     os.environ["XLA_FLAGS"] = f"{XLA} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Half as many again as cores: a test often waits for a process that it has started."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + cores // 2
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what `slow.txt` names: one of its kind is run each time, these with `-m slow`."""

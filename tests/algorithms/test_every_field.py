@@ -91,7 +91,7 @@ LOSSLESS = {"compress_images"}  # changes nothing that can be seen here: see tes
 GOALS = {"hindsight", "hindsight_share"}
 LOSSLESS |= GOALS  # want goals: see tests/training/test_hindsight_runs.py
 RUN_OPTIONS = {"seed": 1, "num_envs": 2, "precision": "bf16"}
-# Read by what both backends share, and JAX compiles a recurrent program for each.
+# Read by what both backends share, and JAX compiles a recurrent program for each. DDPG's are tried by test_conformance.
 SHARED = {"burn_in", "unroll", "overlap", "stored_carry", "learn_from_start", "priority_mix", "previous_reward"}
 
 
@@ -168,7 +168,7 @@ class Unhashed(tuple):
 @pytest.mark.parametrize(
     ("kind", "backend", "field"),
     [
-        pytest.param(k, b, f, marks=pytest.mark.slow if b == "jax" and f in SHARED else ())
+        pytest.param(k, b, f, marks=pytest.mark.slow if k is DDPG or (b == "jax" and f in SHARED) else ())
         for k, b in ((TD3, "torch"), (TD3, "jax"), (DDPG, "torch"))
         for f in k.options()
         if f not in LOSSLESS

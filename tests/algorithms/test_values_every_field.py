@@ -180,12 +180,12 @@ def fingerprint(tmp_path_factory, recorded):
 
 
 def cases():
-    """DQN's and DQfD's fields on PyTorch; on JAX, and of the recurrent ones, slowly. Those of BC that matter to it."""
+    """DQfD's fields on PyTorch, DQN's among them; on JAX, and of the others, slowly. Those of BC that matter to it."""
     for backend, kind in [(b, k) for b in ("torch", "jax") for k in BASE]:
         for field in kind.options():
             if field in LOSSLESS or (field in REFUSED and "demonstrations" in kind.options()):
                 continue
-            own = kind in (DQN, DQfD) or (kind is BC and field not in DQN.options())
+            own = kind is DQfD or (kind is BC and field not in DQN.options())
             fast = own and backend == "torch"
             yield pytest.param(kind, backend, field, marks=() if fast else pytest.mark.slow)
 
