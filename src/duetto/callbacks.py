@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from duetto.algorithms.base import Count, Positive, Within, check_fields
+from duetto.algorithms.fields import Count, Positive, Within, check_fields
 from duetto.display import video
 from duetto.functional import forms
 from duetto.functional.forms import Optional

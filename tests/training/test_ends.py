@@ -27,7 +27,10 @@ def steps(run: Run) -> list[float]:
 def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
     """To the evaluations, in order."""
     left = iter(returns)
-    scored = lambda *_: Evaluation(np.array([next(left)]), np.array([10]))  # noqa: E731
+
+    def scored(*_: Any) -> Evaluation:
+        return Evaluation(np.array([next(left)]), np.array([10]))
+
     monkeypatch.setattr(evaluations_module, "evaluate", scored)
 
 

@@ -7,15 +7,21 @@ API and the record in `config.yaml`); its methods are the equations, pure functi
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, get_args, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.exploration import Exploration
+from duetto.algorithms.fields import Count as Count  # these stand in an algorithm's fields, beside what is below
+from duetto.algorithms.fields import CountOrZero as CountOrZero
+from duetto.algorithms.fields import Fraction as Fraction
+from duetto.algorithms.fields import NonNegative as NonNegative
+from duetto.algorithms.fields import Positive as Positive
+from duetto.algorithms.fields import Within as Within
+from duetto.algorithms.fields import check_fields
 from duetto.algorithms.nearest import did_you_mean
 from duetto.algorithms.searching import Search
 from duetto.errors import UsageError
@@ -297,26 +303,6 @@ class Updater(Protocol):
 
 
 @dataclass(frozen=True)
-class Within:
-    """The closed range of a number; a field annotated with it is checked when the algorithm is made."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    above: bool = False  # `low` itself does not belong to it
-
-    def holds(self, number: float) -> bool:
-        """Whether the number is in the range."""
-        return self.low <= number <= self.high and not (self.above and number == self.low)
-
-
-Fraction = Annotated[float, Within(0.0, 1.0)]
-Positive = Annotated[float, Within(0.0, above=True)]
-NonNegative = Annotated[float, Within(0.0)]
-Count = Annotated[int, Within(1)]
-CountOrZero = Annotated[int, Within(0)]
-
-
-@dataclass(frozen=True)
 class Algorithm:
     """Base of all algorithms: what the training loop and the learners ask of one."""
 
@@ -474,51 +460,3 @@ class Algorithm:
     def explorer(self) -> Exploration:
         """How it explores."""
         raise NotImplementedError
-
-
-def check_fields(options: Any) -> None:
-    """Raise UsageError that says what a field must be, where one is out of range or not among its choices.
-
-    NumPy's numbers become Python's own, and a whole number such as 1e5 where one is wanted an int.
-    """
-    for name, hint in get_type_hints(type(options), include_extras=True).items():
-        if name in options.__dataclass_fields__:
-            given = getattr(options, name)
-            value = _plain(given, hint)
-            check_field(name, value, hint)
-            if value is not given:
-                object.__setattr__(options, name, value)
-
-
-def _plain(given: Any, hint: Any) -> Any:
-    if isinstance(given, tuple):
-        return tuple(_plain(one, None) for one in given)
-    if isinstance(given, np.generic) or (isinstance(given, np.ndarray) and given.ndim == 0):
-        given = given.item()
-    whole = isinstance(given, float) and given.is_integer() and int in get_args(hint)
-    return int(given) if whole else given
-
-
-_WANTED = {int: "a whole number", float: "a number", tuple[int, ...]: "a tuple of whole numbers"}
-_PLAIN = {bool: "true or false", str: "a text", CustomNetwork | None: "a CustomNetwork, or nothing"}
-
-
-def check_field(name: str, value: Any, hint: Any) -> None:
-    """Raise UsageError where a value is none that a field with this annotation can have."""
-    if hint in _PLAIN and not isinstance(value, hint):
-        raise UsageError(f"{name} is {value!r}; it must be {_PLAIN[hint]}.")
-    for bound in (part for part in get_args(hint) if isinstance(part, Within)):
-        wanted = get_args(hint)[0]
-        numbers = value if wanted == tuple[int, ...] else (value,)
-        allowed = int | float if wanted is float else int
-        if not (isinstance(numbers, tuple) and all(isinstance(number, allowed) for number in numbers)):
-            raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.")
-        if not all(bound.holds(number) for number in numbers):
-            at_most = "" if bound.high == math.inf else f" and at most {bound.high:g}"
-            at_least = f"{'more than' if bound.above else 'at least'} {bound.low:g}"
-            raise UsageError(f"{name} is {value}; it must be {at_least}{at_most}.")
-    choices = get_args(hint)
-    if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
-        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
-    if CustomNetwork in choices and not isinstance(value, CustomNetwork | None):
-        raise UsageError(f"{name} is {value!r}; it must be a CustomNetwork, or None.")

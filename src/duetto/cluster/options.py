@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from duetto.algorithms.base import Algorithm, CountOrZero, check_fields
+from duetto.algorithms.base import Algorithm
+from duetto.algorithms.fields import CountOrZero, check_fields
 from duetto.errors import UsageError
 from duetto.extras import install
 

@@ -30,8 +30,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple, Protocol
 
 import cloudpickle
@@ -110,6 +110,18 @@ class Meeting(NamedTuple):
 
     address: str  # a file, or the machine of a store or service that rank 0 keeps ...
     port: int = 0  # ... at this port
+
+
+@contextmanager
+def beginning(number: int, close: Callable[[], None]) -> Iterator[None]:
+    """Around the beginning of so many learners: where one cannot, `close` ends the others, and nothing is lost."""
+    try:
+        yield
+    except BaseException as error:
+        close()
+        if isinstance(error, PartLostError):
+            raise DuettoError(f"The {number} learners could not begin. {error}") from error
+        raise
 
 
 class Ranks:

@@ -15,14 +15,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Tree
-from duetto.errors import DuettoError, PartLostError, UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.learners import acting
 from duetto.learners.base import Learner, Metrics, Rates
 from duetto.learners.beside import Beside, Later
 from duetto.learners.dealing import deal, every, has_rows
 from duetto.learners.parameters import Parameters
 from duetto.learners.rank import Making
-from duetto.learners.ranks import TO_END, TO_START, Machines, Meeting, Ranks, packed
+from duetto.learners.ranks import TO_END, TO_START, Machines, Meeting, Ranks, beginning, packed
 
 
 class Found(NamedTuple):
@@ -50,14 +50,9 @@ class RemoteLearner(Learner):
         self._beside: Beside | None = None
         self._made = 0
         self._ranks = Ranks([packed((self.backend, making, rank)) for rank in range(number)], machines, first=0)
-        try:
+        with beginning(number, self.close):
             self._ranks.begin()
             self._meet(machines.host)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, PartLostError):  # nothing that has begun is lost
-                raise DuettoError(f"The {number} learners could not begin. {error}") from error
-            raise
 
     def _meet(self, host: str) -> None:
         self._ranks.send("where", host)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from duetto.errors import DuettoError, PartLostError, UsageError
+from duetto.errors import UsageError
 from duetto.functional import shares
 from duetto.learners import ranks
 from duetto.learners.base import Metrics, Rates
@@ -31,6 +31,7 @@ from duetto.learners.ranks import (
     Meeting,
     Ranks,
     ThisMachine,
+    beginning,
     own_address,
     packed,
 )
@@ -167,14 +168,9 @@ class TorchRanks(TorchShare):
         self._folder = tempfile.mkdtemp(prefix="duetto-learners-")
         self._leave = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._others = Ranks([packed(("torch", making, rank)) for rank in range(1, number)], machines)
-        try:
+        with beginning(number, self.close):
             self._others.begin(self.gpu())
             self._meet(machines.host)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, PartLostError):  # nothing that has begun is lost
-                raise DuettoError(f"The {number} learners could not begin. {error}") from error
-            raise
 
     def _check_networks(self) -> None:
         for name in self.specs:

@@ -32,7 +32,8 @@ class BrokenEpisodeError(ValueError):
 
     def __init__(self, name: str, env: int) -> None:
         super().__init__(name, env)  # so that a shard can send it
-        self.name, self.env = name, env
+        self.name: str = name
+        self.env: int = env
 
     def __str__(self) -> str:
         return (

@@ -48,20 +48,24 @@ def moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     return jnp.squeeze(mean, axes), jnp.mean((x - mean) ** 2, axes)
 
 
-@jax.custom_vjp
 def batch_norm(x: Array, scale: Array, shift: Array, mean: Array, variance: Array) -> Array:
     """(x - mean) / √(variance + ε) · scale + shift, where mean and variance are x's own: their derivatives too.
 
     In fewer passes over the rows than derivatives of each operation take: an update of CrossQ with critics of 512 and
     512 takes 27.9 ms of an Intel Xeon's core instead of 29.3.
     """
+    return _batch_norm(x, scale, shift, mean, variance)
+
+
+@jax.custom_vjp
+def _batch_norm(x: Array, scale: Array, shift: Array, mean: Array, variance: Array) -> Array:
     factor = scale * jax.lax.rsqrt(variance + EPSILON)
     return ((x - shaped(mean, x)) * shaped(factor, x) + shaped(shift, x)).astype(x.dtype)
 
 
 def _batch_norm_forward(x: Array, *numbers: Array) -> tuple[Array, tuple[Array, ...]]:
     scale, _, mean, variance = numbers
-    return batch_norm(x, *numbers), (x, scale, mean, variance)
+    return _batch_norm(x, *numbers), (x, scale, mean, variance)
 
 
 def _batch_norm_backward(seen: tuple[Array, ...], gradient: Array) -> tuple[Array, ...]:
@@ -78,7 +82,7 @@ def _batch_norm_backward(seen: tuple[Array, ...], gradient: Array) -> tuple[Arra
     return of_x.astype(dtype), of_scale, of_shift, nothing, nothing
 
 
-batch_norm.defvjp(_batch_norm_forward, _batch_norm_backward)
+_batch_norm.defvjp(_batch_norm_forward, _batch_norm_backward)
 
 
 def convolve(x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:

@@ -20,7 +20,7 @@ import yaml
 
 from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.base import Count, CountOrZero, NonNegative, Within, check_fields
+from duetto.algorithms.fields import Count, CountOrZero, NonNegative, Within, check_fields
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.storage import disk, trust

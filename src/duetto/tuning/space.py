@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from duetto.algorithms import Algorithm
-from duetto.algorithms.base import Within, check_field
+from duetto.algorithms.fields import Within, check_field
 from duetto.algorithms.nearest import did_you_mean
 from duetto.algorithms.searching import DOUBLING, FROM_ONE, Around, Choices, Range
 from duetto.errors import UsageError
