@@ -18,7 +18,12 @@ from pathlib import Path
 
 from duetto.storage.records import Csv, JsonLines
 
-TITLES = {"actor": "ray::Host", "shard": "ray::Keeper", "rank": "ray::Rank"}
+# What Ray calls them; with a cluster that is this machine alone, ranks are processes of the run's own.
+SIGNS = {
+    "actor": (b"ray::Host",),
+    "shard": (b"ray::Keeper",),
+    "rank": (b"ray::Rank", b"from duetto.learners.rank import"),
+}
 
 
 def step_of(run: Path) -> int:
@@ -28,15 +33,15 @@ def step_of(run: Path) -> int:
     return int(lines[-1]["step"]) if lines else -1
 
 
-def processes(title: str) -> list[int]:
-    """Those that Ray has given this title."""
+def processes(part: str) -> list[int]:
+    """Those of this machine that are such a part of a run."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes()
         except OSError:  # it has ended
             continue
-        if command.startswith(title.encode()):
+        if any(sign in command for sign in SIGNS[part]):
             found.append(int(folder.name))
     return sorted(found)
 
@@ -44,16 +49,16 @@ def processes(title: str) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("strikes", nargs="+", metavar="PART@STEP", help=f"PART is one of {', '.join(TITLES)}")
+    parser.add_argument("strikes", nargs="+", metavar="PART@STEP", help=f"PART is one of {', '.join(SIGNS)}")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     strikes = [(part, int(step)) for part, _, step in (strike.partition("@") for strike in options.strikes)]
-    if unknown := {part for part, _ in strikes} - TITLES.keys():
+    if unknown := {part for part, _ in strikes} - SIGNS.keys():
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
     generator = random.Random(options.seed)
     with Csv(options.run / "struck.csv", ("step", "part", "pid", "of")) as table:
         for part, step in sorted(strikes, key=lambda strike: strike[1]):
-            while (now := step_of(options.run)) < step or not (pids := processes(TITLES[part])):
+            while (now := step_of(options.run)) < step or not (pids := processes(part)):
                 time.sleep(0.5)
             pid = generator.choice(pids)
             os.kill(pid, signal.SIGKILL)

@@ -81,6 +81,14 @@ def _share_what_is_compiled(compiled: Compiled | None) -> Iterator[None]:
         compiled.exchange()
 
 
+@pytest.fixture(autouse=True)
+def _no_window_stays_open() -> Iterator[None]:
+    """Nor a driver of SDL's: the next test may say that there is none."""
+    yield
+    if "pygame" in sys.modules:
+        sys.modules["pygame"].quit()
+
+
 @pytest.fixture(params=["torch", "jax"])
 def backend(request: pytest.FixtureRequest) -> str:
     return request.param

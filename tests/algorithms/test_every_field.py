@@ -91,8 +91,21 @@ LOSSLESS = {"compress_images"}  # changes nothing that can be seen here: see tes
 GOALS = {"hindsight", "hindsight_share"}
 LOSSLESS |= GOALS  # want goals: see tests/training/test_hindsight_runs.py
 RUN_OPTIONS = {"seed": 1, "num_envs": 2, "precision": "bf16"}
-# Read by what both backends share, and JAX compiles a recurrent program for each. DDPG's are tried by test_conformance.
-SHARED = {"burn_in", "unroll", "overlap", "stored_carry", "learn_from_start", "priority_mix", "previous_reward"}
+# What each backend reads for itself, and JAX is tried with. Others are read by what they share; PyTorch's are tried by
+# test_conformance.
+OWN = {"recurrent", "recurrent_size", "recurrent_layers", "tau", "actor_learning_rate", "critic_learning_rate"}
+OWN |= {"learning_rate_decay", "learning_rate_final", "max_grad_norm", "actor_weight_decay", "critic_weight_decay"}
+OWN |= {"decoupled_weight_decay", "normalize_observations", "exploration", "hidden", "critic_hidden", "network"}
+OWN |= {"activation", "critic_action_layer", "initializer", "initializer_gain", "initializer_final_bound"}
+OWN |= {
+    "actor_network",
+    "critic_network",
+    "policy_delay",
+    "target_noise",
+    "twin_critic",
+    "target_update",
+    "prioritized",
+}
 
 
 class Drift(gymnasium.Env):
@@ -168,7 +181,7 @@ class Unhashed(tuple):
 @pytest.mark.parametrize(
     ("kind", "backend", "field"),
     [
-        pytest.param(k, b, f, marks=pytest.mark.slow if k is DDPG or (b == "jax" and f in SHARED) else ())
+        pytest.param(k, b, f, marks=() if b == "jax" and f in OWN else pytest.mark.slow)
         for k, b in ((TD3, "torch"), (TD3, "jax"), (DDPG, "torch"))
         for f in k.options()
         if f not in LOSSLESS

@@ -180,13 +180,12 @@ def fingerprint(tmp_path_factory, recorded):
 
 
 def cases():
-    """DQfD's fields on PyTorch, DQN's among them; on JAX, and of the others, slowly. Those of BC that matter to it."""
+    """Slowly, but those that matter to BC alone: another value of each is tried by test_conformance, on PyTorch."""
     for backend, kind in [(b, k) for b in ("torch", "jax") for k in BASE]:
         for field in kind.options():
             if field in LOSSLESS or (field in REFUSED and "demonstrations" in kind.options()):
                 continue
-            own = kind is DQfD or (kind is BC and field not in DQN.options())
-            fast = own and backend == "torch"
+            fast = kind is BC and field not in DQN.options() and backend == "torch"
             yield pytest.param(kind, backend, field, marks=() if fast else pytest.mark.slow)
 
 

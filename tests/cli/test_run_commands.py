@@ -23,6 +23,7 @@ from commands import SMALL, Command
 from duetto import extras
 from duetto.algorithms import ALGORITHMS
 from duetto.cli import list as listing
+from duetto.cli.ending import ending_in_order
 from duetto.environments import FAMILIES
 from duetto.extras import install
 from duetto.learners.choice import EXTRA
@@ -359,6 +360,23 @@ def test_what_is_interrupted_in_an_exec_ends_with_the_exit_code_of_all_others(tm
     path = os.pathsep.join([str(tmp_path), *sys.path])
     ended = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (1, "duetto: interrupted.\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_swallows_an_interruption_and_fails_by_it_was_interrupted(number: int):
+    """As SDL does while it reads a picture: "File is not a Windows BMP file"."""
+
+    def swallow() -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(number)
+        raise ValueError("what I read is no picture")
+
+    earlier = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), ending_in_order():
+        swallow()
+    assert signal.getsignal(number) == earlier
+    with pytest.raises(ValueError, match="of its own"), ending_in_order():
+        raise ValueError("of its own")
 
 
 def test_a_terminal_sees_how_far_an_evaluation_is(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):

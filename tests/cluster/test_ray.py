@@ -363,7 +363,7 @@ def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
         "--backend",
         "torch",
         "--steps",
-        "60",
+        "200",
         "--num-envs",
         "2",
         "--evaluation-episodes",
@@ -374,9 +374,14 @@ def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
     command = [sys.executable, "-c", "from duetto.cli import main; main()", "train", "td3", "--cluster", "Pendulum-v1"]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary), "COLUMNS": "80"}
     whole = [*command, *options, "--actors", "2", "--runs-dir", str(tmp_path), "--name", "whole"]
-    done = subprocess.run(whole, env=variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "ray" not in done.stdout.lower().replace("array", "") + done.stderr.lower()
+    process = subprocess.Popen(whole, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: list(tmp_path.glob("whole/metrics.jsonl")) and Run(tmp_path / "whole").metrics(), seconds=120)
+    for pid in processes(temporary, "ray::Host"):
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert " died (its process was killed" in out + err
+    assert "ray" not in (out + err).lower().replace("array", "")
     assert {line["time/actors"] for line in Run(tmp_path / "whole").metrics()} == {2}
     assert list(temporary.iterdir()) == []
     assert not processes(temporary)

@@ -21,6 +21,7 @@ from duetto.training.session import Session
 # The replay is smaller than the runs, so that its rings are full and go round.
 SMALL = {"hidden": (32, 32), "batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
 SMALL_PPO = {"hidden": (32, 32), "rollout_steps": 16, "epochs": 2, "minibatches": 2}
+BRIEF = {"max_episode_steps": 45}  # an evaluation is an episode
 OPTIONS = {
     "steps": 200,
     "backend": "torch",
@@ -39,6 +40,8 @@ def small(name: str = "td3", **hyperparameters: Any) -> Algorithm:
 
 
 def train(parent: Path, algorithm: Algorithm | None = None, environment: Any = "Pendulum-v1", **options: Any) -> Run:
+    if environment == "Pendulum-v1":
+        options = {"environment_options": BRIEF} | options
     return duetto.train(algorithm or small(), environment, runs_dir=parent, **OPTIONS | options)
 
 

@@ -16,7 +16,19 @@ from typing import Any
 import pytest
 from fake_run import flip_bit
 from mortal import killed, spawn
-from small_runs import OPTIONS, SMALL, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import (
+    BRIEF,
+    OPTIONS,
+    SMALL,
+    CrashAt,
+    CrashError,
+    StopAt,
+    assert_same,
+    checkpoints,
+    outcome,
+    small,
+    train,
+)
 
 from duetto.errors import CheckpointError
 from duetto.runs.run import Run, start
@@ -275,6 +287,7 @@ def check_stopped_by(
 def small_as_arguments() -> dict[str, str]:
     hyperparameters = {name: " ".join(map(str, v)) if isinstance(v, tuple) else str(v) for name, v in SMALL.items()}
     options = {name: str(value) for name, value in (OPTIONS | {"steps": 100_000, "evaluate_every": 0}).items()}
+    options["environment_options"] = " ".join(f"{name}={value}" for name, value in BRIEF.items())
     return {f"--{name.replace('_', '-')}": value for name, value in (hyperparameters | options).items()}
 
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from fake_disk import CountingOS
 from line_environment import Choosing, Line, Looking, Opaque, Parts, Unbounded
-from small_runs import OPTIONS, StopAt, assert_same, checkpoints, small, train
+from small_runs import BRIEF, OPTIONS, StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
@@ -74,7 +74,7 @@ def test_a_vector_environment(tmp_path: Path):
 
 
 def test_an_instance_is_the_same_as_its_id(tmp_path: Path):
-    given = train(tmp_path, environment=gymnasium.make("Pendulum-v1"), name="given")
+    given = train(tmp_path, environment=gymnasium.make("Pendulum-v1", **BRIEF), name="given")
     named = train(tmp_path, environment="Pendulum-v1", name="named")
     one, two = given.evaluations(), named.evaluations()
     assert [row["mean_return"] for row in one] == [row["mean_return"] for row in two]

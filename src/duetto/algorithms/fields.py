@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, get_args, get_type_hints
 
 import numpy as np
@@ -40,13 +41,18 @@ def check_fields(options: Any) -> None:
 
     NumPy's numbers become Python's own, and a whole number such as 1e5 where one is wanted an int.
     """
-    for name, hint in get_type_hints(type(options), include_extras=True).items():
+    for name, hint in _hints(type(options)).items():
         if name in options.__dataclass_fields__:
             given = getattr(options, name)
             value = _plain(given, hint)
             check_field(name, value, hint)
             if value is not given:
                 object.__setattr__(options, name, value)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _plain(given: Any, hint: Any) -> Any:

@@ -14,21 +14,30 @@ def ending_in_order() -> Iterator[None]:
     """SIGTERM and SIGHUP end what runs within as Ctrl-C does: files that are not whole are removed.
 
     While a run is at work they do what `training.interruption` says. One that is ignored (nohup) stays ignored.
+
+    Raises:
+        KeyboardInterrupt: One of them came, also where a library in C swallowed it and failed by that.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    earlier = {number: signal.getsignal(number) for number in numbers}
-    changed = [number for number in numbers if earlier[number] == signal.SIG_DFL]
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    earlier = {number: signal.getsignal(number) for name in names if (number := getattr(signal, name, None))}
+    changed = [n for n, handler in earlier.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
     for number in changed:
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     try:
         yield
+    except Exception as error:
+        if came:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         for number in changed:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+            signal.signal(number, earlier[number])

@@ -52,6 +52,8 @@ class RayTransport:
         try:
             if self._ours:
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to count its users is their own choice
+                # Else it prints a page to stdout when a process dies, whatever it was told; we say a sentence.
+                vars(ray._private.worker)["_worker_logs_enabled"] = False  # type: ignore[attr-defined]
                 with _own_signals():
                     self._connect(address, actors, batches)
             self._check_room(actors)

@@ -10,26 +10,29 @@ import yaml
 from duetto.storage import within
 
 LARGEST = 2**20  # bytes
+DEEPEST = 50  # lists within lists
 
 
-class _Loader(yaml.SafeLoader):
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("it has an alias, *name: write out what it stands for")
-        return super().compose_node(parent, index)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where it is there: 20 times as fast
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(_DUMPER):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def read_yaml(path: Path) -> Any:
     """What a file holds. Raises OSError, YAMLError or ValueError where it holds no YAML; see `within.read_file`."""
-    try:
-        return _Loader(within.read_file(path, LARGEST).decode()).get_single_data()
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    text = within.read_file(path, LARGEST).decode()
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias, *name: write out what it stands for")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError("it is nested too deeply")
+    return yaml.load(text, Loader=_LOADER)
 
 
 def to_yaml(values: Any) -> str:
