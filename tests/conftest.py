@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -27,11 +28,12 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `slow.txt` names: one of its kind is run each time, these with `-m slow`."""
+    """Mark what `slow.txt` names (* stands for any text): one of its kind is run each time, these with `-m slow`."""
     lines = Path(__file__).with_name("slow.txt").read_text("utf-8").splitlines()
-    slow = {line for line in lines if line and not line.startswith("#")}
+    names = [line.split("*") for line in lines if line and not line.startswith("#")]
+    slow = re.compile("|".join(".*".join(map(re.escape, name)) for name in names))
     for item in items:
-        if item.nodeid.removeprefix("tests/") in slow:
+        if slow.fullmatch(item.nodeid.removeprefix("tests/")):
             item.add_marker(pytest.mark.slow)
 
 

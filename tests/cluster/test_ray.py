@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,18 @@ class Nodes:
     def close(self) -> None:
         ray.shutdown()
         self.cluster.shutdown()
+
+
+Checks = list[Callable[[], None]]
+
+
+@pytest.fixture(scope="module")
+def at_the_end() -> Iterator[Checks]:
+    """Checks of what takes its time, as Ray's agents do before they end."""
+    checks: Checks = []
+    yield checks
+    for check in checks:
+        check()
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +131,43 @@ def test_a_cluster_of_our_own_has_room_for_what_passes_through(
     with pytest.raises(UsageError, match=r"no Ray cluster on this machine \(enough\)"):
         duetto.Cluster(replay_shards=shards).connect(3)
     assert begun == [store]
+
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+import duetto
+from small_runs import train
+
+if __name__ == "__main__":
+    def strike(session):
+        if session.step >= 90:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train(Path(sys.argv[1]), name="killed", num_envs=2, cluster=duetto.Cluster(actors=2), callbacks=[strike])
+"""
+
+
+def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(
+    nodes: Nodes, tmp_path: Path, at_the_end: Checks
+):
+    """It had a cluster of its own, of which a folder with Ray's logs is all that is left."""
+    temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
+    (tmp_path / "driver.py").write_text(DRIVER)
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
+    done = subprocess.run([sys.executable, "driver.py", str(tmp_path)], cwd=tmp_path, env=variables, check=False)
+    assert done.returncode == -signal.SIGKILL
+    left = shared_memory() - before
+    again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=1))
+    assert_same(train(tmp_path, name="local", num_envs=2), again)
+
+    def nobody_is_left() -> None:
+        wait_until(lambda: not processes(temporary), 90)
+        assert not shared_memory() & left
+        assert [path.name[:11] for path in temporary.iterdir()] == ["duetto-ray-"]
+        shutil.rmtree(temporary)
+
+    at_the_end.append(nobody_is_left)
 
 
 @pytest.mark.parametrize(("algorithm", "environment"), [("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")])
@@ -296,7 +345,7 @@ def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nod
     assert failed.reason in (tmp_path / "sweep" / "logs" / f"{failed.path.name}.txt").read_text()
     again = sweep()
     assert [(run.state, run.step) for run in again.runs] == [("complete", 200)] * 2
-    assert_same(Run(again.runs[0].path), train(tmp_path, name="local"))
+    assert_same(Run(again.runs[0].path), train(tmp_path, name="local", environment_options={}))
     assert not list((tmp_path / "sweep").glob(".stop*"))
 
 
@@ -324,36 +373,6 @@ def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_
     spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=3), callbacks=[strike], **how)
     assert_same(train(tmp_path, name="local", **how), spread)
     assert spread.metrics()[-1]["time/actor_restarts"] >= 1
-
-
-DRIVER = """
-import os, signal, sys
-from pathlib import Path
-import duetto
-from small_runs import train
-
-if __name__ == "__main__":
-    def strike(session):
-        if session.step >= 90:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    train(Path(sys.argv[1]), name="killed", num_envs=2, cluster=duetto.Cluster(actors=2), callbacks=[strike])
-"""
-
-
-def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(nodes: Nodes, tmp_path: Path):
-    """It had a cluster of its own, of which a folder with Ray's logs is all that is left."""
-    temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
-    (tmp_path / "driver.py").write_text(DRIVER)
-    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
-    done = subprocess.run([sys.executable, "driver.py", str(tmp_path)], cwd=tmp_path, env=variables, check=False)
-    assert done.returncode == -signal.SIGKILL
-    again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=1))
-    assert_same(train(tmp_path, name="local", num_envs=2), again)
-    wait_until(lambda: not processes(temporary), 90)  # Ray's agents take their time
-    assert shared_memory() <= before
-    assert [path.name[:11] for path in temporary.iterdir()] == ["duetto-ray-"]
-    shutil.rmtree(temporary)
 
 
 def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):

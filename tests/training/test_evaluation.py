@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from line_environment import Line, Parts
-from small_runs import differences, outcome, small, train
+from small_runs import BRIEF, differences, outcome, small, train
 
 from duetto import environments
 from duetto.training.evaluation import Evaluation, evaluate, watch
@@ -127,14 +127,16 @@ def test_neither_exploration_nor_statistics(tmp_path: Path):
 
 
 def test_it_is_at_fixed_steps_and_step_0_is_one(tmp_path: Path):
-    run = train(tmp_path, steps=100, evaluate_every=30, evaluation_episodes=3)
+    run = train(tmp_path, steps=100, evaluate_every=30, evaluation_episodes=3, environment_options={})
     rows = run.evaluations()
     assert [row["step"] for row in rows] == [0, 30, 60, 90, 100]
     assert {row["episodes"] for row in rows} == {3}
     for row in rows:
         assert row["min_return"] <= row["mean_return"] <= row["max_return"]
         assert row["mean_length"] == 200
-    untrained = train(tmp_path, small(learning_starts=10**6), steps=1, evaluation_episodes=3).evaluations()
+    untrained = train(
+        tmp_path, small(learning_starts=10**6), steps=1, evaluation_episodes=3, environment_options={}
+    ).evaluations()
     assert untrained[0] == rows[0] | {"seconds": untrained[0]["seconds"]}
 
 
@@ -146,7 +148,7 @@ def test_watching_shows_every_step_once():
 
 
 def test_an_instance_is_evaluated_on_a_copy(tmp_path: Path):
-    environment = gymnasium.make("Pendulum-v1")
+    environment = gymnasium.make("Pendulum-v1", **BRIEF)
     run = train(tmp_path, environment=environment, steps=60)
     by_id = train(tmp_path, steps=60)
     assert differences(outcome(run)["memory"], outcome(by_id)["memory"]) == []

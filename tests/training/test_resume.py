@@ -347,7 +347,7 @@ def test_stopped_by_hand(tmp_path: Path, stop_at: int):
 def test_stopped_before_the_first_step(tmp_path: Path):
     run = start(small(), "Pendulum-v1", RunOptions(**OPTIONS), runs_dir=tmp_path, name="stopped", on_start=Session.stop)
     assert checkpoints(run).steps() == [0]
-    assert_same(train(tmp_path, name="whole"), run.resume())
+    assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
 
 
 def test_more_steps_than_planned(tmp_path: Path):

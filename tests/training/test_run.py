@@ -327,11 +327,11 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monke
         r"checkpoint at step 120 could not .*No space left on device. It needs 0.\d MB. Free some space, then go on"
     )
     with pytest.raises(CheckpointError, match=sentence):
-        train(tmp_path, name="full", callbacks=[fill])
+        train(tmp_path, name="full", callbacks=[fill], environment_options={})
     monkeypatch.undo()
     run = Run(tmp_path / "full")
     assert checkpoints(run).load_latest().step == 80
-    assert_same(train(tmp_path, name="whole"), run.resume())
+    assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
 
 
 def test_no_evaluations_of_no_episodes(made: Run):

@@ -11,8 +11,6 @@ from duetto.storage import within
 
 LARGEST = 2**20  # bytes
 DEEPEST = 50  # lists within lists
-
-
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where it is there: 20 times as fast
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -32,7 +30,7 @@ def read_yaml(path: Path) -> Any:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise ValueError("it is nested too deeply")
-    return yaml.load(text, Loader=_LOADER)
+    return _LOADER(text).get_single_data()
 
 
 def to_yaml(values: Any) -> str:
