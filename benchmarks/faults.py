@@ -47,7 +47,7 @@ steps, rows of each environment. Answers that come twice or late, and what is lo
 will: that is the simulation's part (`tests/cluster/test_simulation.py`, `test_paces.py`)."""
 
 COMMON = (
-    "--hidden 32 32 --batch-size 16 --checkpoint-every 200 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
+    "--hidden 32 32 --batch-size 16 --checkpoint-every 50 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
 )
 SMALL = f"{COMMON} --random-steps 100 --learning-starts 100 --replay-capacity 1000 --threads 1 --device cpu"
 ROLLOUTS = (
