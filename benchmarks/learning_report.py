@@ -16,8 +16,10 @@ import yaml
 from learning import RESULTS, Job
 from report import table
 
-from duetto.display.plotting import INSIDE, finish, new_figure, save
+from duetto.display.plotting import INSIDE, finish, interquartile, new_figure, save
 from duetto.display.plotting import draw as draw_curve
+
+FEWEST = 3  # seeds that make an interval
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,11 @@ class Results:
     seeds: tuple[int, ...]
     steps: np.ndarray  # (T,)
     returns: np.ndarray  # (seeds, T), means over an evaluation's episodes
+    seconds: np.ndarray  # (seeds, T), since the run began, without what lies between a stop and its resume
     planned: int
     final: dict[int, np.ndarray]  # seed to the returns of its last evaluation's episodes
     commits: tuple[str, ...]
+    processors: tuple[str, ...]  # of those that know theirs
 
     @property
     def complete(self) -> bool:
@@ -43,14 +47,15 @@ def load(job: Job) -> Results | None:
     folders = {seed: folder for seed, folder in folders.items() if (folder / "evaluations.csv").exists()}
     if not folders:
         return None
-    curves = [_columns(folder / "evaluations.csv", "step", "mean_return") for folder in folders.values()]
-    shortest = min(len(steps) for steps, _ in curves)
+    curves = [_columns(folder / "evaluations.csv", "step", "mean_return", "seconds") for folder in folders.values()]
+    shortest = min(len(steps) for steps, *_ in curves)
     configs = [yaml.safe_load((folder / "config.yaml").read_text("utf-8")) for folder in folders.values()]
     return Results(
         job=job,
         seeds=tuple(folders),
         steps=curves[0][0][:shortest],
-        returns=np.stack([returns[:shortest] for _, returns in curves]),
+        returns=np.stack([returns[:shortest] for _, returns, _ in curves]),
+        seconds=np.stack([seconds[:shortest] for *_, seconds in curves]),
         planned=configs[0]["run"]["steps"],
         final={
             seed: _columns(folder / "final.csv", "return")[0]
@@ -58,6 +63,7 @@ def load(job: Job) -> Results | None:
             if (folder / "final.csv").exists()
         },
         commits=tuple(sorted({config["versions"]["git"] for config in configs})),
+        processors=tuple(sorted({c["versions"]["processor"] for c in configs if "processor" in c["versions"]})),
     )
 
 
@@ -96,6 +102,21 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
             table(
                 ("run", "level", "mean of seeds", "median seed", "each seed", "final episodes", "mean", "successes"),
                 [_more(results) for results in found.values() if results.job.level is not None or results.final],
+            ),
+            "## Interquartile means",
+            "Of three seeds or more, with the 95 % stratified bootstrap interval (Agarwal et al., 2021): of the last "
+            "evaluation, or of the one with more episodes where there is one.",
+            table(
+                ("run", "seeds", "interquartile mean", "95 % interval"),
+                [_middle(results) for results in found.values() if len(results.seeds) >= FEWEST],
+            ),
+            "## What it costs",
+            "Times of the median seed, evaluations included, to its end and to the level; steps/s are those of the "
+            "whole. Runs had two cores or one, and often other work beside them, so they are upper bounds. The "
+            "processor is named where the run recorded it; earlier ones had an AMD EPYC (Zen 5) or an Intel Xeon.",
+            table(
+                ("run", "steps", "time", "steps/s", "level", "time to it", "processor"),
+                [_cost(results) for results in found.values()],
             ),
             "## Beside published numbers",
             "Ours is the mean of the last evaluation, or of the one with more episodes. Protocols differ (versions of "
@@ -136,6 +157,32 @@ def _more(results: Results) -> tuple[str, ...]:
         ", ".join(_number(one.mean()) for one in final),
         ", ".join(f"{(one > 0).mean():.3f}" for one in final) if results.job.success else "",
     )
+
+
+def _middle(results: Results) -> tuple[str, ...]:
+    last = [one.mean() for one in results.final.values()]
+    scores = np.array(last if len(last) == len(results.seeds) else results.returns[:, -1])
+    [point], [[low], [high]] = interquartile(scores[:, None])
+    return results.job.name, str(len(scores)), _number(point), f"{_number(low)} to {_number(high)}"
+
+
+def _cost(results: Results) -> tuple[str, ...]:
+    level, hours = results.job.level, results.seconds / 3600
+    whole, reached = float(np.median(hours[:, -1])), ""
+    if level is not None:
+        each = [_first(own, curve, level) for own, curve in zip(hours, results.returns, strict=True)]
+        reached = _time(float(np.median(each)))
+    steps = int(results.steps[-1])
+    speed = f"{steps / whole / 3600:,.0f}"
+    where = ", ".join(name.partition(" (")[0] for name in results.processors)
+    of_level = "" if level is None else f"{level:,}"
+    return results.job.name, f"{steps:,}", _time(whole), speed, of_level, reached, where
+
+
+def _time(hours: float) -> str:
+    if not np.isfinite(hours):
+        return "never"
+    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min" if hours >= 0.1 else f"{60 * hours:.1f} min"
 
 
 def _first(steps: np.ndarray, curve: np.ndarray, level: float) -> float:

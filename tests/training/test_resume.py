@@ -31,6 +31,7 @@ from small_runs import (
 )
 
 from duetto.errors import CheckpointError
+from duetto.processor import Processor, processor
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.training import resuming
@@ -102,6 +103,29 @@ def test_with_everything_that_has_a_state(tmp_path: Path, backend: str, scaling:
     options = {"num_envs": 2, "steps": 480, "evaluate_every": 160, "checkpoint_every": 90, "log_every": 70}
     options["environment_options"] = {"max_episode_steps": 37}  # so that many end
     check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, backend=backend, **options)
+
+
+def test_another_processor_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of the same name with other instructions, too; and what an older checkpoint does not know is not made up."""
+    said: list[str] = []
+
+    def goes_on(steps: int) -> list[str]:
+        said.clear()
+        Run(run.path).resume(steps, on_start=lambda session: said.extend(session.notices))
+        return said
+
+    run = train(tmp_path, steps=60)
+    assert run.config.versions["processor"] == str(processor())
+    assert goes_on(65) == []
+    monkeypatch.setattr(resuming, "processor", lambda: Processor(processor().name, "0a1b2c3d"))
+    [notice] = goes_on(70)
+    assert f"on another processor, {processor()}, and the run goes on on {processor().name} (0a1b2c3d): from" in notice
+    assert goes_on(75) == []
+    monkeypatch.undo()
+    monkeypatch.setattr(resuming, "run_state", lambda *_: {"algorithm": "td3", "environment": "Pendulum-v1"})
+    goes_on(80)
+    monkeypatch.undo()
+    assert goes_on(85) == []
 
 
 def test_another_number_of_threads_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -17,7 +17,6 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -28,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+
+from duetto.processor import processor
 
 WORTH_KEEPING = 0.1  # seconds of compilation
 LIMIT = 512 << 20  # bytes that are kept; of more, those that were not used for longest are deleted
@@ -99,13 +100,5 @@ def _folder() -> Path:
         parent = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
         parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    who = f"{jax.__version__} {version('jaxlib')} {platform.machine()} {_processor()}"
+    who = f"{jax.__version__} {version('jaxlib')} {processor()}"
     return parent / "duetto" / "jax" / hashlib.sha256(who.encode()).hexdigest()[:16]
-
-
-def _processor() -> str:
-    """What tells processors apart: their model, and what they can do."""
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-        return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
-    return platform.processor()

@@ -23,6 +23,7 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.fields import Count, CountOrZero, NonNegative, Within, check_fields
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
+from duetto.processor import processor
 from duetto.storage import disk, trust
 from duetto.storage.migration import FORMAT, migrated
 from duetto.storage.origin import Origin
@@ -291,8 +292,9 @@ def _shortened(text: str) -> str:
 
 
 def circumstances() -> dict[str, str]:
-    """Versions of what matters, and the commit if Duetto runs from a git checkout."""
-    found = {"python": platform.python_version(), "platform": platform.platform()} | versions(RECORDED)
+    """Versions of what matters, the processor, and the commit if Duetto runs from a git checkout."""
+    own = {"python": platform.python_version(), "platform": platform.platform(), "processor": str(processor())}
+    found = own | versions(RECORDED)
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         commit = subprocess.run(git, capture_output=True, text=True, timeout=5, check=False)

@@ -16,6 +16,7 @@ from duetto.learners import Learner
 from duetto.learners.threads import cores
 from duetto.memory import Mixed, Replay, Rollout, SequenceReplay, Sharded
 from duetto.networks import spaces
+from duetto.processor import processor
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.deciding import ENVIRONMENT, Change, changes, listed, other_versions, where
@@ -43,6 +44,7 @@ FORM: dict[str, Any] = ACTING | {  # of a whole state
 LATER: dict[tuple[str, str], Any] = {
     ("session", "exact"): Optional(bool),
     ("session", "under_way"): bool,
+    ("run", "processor"): str,
     ("run", "threads"): int,
     ("run", "seeds"): int,
     ("run", "learners"): int,
@@ -54,6 +56,7 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
     """What a checkpoint says of its run: for `accepted` and `notes_of_run`."""
     return (
         {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
+        | {"processor": str(processor())}
         | ({"seeds": learner.seeds} if learner.seeds > 1 else {})
         | ({"learners": learner.ranks} if learner.ranks > 1 else {})
         | ({"remote": True} if learner.remote else {})
@@ -171,10 +174,21 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
 def notes_of_run(saved: dict[str, Any], learner: Learner) -> list[str]:
     """What is said where what a checkpoint says of its run is not so now, and the numbers may differ for it."""
     return [
+        *_notes_of_processors(saved.get("processor"), str(processor())),
         *_notes_of_threads(saved.get("threads", 0), learner.threads),
         *_notes_of_seeds(saved.get("seeds", 1), learner.seeds),
         *_notes_of_learners(saved.get("learners", 1), learner.ranks),
         *_notes_of_processes(saved, learner),
+    ]
+
+
+def _notes_of_processors(saved: str | None, now: str) -> list[str]:
+    """What is said where a checkpoint, unless it is too old to know, was made on a processor of another kind."""
+    if saved in (None, now):
+        return []
+    return [
+        f"The checkpoint was made on another processor, {saved}, and the run goes on on {now}: from here its numbers "
+        "may differ in their last bits from those of a run that was never interrupted."
     ]
 
 
