@@ -161,6 +161,11 @@ class Struck:
         self._random = random.Random(f"{made.job.name} {made.seed}")
         self._process: subprocess.Popen[bytes] | None = None
         self._run = folder / "run"
+        self._begins_at = -1
+
+    def _newest(self) -> int:
+        """The step of the newest checkpoint; -1 before the first."""
+        return max(CheckpointStore(self._run / "checkpoints").steps(), default=-1)
 
     def train(self) -> None:
         """From its beginning to its end."""
@@ -168,7 +173,7 @@ class Struck:
         began = [*f"train {self._round.job.train} --pace {self._round.job.pace}".split(), *where]
         began += ["--runs-dir", str(self._folder), "--name", "run"]
         while True:
-            there = self._run.is_dir()
+            there, self._begins_at = self._run.is_dir(), self._newest()
             command = ["resume", str(self._run), *where] if there else began
             with Path(self._folder, "errors").open("w+b") as said:
                 how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": said}
@@ -228,9 +233,9 @@ class Struck:
         return True
 
     def kill_run(self) -> bool:
-        """Once it has begun to train: before that nothing of it is there to be lost."""
+        """Once it has made a checkpoint of its own: a run that is killed before, again and again, comes to no end."""
         assert self._process is not None
-        if not CheckpointStore(self._run / "checkpoints").steps():
+        if self._newest() <= self._begins_at:
             return False
         self._process.kill()
         return True
