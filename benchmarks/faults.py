@@ -186,7 +186,7 @@ class Struck:
             if self._process.returncode != -signal.SIGKILL:
                 self._round.gave_up += 1
                 print(f"    it ended with {self._process.returncode}: {errors.strip()[-300:]}", flush=True)
-                if self._round.gave_up > 20:
+                if self._round.gave_up > 100:
                     raise SystemExit(f"{self._round.job.name} cannot go on:\n{errors}")
 
     def _strike(self, process: subprocess.Popen[bytes]) -> None:

@@ -120,7 +120,7 @@ def beginning(number: int, close: Callable[[], None]) -> Iterator[None]:
     except BaseException as error:
         close()
         if isinstance(error, PartLostError):
-            raise DuettoError(f"The {number} learners could not begin. {error}") from error
+            raise PartLostError(f"The {number} learners could not begin. {error}") from error
         raise
 
 
