@@ -14,7 +14,8 @@ import pytest
 from small_runs import StopAt, assert_same, checkpoints, outcome, small, train
 from test_resume import check_killed_anywhere
 
-from duetto.errors import UsageError
+from duetto.errors import PartLostError, UsageError
+from duetto.learners import ranks
 from duetto.learners.ranks import ThisMachine
 from duetto.learners.torch_ranks import TorchRanks
 from duetto.runs.run import Run
@@ -54,6 +55,27 @@ def test_a_learner_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     assert said == [
         "Learner 1 of 2 is gone (its process was killed by signal 9). The run goes on from its checkpoint of step 80."
     ]
+
+
+def test_learners_that_cannot_begin(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    """A new run ends before it has a folder; one that goes on tries three times more, and says so."""
+    whole, run = (train(tmp_path, name=name, **RUN) for name in ("whole", "run"))
+    whole.resume(140)
+    failures = tmp_path / "failures"
+    fails = f"left = int(open({str(failures)!r}).read()); open({str(failures)!r}, 'w').write(str(left - 1))"
+    monkeypatch.setattr(ranks, "_START", f"{fails}\nif left > 0: raise SystemExit(3)\n{ranks._START}")
+    failures.write_text("1")
+    with pytest.raises(PartLostError, match=r"The 2 learners could not begin\. Learner 1 of 2 is gone"):
+        train(tmp_path, name="none", **RUN)
+    assert not (tmp_path / "none").exists()
+    failures.write_text("2")
+    with caplog.at_level(logging.WARNING, "duetto"):
+        run.resume(140)
+    assert_same(whole, run)
+    assert failures.read_text() == "-1"
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith("The 2 learners could not begin. ")
+    assert said.endswith(" The run goes on from its checkpoint of step 120.")
 
 
 def test_a_run_goes_on_with_another_number(tmp_path: Path):
