@@ -412,5 +412,5 @@ def test_what_is_no_number_is_said(made: Run, wrong: float):
 
 def test_predict_is_act_here(made: Run):
     with pytest.raises(AttributeError, match=r"no attribute 'predict'\. Call act\(observation\), which returns"):
-        made.agent().predict(np.zeros(2))  # type: ignore[attr-defined]  # as in Stable-Baselines3
+        made.agent().predict(np.zeros(2))  # as in Stable-Baselines3
     assert not hasattr(made.agent(), "prediction")

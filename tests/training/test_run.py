@@ -257,7 +257,7 @@ def test_mistakes_of_showing(made: Run, tmp_path: Path):
     with pytest.raises(UsageError, match="seed is -1; it must be at least 0"):
         made.evaluate(1, seed=-1)
     with pytest.raises(UsageError, match=r"seed is 1\.5; it must be a whole number"):
-        made.evaluate(1, seed=1.5)  # type: ignore[arg-type]  # the mistake that is tried
+        made.evaluate(1, seed=1.5)  # the mistake that is tried
     with pytest.raises(UsageError, match="seed is -2"):
         made.video(seed=-2)
     for folder in (tmp_path, f"{tmp_path}/new/"):

@@ -114,7 +114,7 @@ class Meeting(NamedTuple):
 
 @contextmanager
 def beginning(number: int, close: Callable[[], None]) -> Iterator[None]:
-    """Around the beginning of so many learners: where one cannot, `close` ends the others. Raises PartLostError then."""
+    """Around the beginning of so many learners: if one cannot, `close` ends the others, and PartLostError is raised."""
     try:
         yield
     except BaseException as error:

@@ -11,7 +11,7 @@ from duetto.storage import within
 
 LARGEST = 2**20  # bytes
 DEEPEST = 50  # lists within lists
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where it is there: three to four times as fast
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, if it is there: 3 times as fast
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
