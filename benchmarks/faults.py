@@ -38,13 +38,14 @@ from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import versions
 
 METHOD = """\
-Runs of a few thousand steps on a Ray cluster of three nodes on this machine. While one trains, faults come at random,
-{gap:g} s apart in the mean: kill -9 of an actor (or of the one that evaluates), of a shard of the memory, of a
-learner's rank; an actor that stands still for a while (a delay); a node that is gone without a word, with all that is
-on it; kill -9 of the run itself, once it has made a checkpoint, which is then resumed. At the end a run is
-compared with the same one undisturbed: last checkpoint, memory and logs, bit for bit; at the pace free, whose order depends on timing, every count: updates,
-steps, rows of each environment. Answers that come twice or late, and what is lost on the way, cannot be had of Ray at
-will: that is the simulation's part (`tests/cluster/test_simulation.py`, `test_paces.py`)."""
+Runs of a few thousand steps on a Ray cluster of three nodes on this machine. While one trains, faults come at
+random, {gap:g} s apart in the mean: kill -9 of an actor (or of the one that evaluates), of a shard of the memory, of
+a learner's rank; an actor that stands still for a while (a delay); a node that is gone without a word, with all that
+is on it; kill -9 of the run itself, once it has made a checkpoint, which is then resumed. At the end a run is
+compared with the same one undisturbed: last checkpoint, memory and logs, bit for bit; at the pace free, whose order
+depends on timing, every count: updates, steps, rows of each environment. Answers that come twice or late, and what
+is lost on the way, cannot be had of Ray at will: that is the simulation's part (`tests/cluster/test_simulation.py`,
+`test_paces.py`)."""
 
 COMMON = (
     "--hidden 32 32 --batch-size 16 --checkpoint-every 50 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
