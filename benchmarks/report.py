@@ -46,9 +46,14 @@ def publish(text: str, output: Path | None) -> None:
 
 
 def _processor() -> str:
+    """Its name, and what multiplies matrices: virtual machines call several generations by one name."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.is_file() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    said = {line.split(":", 1)[0].strip(): line.split(":", 1)[1].strip() for line in lines if ":" in line}
+    flags = said.get("flags", "").split()
+    units = {"amx_tile": "AMX", "avx512_bf16": "AVX-512 BF16", "avx512f": "AVX-512", "avx2": "AVX2"}
+    unit = next((f" ({label})" for flag, label in units.items() if flag in flags), "")
+    return said.get("model name", "unknown processor") + unit
 
 
 def _memory() -> float:
