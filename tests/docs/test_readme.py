@@ -47,26 +47,20 @@ def test_the_lines_of_python_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_the_speeds_are_those_of_the_committed_tables():
-    tasks = {
-        "TD3, steps a second": "td3",
-        "CrossQ (on another machine)": "crossq",
-        "PPO, eight HalfCheetahs": "ppo-halfcheetah-8",
-        "PPO, Breakout": "ppo-breakout",
-    }
-    columns = (("duetto-jax", "duetto-torch"), ("sb3", "sbx"), ("skrl-torch",), (), ("tianshou",), (), ())
-    for name, task in tasks.items():
-        measured = fast.rates()[task]
-        for cell, contenders in zip(ROWS[name], columns, strict=True):
-            assert numbers(cell) == [round(measured[one]) for one in contenders if one in measured], (name, cell)
+    header, rows = fast.beside()
+    lines = TEXT.partition("<!-- speed -->")[2].partition("<!-- end speed -->")[0].strip().splitlines()
+    assert [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])] == [header, *rows]
 
 
 def test_what_the_page_says_of_speed():
-    """On JAX ahead of SBX or level with it but for CrossQ, and on PyTorch ahead of SB3 but for SAC."""
-    for task, measured in fast.rates().items():
+    """On JAX ahead of SBX or level, but for CrossQ once; on PyTorch ahead of SB3, but for SAC and on the slow Intel."""
+    slow = "Intel Xeon @ 2.50GHz (AVX-512)"
+    assert sum(machine == slow for _, machine in fast.rates()) == 7
+    for (task, machine), measured in fast.rates().items():
         ours = measured.get("duetto-jax", measured["duetto-torch"])
-        assert (ours < measured["sbx"]) == (task == "crossq")
-        assert measured["duetto-torch"] / measured.get("sb3", 1) > (0.98 if task == "sac" else 1.1)
-    assert fast.machines()["crossq"] != fast.machines()["td3"]
+        assert (ours < measured["sbx"]) == ((task, machine) == ("crossq", "Intel Xeon")), (task, machine)
+        ahead = measured["duetto-torch"] / measured.get("sb3", 1) > 1.1
+        assert ahead != (task == "sac" or (machine == slow and task in ("td3", "ddpg"))), (task, machine)
 
 
 def test_the_number_of_algorithms():

@@ -324,6 +324,12 @@ class Normalised(torch.nn.Sequential):
         super().__init__(torch.nn.Linear(observation.size, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, size))
 
 
+class NormalisedByTheBatch(torch.nn.Sequential):
+    def __init__(self, observation: Any, size: int) -> None:
+        norm = torch.nn.BatchNorm1d(4, affine=False, track_running_stats=False)
+        super().__init__(torch.nn.Linear(observation.size, 4), norm, torch.nn.Linear(4, size))
+
+
 class Shifted(torch.nn.Sequential):
     def __init__(self, observation: Any, size: int) -> None:
         super().__init__(torch.nn.Linear(observation.size, size), torch.nn.Tanh())
@@ -334,6 +340,9 @@ class Shifted(torch.nn.Sequential):
 def test_so_it_is_in_a_network_of_the_users_own(case: Case):
     case.algorithm = replace(case.algorithm, actor_network=CustomNetwork(torch=Normalised))
     with pytest.raises(UsageError, match=r"^td3's actor, a network of your own, keeps 1\.running_mean, which no opti"):
+        case.build("torch", ranks=2)
+    case.algorithm = replace(case.algorithm, actor_network=CustomNetwork(torch=NormalisedByTheBatch))
+    with pytest.raises(UsageError, match=r"^td3's actor, a network of your own, has a BatchNorm1d: statistics of the"):
         case.build("torch", ranks=2)
     case.algorithm = replace(case.algorithm, actor_network=CustomNetwork(torch=Shifted))
     assert case.build("torch", ranks=2).ranks == 2

@@ -175,12 +175,13 @@ class TorchRanks(TorchShare):
     def _check_networks(self) -> None:
         for name in self.specs:
             net = self._nets[name]
-            if isinstance(net, Custom) and net.kept:
+            if isinstance(net, Custom) and (net.kept or net.mixing):
+                what = f"keeps {net.kept[0]}, which no optimiser moves" if net.kept else f"has a {net.mixing[0]}"
                 raise UsageError(
-                    f"{self.algorithm.name()}'s {name}, a network of your own, keeps {net.kept[0]}, which no optimiser "
-                    "moves: statistics of the rows of a whole batch, as of batch normalisation, of which each of "
-                    "several PyTorch learners has a share only. Leave out learners (--learners), or the statistics; a "
-                    "constant is a buffer with persistent=False."
+                    f"{self.algorithm.name()}'s {name}, a network of your own, {what}: statistics of the rows of a "
+                    "whole batch, as of batch normalisation, of which each of several PyTorch learners has a share "
+                    "only. Leave out learners (--learners), or the statistics; a constant is a buffer with "
+                    "persistent=False."
                 )
 
     def _meet(self, host: str) -> None:

@@ -87,6 +87,12 @@ class Custom:
         buffers = (name for name, value in self.values.items() if not isinstance(value, nn.Parameter))
         return [name for name in buffers if self.values[name].is_floating_point()]
 
+    @property
+    def mixing(self) -> list[str]:
+        """Kinds of its modules that compute a row's output from the other rows, whether or not they keep anything."""
+        parts = (part for module in self._modules for part in module.modules())
+        return [type(part).__name__ for part in parts if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+
 
 def _modules(spec: NetworkSpec, random: np.random.Generator) -> list[nn.Module]:
     assert isinstance(spec, Network)

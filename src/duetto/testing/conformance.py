@@ -97,11 +97,11 @@ def check_state(kind: type[Algorithm]) -> None:
                 )
 
 
-def check_resuming(kind: type[Algorithm], backend: Backend = "torch") -> None:
+def check_resuming(kind: type[Algorithm], backend: Backend = "torch", device: str = "cpu") -> None:
     """A run of 48 steps, again, and in two parts."""
     with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
-        whole, again = (_outcome(trial, backend, 48) for _ in range(2))
-        parts = _outcome(trial, backend, 48, stop=29)
+        whole, again = (_outcome(trial, backend, 48, device=device) for _ in range(2))
+        parts = _outcome(trial, backend, 48, stop=29, device=device)
         for name, value in whole.items():
             assert np.array_equal(value, again[name]), f"{kind.name()}: {name} is another in a run that was repeated"
             assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
@@ -173,6 +173,17 @@ def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:
         joint = [trial for trial in trials if isinstance(trial.action, Dict)]
         for trial in (trials[0], *(masked[:1] if learns_from_masks else ()), *joint[:1]):
             _compare_together(trial, backend)
+
+
+def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
+    """On another device than the processor: parity with it, and a run there that is made again, and in two parts.
+
+    It is no check of `CHECKS`, as few machines have a GPU.
+    """
+    with _trials(kind) as (trial, *_):
+        pair = [_learner(trial, backend, device=one) for one in ("cpu", device)]
+        _compare_pair(trial, pair, ("the processor", device))
+    check_resuming(kind, backend, device=device)
 
 
 def check_options(kind: type[Algorithm]) -> None:
@@ -254,27 +265,29 @@ def _trials(kind: type[Algorithm], **options: Any) -> Iterator[list[Trial]]:
         yield made
 
 
-def _learner(trial: Trial, backend: Backend, seed: int = 0, precision: Any = "float32") -> Learner:
-    return learners.build(
-        backend, trial.algorithm, trial.observation, trial.action, seed=seed, threads=1, precision=precision
-    )
+def _learner(trial: Trial, backend: Backend, seed: int = 0, **options: Any) -> Learner:
+    spaces = trial.observation, trial.action
+    return learners.build(backend, trial.algorithm, *spaces, seed=seed, threads=1, **options)
 
 
 def _compare(trial: Trial) -> None:
-    pair = [_learner(trial, backend) for backend in BACKENDS]
+    _compare_pair(trial, [_learner(trial, backend) for backend in BACKENDS])
+
+
+def _compare_pair(trial: Trial, pair: Sequence[Learner], who: tuple[str, str] = ("PyTorch", "JAX")) -> None:
     about = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}"
-    _close(pair, 0.0, f"{about}, at the start")
+    _close(pair, 0.0, f"{about}, at the start", who)
     batches = trial.batches(UPDATES)
     for number, batch in enumerate(batches, 1):
         metrics = [learner.update(batch, (number - 1) / UPDATES) for learner in pair]
         assert metrics[0].names == metrics[1].names, f"{about}: metrics {metrics[0].names} and {metrics[1].names}"
         tolerance = 1e-4 if number <= 2 else 1e-3  # Adam divides by a gradient's own size: a tiny one's rounding shows
         ours, theirs = (on_host(one.values) for one in metrics)
-        _near(ours, theirs, 10 * tolerance, f"{about}, update {number}, metrics {metrics[0].names}")
+        _near(ours, theirs, 10 * tolerance, f"{about}, update {number}, metrics {metrics[0].names}", who)
         if metrics[0].priority is not None:
             ours, theirs = (on_host(one.priority) for one in metrics)
-            _near(ours, theirs, tolerance, f"{about}, update {number}, priorities")
-        _close(pair, tolerance, f"{about}, update {number}")
+            _near(ours, theirs, tolerance, f"{about}, update {number}, priorities", who)
+        _close(pair, tolerance, f"{about}, update {number}", who)
     if pair[0].on_policy or pair[0].recurrent:
         return  # they act on windows, or on the host: looked at where they learn
     noise, _ = trial.algorithm.explorer().draw(
@@ -282,7 +295,7 @@ def _compare(trial: Trial) -> None:
     )
     for drawn in (None, noise):
         ours, theirs = (learner.act(batches[0].obs, drawn) for learner in pair)
-        _near(ours, theirs, 1e-3, f"{about}, actions")
+        _near(ours, theirs, 1e-3, f"{about}, actions", who)
 
 
 def _compare_together(trial: Trial, backend: Backend) -> None:

@@ -79,7 +79,8 @@ class Trial:
     def session(self, backend: Backend, folder: Path, **options: Any) -> Session:
         """A run on it, not started."""
         defaults: dict[str, Any] = {"steps": 48, "num_envs": 2, "evaluate_every": 0, "checkpoint_every": 0}
-        run = RunOptions(backend=backend, device="cpu", threads=1, **(defaults | options))
+        defaults |= {"device": "cpu", "threads": 1}
+        run = RunOptions(backend=backend, **(defaults | options))
         return Session(Config(self.algorithm, ENVIRONMENT, run), folder, self.environment)
 
     def batches(self, count: int) -> list[Any]:

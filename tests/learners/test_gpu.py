@@ -1,0 +1,63 @@
+"""On a GPU each algorithm computes what it does on the processor, and its runs go on bit for bit; else skipped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.learners import Backend
+from duetto.learners.torch import TorchLearner
+from duetto.testing import conformance
+
+BACKENDS: tuple[Backend, ...] = ("torch", "jax")
+
+
+def found(backend: Backend) -> bool:
+    if backend == "torch":
+        from duetto.learners.torch import has_cuda
+    else:
+        from duetto.learners.jax import has_cuda
+    return has_cuda()
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_on_a_gpu(backend: Backend, kind: type[Algorithm]):
+    if not found(backend):
+        pytest.skip(f"{backend} sees no CUDA device here: nothing was tried on one")
+    conformance.check_device(kind, backend, "cuda")
+
+
+def test_the_check_itself():
+    """Where there is none it is tried on the processor, which is like itself."""
+    conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")
+
+
+def test_a_device_that_computes_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch):
+    made: list[Any] = []
+    update = TorchLearner.update
+
+    def rough(self: TorchLearner, batch: Any, progress: float = 0.0) -> Any:
+        """The second one sees rewards with three digits."""
+        made.extend([self] if self not in made else [])
+        if made.index(self) == 1:
+            batch = batch._replace(reward=np.round(np.asarray(batch.reward), 2))
+        return update(self, batch, progress)
+
+    monkeypatch.setattr(TorchLearner, "update", rough)
+    with pytest.raises(AssertionError, match=r"td3 on .*: the processor and cpu differ by"):
+        conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")
+
+
+def test_a_run_that_goes_on_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch):
+    load = TorchLearner.load_state_dict
+
+    def forgetful(self: TorchLearner, state: dict[str, Any]) -> None:
+        load(self, {**state, **{name: value for name, value in self.state_dict().items() if "optim" in name}})
+
+    monkeypatch.setattr(TorchLearner, "load_state_dict", forgetful)
+    with pytest.raises(AssertionError, match="is another in a run that was resumed"):
+        conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")
