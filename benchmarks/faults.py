@@ -38,14 +38,15 @@ from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import versions
 
 METHOD = """\
-Runs of a few thousand steps on a Ray cluster of three nodes on this machine. While one trains, faults come at
-random, {gap:g} s apart in the mean: kill -9 of an actor (or of the one that evaluates), of a shard of the memory, of
-a learner's rank; an actor that stands still for a while (a delay); a node that is gone without a word, with all that
-is on it; kill -9 of the run itself, once it has made a checkpoint, which is then resumed. At the end a run is
-compared with the same one undisturbed: last checkpoint, memory and logs, bit for bit; at the pace free, whose order
-depends on timing, every count: updates, steps, rows of each environment. Answers that come twice or late, and what
-is lost on the way, cannot be had of Ray at will: that is the simulation's part (`tests/cluster/test_simulation.py`,
-`test_paces.py`)."""
+Runs of a few thousand steps on a Ray cluster of three nodes on this machine. While one trains, faults come at random,
+{gap:g} s apart in the mean: kill -9 of an actor (or of the one that evaluates), of a shard of the memory, of a
+learner's rank; an actor that stands still for a while (a delay); a node that is gone without a word, with all that is
+on it; kill -9 of the run itself, which is then resumed. What sends a run back (its own death; with shards and
+learners that of a shard, a rank or a node, too) comes once it has made a checkpoint since it was sent back last, or
+it would come to no end. At the end a run is compared with the same one undisturbed: last checkpoint, memory and logs,
+bit for bit; at the pace free, whose order depends on timing, every count: updates, steps, rows of each environment.
+Answers that come twice or late, and what is lost on the way, cannot be had of Ray at will: that is the simulation's
+part (`tests/cluster/test_simulation.py`, `test_paces.py`)."""
 
 COMMON = (
     "--hidden 32 32 --batch-size 16 --checkpoint-every 50 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
@@ -55,6 +56,7 @@ ROLLOUTS = (
     COMMON.replace("--batch-size 16 ", "") + " --rollout-steps 16 --epochs 2 --minibatches 2 --threads 1 --device cpu"
 )
 ACTORS = ("actor", "still", "node", "run")
+PARTS = (*ACTORS, "shard", "rank")
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ JOBS = [
         "exact",
         f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --learners 2 {SMALL}",
         "--actors 2 --replay-shards 2",
-        (*ACTORS, "shard", "rank"),
+        PARTS,
     ),
     Job("PPO", "lockstep", f"ppo CartPole-v1 --num-envs 4 --steps 12000 {ROLLOUTS}", "--actors 2"),
     Job(
@@ -162,7 +164,7 @@ class Struck:
         self._random = random.Random(f"{made.job.name} {made.seed}")
         self._process: subprocess.Popen[bytes] | None = None
         self._run = folder / "run"
-        self._begins_at = -1
+        self._sent_back_at = -1
 
     def _newest(self) -> int:
         """The step of the newest checkpoint; -1 before the first."""
@@ -174,7 +176,7 @@ class Struck:
         began = [*f"train {self._round.job.train} --pace {self._round.job.pace}".split(), *where]
         began += ["--runs-dir", str(self._folder), "--name", "run"]
         while True:
-            there, self._begins_at = self._run.is_dir(), self._newest()
+            there = self._run.is_dir()
             command = ["resume", str(self._run), *where] if there else began
             with Path(self._folder, "errors").open("w+b") as said:
                 how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": said}
@@ -197,9 +199,12 @@ class Struck:
                 process.wait(self._random.expovariate(1 / self._gap))
                 return
             except subprocess.TimeoutExpired:
-                deed = self._random.choice(self._round.job.deeds)
-                if DEEDS[deed](self):
+                deeds = self._round.job.deeds
+                deed, newest = self._random.choice(deeds), self._newest()
+                sends_back = deed == "run" or (deeds == PARTS and deed in ("node", "shard", "rank"))
+                if (not sends_back or newest > self._sent_back_at) and DEEDS[deed](self):
                     self._round.faults[deed] += 1
+                    self._sent_back_at = newest if sends_back else self._sent_back_at
 
     def _kill_one(self, pids: list[int]) -> bool:
         if not pids:
@@ -234,10 +239,7 @@ class Struck:
         return True
 
     def kill_run(self) -> bool:
-        """Once it has made a checkpoint of its own: a run that is killed before, again and again, comes to no end."""
         assert self._process is not None
-        if self._newest() <= self._begins_at:
-            return False
         self._process.kill()
         return True
 
