@@ -188,7 +188,7 @@ class Struck:
                 return
             if self._process.returncode != -signal.SIGKILL:
                 self._round.gave_up += 1
-                print(f"    it ended with {self._process.returncode}: {errors.strip()[-300:]}", flush=True)
+                print(f"    it ended with {self._process.returncode}: {errors.strip()[-3000:]}", flush=True)
                 if self._round.gave_up > 100:
                     raise SystemExit(f"{self._round.job.name} cannot go on:\n{errors}")
 
