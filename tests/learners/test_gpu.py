@@ -41,7 +41,7 @@ def test_a_device_that_computes_otherwise_is_seen(monkeypatch: pytest.MonkeyPatc
     update = TorchLearner.update
 
     def rough(self: TorchLearner, batch: Any, progress: float = 0.0) -> Any:
-        """The second one sees rewards with three digits."""
+        """The second one sees rewards with two decimals."""
         made.extend([self] if self not in made else [])
         if made.index(self) == 1:
             batch = batch._replace(reward=np.round(np.asarray(batch.reward), 2))
