@@ -1,8 +1,10 @@
 """The state of MuJoCo's MjData, and of an MjModel that its environment edits, as domain randomisation does.
 
-A model is half a megabyte, most of it textures, and nearly always the one that the environment was made with. So the
-checksum of each of its arrays is kept from when the environment was made, and what is saved are the arrays that differ
-from then. A checksum of all says after loading whether the new environment's model is now the same.
+A model is half a megabyte, most of it textures, and nearly always the one that the environment was made with. So its
+arrays are kept as they were when the environment was made, and what is saved are those that differ from then. A
+checksum of all says after loading whether the new environment's model is now the same.
+
+Actors of a cluster save their environments behind each block of a few steps, so what can be looked up once is.
 """
 
 from __future__ import annotations
@@ -16,7 +18,28 @@ import gymnasium
 import numpy as np
 
 _PARTS = ("opt", "stat")  # of a model: the solver's options, and the inertia that its tolerance is scaled by
-_made_with: WeakKeyDictionary[gymnasium.Env, dict[str, dict[str, int]]] = WeakKeyDictionary()
+
+
+class _Made:
+    """A model as its environment was made with it."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._arrays = _arrays(model)  # views: MuJoCo never moves them
+        self._were = {name: value.tobytes() for name, value in _fields(model).items()}
+        self._checksums = _checksums(_fields(model))
+        self._overall = _overall(self._checksums)
+
+    def save(self) -> dict[str, Any]:
+        """See `save_model`."""
+        fields = self._arrays | _numbers(self.model)
+        changed = {name: value.copy() for name, value in fields.items() if value.tobytes() != self._were[name]}
+        overall = _overall(self._checksums | _checksums(changed)) if changed else self._overall
+        return {"changed": changed, "all": overall}
+
+
+_made_with: WeakKeyDictionary[gymnasium.Env, dict[str, _Made]] = WeakKeyDictionary()
+_sized: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()  # of a model: the arrays of its data that it sizes
 
 
 def is_data(value: Any) -> bool:
@@ -30,19 +53,19 @@ def is_model(value: Any) -> bool:
 
 
 def remember(layer: gymnasium.Env) -> None:
-    """Keep the checksums of the models that this environment, just made, has."""
-    models = {name: _checksums(value) for name, value in vars(layer).items() if is_model(value)}
+    """Keep the models that this environment, just made, has."""
+    models = {name: _Made(value) for name, value in vars(layer).items() if is_model(value)}
     if models:
         _made_with[layer] = models
 
 
 def save_model(layer: gymnasium.Env, name: str) -> dict[str, Any]:
     """What differs in the model `layer.name` from when the environment was made; all of it where that is not known."""
-    model = getattr(layer, name)
-    made_with, now = _made_with.get(layer, {}).get(name, {}), _checksums(model)
-    fields = _fields(model)
-    changed = {field: fields[field].copy() for field, checksum in now.items() if made_with.get(field) != checksum}
-    return {"changed": changed, "all": _overall(now)}
+    model, made = getattr(layer, name), _made_with.get(layer, {}).get(name)
+    if made is not None and made.model is model:
+        return made.save()
+    fields = {field: value.copy() for field, value in _fields(model).items()}
+    return {"changed": fields, "all": _overall(_checksums(fields))}
 
 
 def load_model(model: Any, saved: dict[str, Any]) -> bool:
@@ -57,22 +80,19 @@ def load_model(model: Any, saved: dict[str, Any]) -> bool:
             getattr(owner, last)[...] = value
         else:
             setattr(owner, last, value.item())
-    return _overall(_checksums(model)) == saved["all"]
+    return _overall(_checksums(_fields(model))) == saved["all"]
 
 
 def save_data(data: Any) -> dict[str, Any]:
     """All arrays that the model sizes, not positions and velocities alone.
 
     Ant's reward reads xpos and cfrc_ext of the step before, and the solver starts from qacc_warmstart. What the
-    contacts size is computed anew by each step; an array is one of these if a fresh MjData has it in another size.
+    contacts size is computed anew by each step; of a fresh MjData these arrays are empty.
     """
-    fresh = type(data)(data.model)
-    saved: dict[str, Any] = {"time": float(data.time)}
-    for name in dir(data):
-        value = None if name.startswith("_") else getattr(data, name)
-        if isinstance(value, np.ndarray) and value.size and value.shape == getattr(fresh, name).shape:
-            saved[name] = value.copy()
-    return saved
+    if data.model not in _sized:
+        fresh = type(data)(data.model)
+        _sized[data.model] = [name for name, value in _public(fresh) if isinstance(value, np.ndarray) and value.size]
+    return {"time": float(data.time)} | {name: getattr(data, name).copy() for name in _sized[data.model]}
 
 
 def load_data(data: Any, saved: dict[str, Any]) -> None:
@@ -90,20 +110,28 @@ def _is_a(value: Any, name: str) -> bool:
 
 def _fields(model: Any) -> dict[str, np.ndarray]:
     """The model's arrays, and the numbers of its options."""
-    fields = {name: value for name, value in _public(model) if isinstance(value, np.ndarray) and value.size}
-    for part in _PARTS:
-        for name, value in _public(getattr(model, part)):
-            if isinstance(value, np.ndarray | int | float):
-                fields[f"{part}.{name}"] = np.asarray(value)
-    return fields
+    return _arrays(model) | _numbers(model)
+
+
+def _arrays(model: Any) -> dict[str, np.ndarray]:
+    return {name: value for name, value in _public(model) if isinstance(value, np.ndarray) and value.size}
+
+
+def _numbers(model: Any) -> dict[str, np.ndarray]:
+    return {
+        f"{part}.{name}": np.asarray(value)
+        for part in _PARTS
+        for name, value in _public(getattr(model, part))
+        if isinstance(value, np.ndarray | int | float)
+    }
 
 
 def _public(owner: Any) -> Iterator[tuple[str, Any]]:
     return ((name, getattr(owner, name)) for name in dir(owner) if not name.startswith("_"))
 
 
-def _checksums(model: Any) -> dict[str, int]:
-    return {name: zlib.crc32(np.ascontiguousarray(value).data) for name, value in _fields(model).items()}
+def _checksums(fields: dict[str, np.ndarray]) -> dict[str, int]:
+    return {name: zlib.crc32(np.ascontiguousarray(value).data) for name, value in fields.items()}
 
 
 def _overall(checksums: dict[str, int]) -> int:
