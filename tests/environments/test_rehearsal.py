@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import sys
@@ -18,6 +19,7 @@ from resuming import assert_equal, plain, record
 from scripted_environments import Opaque, Unsure
 
 from duetto.environments import Rehearsal, Stepper, make
+from duetto.environments import state as states
 
 SAVED = [
     hidden.OfActionSpace,
@@ -252,6 +254,15 @@ def test_only_edited_arrays_of_a_model_are_saved() -> None:
 
     assert models("HalfCheetah-v5") == {}
     assert models(randomised).keys() == {"body_mass", "geom_friction", "opt.gravity", "opt.timestep"}
+
+
+def test_a_model_in_the_place_of_the_one_it_was_made_with_is_saved_as_it_is() -> None:
+    environment = HalfCheetahEnv()
+    states.remember(environment)
+    environment.model = copy.copy(environment.model)
+    environment.model.body_mass[1] = 5.0
+    saved: Any = states.save(environment)
+    assert saved["0"]["mjmodel"]["model"]["changed"]["body_mass"][1] == 5.0
 
 
 def test_an_edit_that_the_saved_model_does_not_have_is_no_exact_return() -> None:
