@@ -26,8 +26,9 @@ class _Made:
     def __init__(self, model: Any) -> None:
         self.model = model
         self._arrays = _arrays(model)  # views: MuJoCo never moves them
-        self._were = {name: value.tobytes() for name, value in _fields(model).items()}
-        self._checksums = _checksums(_fields(model))
+        fields = self._arrays | _numbers(model)
+        self._were = {name: value.tobytes() for name, value in fields.items()}  # comparing is quicker than a checksum
+        self._checksums = _checksums(fields)
         self._overall = _overall(self._checksums)
 
     def save(self) -> dict[str, Any]:
