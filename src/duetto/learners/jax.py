@@ -8,7 +8,9 @@ rest is read: acting with an actor that a phase leaves alone need not wait for t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -24,6 +26,8 @@ from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import jax_cache
 from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
+from duetto.learners.dealing import every
+from duetto.learners.packing import Packing, Place, kind
 from duetto.learners.parameters import Parameters, matched
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
@@ -60,6 +64,8 @@ class JaxLearner(Learner):
         self._phases: dict[int, _Phase] = {}
         self._programs: dict[str, Any] = {}
         self.kept: frozenset[str] = frozenset()  # parts of the state that somebody may look at after an update
+        self.packs: bool = device == "cuda"  # what an update takes, so that it is one copy
+        self._packings: dict[Hashable, Packing] = {}
 
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
@@ -121,7 +127,13 @@ class JaxLearner(Learner):
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A phase's program, which may change its first argument in place."""
-        return jax.jit(self.each(function), donate_argnums=0)
+        program = self.each(function)
+
+        def run(changing: State, fixed: State, *inputs: Any) -> Any:
+            packed = isinstance(inputs[0], Packed)
+            return program(changing, fixed, *(inputs[0].unpacked() if packed else inputs))
+
+        return jax.jit(run, donate_argnums=0)
 
     def parts(self, batch: Any, rows: Array) -> tuple[Any, Callable[[Any], Any]]:
         """What a phase's program goes through part by part, and what makes a batch of each."""
@@ -129,7 +141,14 @@ class JaxLearner(Learner):
 
     def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
         """What a phase's program takes, where its devices look for it."""
-        return batch, rows, noise, rates
+        inputs = batch, rows, noise, rates
+        if not self.packs:
+            return inputs
+        inputs = every(inputs, lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)))
+        packing = self._packings.get(which := kind(inputs)) or self._packings.setdefault(which, Packing(inputs))
+        buffer = np.empty(packing.size, np.uint8)
+        packing.write(inputs, buffer)
+        return (Packed(buffer, packing),)
 
     def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
         """A network as losses and policies call it, with these arrays."""
@@ -193,6 +212,27 @@ class JaxLearner(Learner):
     def _put(self, tree: Any) -> Any:
         """These arrays where learning looks for them."""
         return jax.device_put(tree, self.device)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["buffer"], meta_fields=["packing"])
+@dataclass
+class Packed:
+    """Arrays in one buffer, (size,) uint8."""
+
+    buffer: Any
+    packing: Packing
+
+    def unpacked(self) -> Any:
+        """Within a compiled program, the tree of them."""
+        return self.packing.read(self._array)
+
+    def _array(self, place: Place) -> Array:
+        data = self.buffer[place.begin : place.end]
+        if place.dtype == np.bool_:
+            return jnp.reshape(data, place.shape) != 0
+        if place.dtype.itemsize > 1:
+            data = jnp.reshape(data, (-1, place.dtype.itemsize))
+        return jnp.reshape(jax.lax.bitcast_convert_type(data, place.dtype), place.shape)
 
 
 class _Phase:

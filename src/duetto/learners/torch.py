@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 # Read when PyTorch loads OpenMP: a thread that waits for the others looks for them this often before it sleeps. Without
 # (waking costs more than an operation) two threads are slower than one; with far more, a busy machine stands still.
@@ -27,14 +27,17 @@ from duetto.functional.forms import ARRAY, Each
 from duetto.learners import heap
 from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
 from duetto.learners.beside import Beside, Later
+from duetto.learners.dealing import every
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.parameters import matched
+from duetto.learners.recording import Recorder
 from duetto.learners.threads import FloatingThreads, granted
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
 from duetto.networks.torch import Built, Parameters, build
 
 MOST_THREADS = 4  # where nobody asks for more
+RECORDS = "DUETTO_CUDA_GRAPHS"  # 0 in the environment: a GPU is asked for each operation
 
 
 def has_cuda() -> bool:
@@ -42,10 +45,21 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
+class Inputs(NamedTuple):
+    """What a recorded update looks at."""
+
+    batch: Any
+    rows: Any  # (M, B) of its parts, or None
+    part: Any  # (1,), which of them it is
+    noise: Any
+    rates: Any  # `Rates` of tensors
+
+
 class TorchLearner(Learner):
-    """Modules, fused Adam, `foreach` averaging."""
+    """Modules, fused Adam, `foreach` averaging; on a GPU as CUDA graphs, see `recording`."""
 
     backend: Literal["torch", "jax"] = "torch"
+    records = True  # where it can
     scheduled: dict[str, Tensor]
     threads: int
 
@@ -74,6 +88,10 @@ class TorchLearner(Learner):
         self._plain = SimpleNamespace(**{name: self._called(name) for name in self._nets})
         self._optimizers = {name: Adam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()}
         self._beside: Beside | None = None  # who makes the updates; None: whoever asks for them
+        self._recorder: Recorder | None = None
+        if device == "cuda" and self._recordable() and os.environ.get(RECORDS) != "0":
+            self._recorder = Recorder(self.device, self._changing)
+        self._phase_names: dict[int, tuple[str, ...]] = {}  # what recorded updates report
         self._autocast = contextlib.nullcontext()
         if precision == "bf16":
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -89,18 +107,54 @@ class TorchLearner(Learner):
 
     def _updated(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         self._phase = phase
+        rates = Rates(self._step_sizes(rates.learning), rates.scheduled)
+        if self._recorder is not None:
+            return self._played(self._recorder, batch, rows, noise, rates)
         self._rates, self._noise = rates.learning, as_tensors(noise, self.device)
         self.scheduled = {
             name: torch.tensor(value, dtype=torch.float32, device=self.device)
             for name, value in rates.scheduled.items()
         }
         values = [self._learn(part) for part in ([batch] if rows is None else self._parts(batch, rows))]
-        return Metrics(
-            tuple(self._names), values[0] if len(values) == 1 else torch.stack(values).mean(0), self._priority
-        )
+        return Metrics(tuple(self._names), _mean(values), self._priority)
+
+    def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
+        """As optimisers take them."""
+        return rates
 
     def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
         return (take(batch, part) for part in rows)
+
+    def _recordable(self) -> bool:
+        """Whether all that an update and an action ask for is the same each time.
+
+        Recurrent layers divide their work as episodes begin; what a user's own networks do nobody knows.
+        """
+        return self.records and not self.recurrent and all(spec.custom is None for spec in self.specs.values())
+
+    def _played(self, recorder: Recorder, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
+        """`_updated`, as it was recorded."""
+        inputs = Inputs(batch, rows, np.zeros(1, np.int64), noise, every(rates, np.float32))
+        times = 1 if rows is None else rows.shape[-2]
+        given = recorder.play(("update", self._phase), inputs, self._of_arrived, times)
+        values, priorities = zip(*given, strict=True)
+        return Metrics(self._phase_names[self._phase], _mean(values), priorities[-1])
+
+    def _of_arrived(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
+        """The work of an update, or of its next part: what it reports, and priorities."""
+        self._rates, self._noise, self.scheduled = inputs.rates.learning, inputs.noise, inputs.rates.scheduled
+        batch = inputs.batch
+        if inputs.rows is not None:
+            batch = self._part(batch, inputs.rows, inputs.part)
+            inputs.part.add_(1)
+        values = self._step(batch)
+        self._phase_names[self._phase] = tuple(self._names)
+        return values, self._priority
+
+    def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
+        """One of the parts of a batch that has arrived."""
+        own = rows.index_select(0, part)[0]
+        return every(batch, lambda array: array.index_select(0, own))
 
     def _learn(self, batch: Any) -> Tensor:
         tensors = type(batch)(*(as_tensors(field, self.device) for field in batch))
@@ -236,11 +290,15 @@ class TorchLearner(Learner):
         """See `Learner._act`."""
         self._finish()
         self._use_threads(self.threads)
+        if self._recorder is not None and method == "collect":  # of as many environments each time
+            return as_arrays(self._recorder.play(method, (obs, *noise), partial(self._acted, method))[0])
+        return as_arrays(self._acted(method, as_tensors((obs, *noise), self.device)))
+
+    def _acted(self, method: Any, inputs: Any) -> Any:
+        """The method's result and the carry, from tensors."""
         with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
-            inputs = (as_tensors(part, self.device) for part in (obs, *noise))
             nets = self.networks()
-            result = getattr(self.algorithm, method)(nets, *inputs)
-            return as_arrays(result), as_arrays(self._carry(nets))
+            return getattr(self.algorithm, method)(nets, *inputs), self._carry(nets)
 
     def acting_parameters(self) -> Callable[[], Values]:
         """See `Learner.acting_parameters`: copies, made when they are due."""
@@ -294,7 +352,7 @@ class Adam:
         self._steps = [torch.zeros((), device=weight.device) for weight in self.weights]
 
     @torch.no_grad()
-    def step(self, gradients: list[Tensor], rate: float) -> Tensor | None:
+    def step(self, gradients: list[Tensor], rate: float | Tensor) -> Tensor | None:
         """Take a step of size `rate`; if the spec says so, clip the gradients' global norm first, and return it."""
         spec, norm = self._spec, None
         if spec.max_grad_norm > 0:
@@ -311,7 +369,7 @@ class Adam:
         first: list[Tensor],
         second: list[Tensor],
         steps: list[Tensor],
-        rate: float,
+        rate: float | Tensor,
     ) -> None:
         spec = self._spec
         adam(
@@ -360,6 +418,10 @@ def _laid_out(gradient: Tensor, weight: Tensor) -> Tensor:
     if gradient.stride() == weight.stride():
         return gradient
     return torch.empty_like(weight).copy_(gradient)
+
+
+def _mean(values: Sequence[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else torch.stack(list(values)).mean(0)
 
 
 def take(tree: Any, rows: np.ndarray) -> Any:

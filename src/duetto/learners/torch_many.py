@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from duetto.algorithms.base import PRIORITY, Algorithm, Tree
+from duetto.algorithms.base import PRIORITY, Algorithm
 from duetto.learners.base import Precision, summarize
-from duetto.learners.torch import Adam, TorchLearner, as_arrays, as_tensors
+from duetto.learners.dealing import every
+from duetto.learners.torch import Adam, TorchLearner
 from duetto.networks import torch_many_layers
 from duetto.networks.network import Network
 from duetto.networks.spaces import Space
@@ -60,6 +61,16 @@ class TorchMany(TorchLearner):
         seeds = np.arange(len(rows))[:, None]
         return (_mapped(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
 
+    def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
+        """See TorchLearner: of every seed its own."""
+        own = rows.index_select(1, part)[:, 0]
+        seeds = torch.arange(len(own), device=own.device)[:, None]
+        return every(batch, lambda array: array[seeds, own])
+
+    def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
+        """See TorchLearner: one number where all seeds have the same, else (N,)."""
+        return {name: float(rate[0]) if len(set(rate.tolist())) == 1 else rate for name, rate in rates.items()}
+
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
         """See `Updater.minimize`."""
         every = {other: net.values for other, net in self._nets.items()}
@@ -97,17 +108,15 @@ class TorchMany(TorchLearner):
         return SimpleNamespace(**found)
 
     # ------------------------------------------------------------------------------------------------ acting
-    def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Learner._act`."""
-        self._use_threads(self.threads)
+    def _acted(self, method: Any, inputs: Any) -> Any:
+        """See TorchLearner."""
         acting = {name: self._nets[name].values for name in self.algorithm.acting_networks}
-        inputs = tuple(as_tensors(part, self.device) for part in (obs, *noise))
 
         def of_one(acting: dict[str, Values], inputs: Any) -> Any:
             return getattr(self.algorithm, method)(self._networks_of(acting), *inputs)
 
         with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
-            return as_arrays(vmap(of_one, (0, _axes(inputs)))(acting, inputs)), {}
+            return vmap(of_one, (0, _axes(inputs)))(acting, inputs), {}
 
 
 class AdamOfMany(Adam):
@@ -115,19 +124,19 @@ class AdamOfMany(Adam):
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor], rate: Any) -> Tensor | None:
-        """See `Adam`. `rate` (N,) are the seeds' own; so is the norm."""
-        norm, limit, seeds = None, self._spec.max_grad_norm, len(rate)
+        """See `Adam`. `rate` is that of all seeds, or (N,); the norm is (N,)."""
+        norm, limit, seeds = None, self._spec.max_grad_norm, len(self.weights[0])
         if limit > 0:
             norms = [torch.linalg.vector_norm(gradient.reshape(seeds, -1), dim=1) for gradient in gradients]
             norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)
             factor = limit / torch.clamp(norm, min=limit)
             gradients = [part * factor.reshape(-1, *(1,) * (part.ndim - 1)) for part in gradients]
         moving = (self.weights, gradients, self._first, self._second)
-        if len(set(rate.tolist())) == 1:
-            self._move(*moving, self._steps, float(rate[0]))
+        if np.ndim(rate) == 0:
+            self._move(*moving, self._steps, rate)
             return norm
         before = [steps.clone() for steps in self._steps]
-        for seed, own in enumerate(rate.tolist()):
+        for seed, own in enumerate(rate.tolist() if isinstance(rate, np.ndarray) else rate):
             weights, slopes, first, second = ([part[seed] for part in parts] for parts in moving)
             steps = self._steps if seed == 0 else [steps.clone() for steps in before]
             self._move(weights, slopes, first, second, steps, own)

@@ -86,6 +86,8 @@ class TorchShare(TorchLearner):
         made: Updates so far, as far as ranks count them.
     """
 
+    records = False  # what learners say to each other is no part of a CUDA graph here
+
     def __init__(self, making: Making, rank: int) -> None:
         if making.device == "cuda" and rank < torch.cuda.device_count():
             torch.cuda.set_device(rank)
