@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import test_paces
 from small_runs import small
+from test_layers import LENGTH, AtOnce, numbers
 from test_paces import NUM_ENVS, STEADY, TOTAL, Course, nets, told
 
 from duetto import memory
@@ -248,6 +249,30 @@ def test_whatever_happens(play):
     else:
         assert happened["lost steps"] > SCHEDULES
         assert happened["missing"] > SCHEDULES / 10
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_is_held_is_in_a_cut(gone: bool):
+    """With its rows; or they are said to be lost, and whose they were break off."""
+    course = Handed(Free, "dqn", 2, LENGTH, 1, AtOnce(0, STEADY))
+    course.go(LENGTH - 1)
+    held: Any = course.source
+    assert numbers(held) == [{0: 1, 1: 1}, {0: 2}]
+    if gone:
+        stored(course)  # what was handed out is in the shard
+        course.transport._lose(list(course.transport._lies))
+    course.keep()
+    course.go_back(AtOnce(1, STEADY), *course.how)
+    assert course.source._broken == [gone, gone]
+    said = [int(notice.split()[0]) for notice in course.notices if "not in the checkpoint" in notice]
+    assert said == ([2, 2, 2 * LENGTH, 2 * LENGTH, 2 * LENGTH] if gone else [])
+    course.go(4 * LENGTH)
+    rows, end, jumps = stored(course), 0, [2 * LENGTH + 1] * 2 + [LENGTH + 1] * 2
+    for count, jump in zip(rows["count"], jumps, strict=True):
+        number = rows["obs"][end : end + count, 1]
+        assert np.diff(number).tolist() == [1 + jump * (gone and i == LENGTH - 2) for i in range(count - 1)]
+        end += count
+    course.stepper.close()
 
 
 def handed_out_twice(patch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,7 @@ RECIPE = recipes.pack(Kept, {})
 
 @pytest.fixture(autouse=True)
 def nets(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.cluster.free.LOOK", 0.0)  # on a clock that jumps
     monkeypatch.setattr(player.acting, "build", lambda algorithm, *_, **__: Net(algorithm))
     monkeypatch.setattr(state, "save", lambda env: env.unwrapped.state_dict())  # which others test, and takes long
     monkeypatch.setattr(state, "load", lambda env, saved: env.unwrapped.load_state_dict(saved) is None)
@@ -230,11 +231,13 @@ def free(seed: int) -> Counter[str]:
                 course.go(1)
                 source: Any = course.source
                 ahead = sum(len(ready.experience.env) for ready in source._ready)
+                ahead += sum(sum(block.counts) for layer in source._held for block in layer.values())
                 ahead += sum(order.steps * len(source._shares[index]) for index, order in source._orders.items())
                 assert ahead <= source.ahead
                 owed = max(0, course.step - 10) // 4 * 2
                 assert course.learner.updates == owed
             if turn == 0:
+                happened["held in a cut"] += bool(source._held)
                 course.move(Free, int(random.integers(1, 5)), length, transports[1])
         course.check_rows()
     except (Fault, EnvironmentFailedError) as error:
@@ -261,6 +264,7 @@ def test_whatever_happens(play):
     assert happened["stopped"] < SCHEDULES / 5
     assert happened["restarted"] > SCHEDULES / 3
     assert all(happened[name] > SCHEDULES / 100 for name in Rates.__dataclass_fields__), happened
+    assert play is lockstep_all or happened["held in a cut"] > SCHEDULES / 3
 
 
 def test_statistics_are_those_of_all_actors():
@@ -365,6 +369,22 @@ def nothing_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Blocks, "state_dict", cut)
 
 
+def not_held_in_order(patch: pytest.MonkeyPatch) -> None:
+    """The newest block of an actor is handed out first."""
+    hold = Free._hold
+
+    def in_front(self: Free, index: int, block: Any) -> None:
+        hold(self, index, block)
+        self._held.rotate()
+
+    patch.setattr(Free, "_hold", in_front)
+
+
+def held_not_in_the_cut(patch: pytest.MonkeyPatch) -> None:
+    """What was accepted, and is not opened."""
+    patch.setattr(Free, "_fetched", Blocks._fetched)
+
+
 def no_news(patch: pytest.MonkeyPatch) -> None:
     """What a replacement has seen of rewards does not begin with what all knew."""
     patch.setattr(RewardScaler, "follow", lambda self, moments: setattr(self, "news", fresh_moments((), 0.0)))
@@ -376,7 +396,8 @@ BOTH = [made_again, accepted_twice, dropped, forgotten, nothing_kept]
 @pytest.mark.parametrize(
     ("broken", "play"),
     [(rule, play) for rule in BOTH for play in (lockstep_all, free_all)]
-    + [(without_credit, free_all), (other_weights, lockstep_all), (no_news, lockstep_all)],
+    + [(without_credit, free_all), (not_held_in_order, free_all), (held_not_in_the_cut, free_all)]
+    + [(other_weights, lockstep_all), (no_news, lockstep_all)],
 )
 def test_without_any_one_rule_it_shows(broken, play, monkeypatch: pytest.MonkeyPatch):
     broken(monkeypatch)

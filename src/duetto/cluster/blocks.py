@@ -194,14 +194,15 @@ class Blocks(ABC):
         self._idle += block.idle
         if isinstance(block.experience, Outline):
             block = block._replace(experience=Left(block.experience, block.counts, self._shares[index], left))
-        return block
+        broken, self._broken[index] = self._broken[index], False  # a later loss concerns a later block
+        return block._replace(broken=broken)
 
     def _opened(self, blocks: dict[int, Block]) -> list[Ready]:
         """Accepted blocks side by side: vector steps of all of them, as old as the oldest."""
         broken = np.zeros((self.length, self._stepper.num_envs), bool)
-        for index in blocks:
+        for index, block in blocks.items():
             share = self._shares[index]
-            broken[0, share.start : share.stop], self._broken[index] = self._broken[index], False
+            broken[0, share.start : share.stop] = block.broken
         made = [blocks[index] for index in sorted(blocks)]
         episodes = [
             [episode for ended in some for episode in ended]

@@ -7,19 +7,28 @@
 An actor is asked for its next block while the steps that were asked for, and not handed out yet, are at most `ahead`
 with it. What is handed out is learned from at once, as `memory.Schedule` says; so steps and updates keep their ratio at
 every moment, nothing in flight is unbounded, and nothing is dropped. How old weights are is not bounded: a slow actor
-brings one block that was begun long ago. Blocks that have come meanwhile are handed out side by side, a vector step of
-all of them at a time: so a learner that is busy takes larger steps, not more of them. The order in which blocks come is
-in the numbers.
+brings one block that was begun long ago. Blocks that come while there are steps to hand out are held, and then handed
+out side by side, a vector step of all of them at a time: so a learner that is busy takes larger steps, not more of
+them. Of one actor several may be held, its k-th in layer k; one layer is opened at a time. The order in which blocks
+come is in the numbers.
+
+    handed out | vector steps of A0 and B0 ........ | of A1, B1 and C0 ....... | of A2 and B2
+    layer 0    |    B1    A1 B1   A1 B1 C0          | A2    A2 B2              |
+    layer 1    |                             A2     |                          |
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from duetto.cluster.blocks import Blocks, Ready
 from duetto.cluster.crew import INFINITY
+from duetto.cluster.player import Block
 from duetto.environments import Episode
 from duetto.memory import Afar, Experience, Left
 
@@ -38,6 +47,7 @@ class Free(Blocks):
 
     def _begin(self) -> None:
         super()._begin()
+        self._held: deque[dict[int, Block]] = deque()  # layers of what came, by actors
         self._waiting = 0  # steps that were asked for, and not handed out yet
         self._look_at = 0.0  # when to look for new blocks again, while there are steps to hand out
         self._least = self.length * min(map(len, self._shares))
@@ -62,15 +72,29 @@ class Free(Blocks):
 
     def _fill(self, step: int, total_steps: int) -> None:
         self._give_credit(step, total_steps)
-        while self._orders and not (self._ready and time.perf_counter() < self._look_at):
-            blocks = self._arrived(1, 0.0 if self._ready else INFINITY)
+        if self._orders and not (self._ready and time.perf_counter() < self._look_at):
+            for index, block in self._arrived(1, 0.0 if self._ready or self._held else INFINITY).items():
+                self._hold(index, block)
             self._look_at = time.perf_counter() + LOOK
-            if blocks:
-                self._ready.extend(opened := self._opened(blocks))
-                self._waiting += _rows(opened) - sum(map(self._size, blocks))
             self._give_credit(step, total_steps)
-            if self._ready:
-                return
+        if not self._ready:
+            self._open()
+
+    def _hold(self, index: int, block: Block) -> None:
+        self._waiting += sum(block.counts) - self._size(index)
+        layer = next((layer for layer in self._held if index not in layer), None)
+        if layer is None:
+            self._held.append(layer := {})
+        layer[index] = block
+
+    def _open(self) -> None:
+        self._ready.extend(self._opened(self._held.popleft()))
+
+    def _fetched(self) -> tuple[list[Ready], np.ndarray]:
+        """See Blocks: what is held is part of a cut, too."""
+        while self._held:
+            self._open()
+        return super()._fetched()
 
     def _give_credit(self, step: int, total_steps: int) -> None:
         """Ask idle actors, those first that have made the fewest blocks."""

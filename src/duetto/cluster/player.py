@@ -75,6 +75,7 @@ class Block(NamedTuple):
     rewarded: Moments | None
     state: dict[str, Any]  # where the actor stands behind it
     idle: float  # seconds between the last block and this one
+    broken: bool = False  # the episodes before it broke off with an actor: whoever accepts it knows
 
     def parted(self) -> tuple[Block, Experience]:
         """What all others must know of it, and its steps."""
