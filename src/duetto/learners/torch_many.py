@@ -19,7 +19,8 @@ from torch.func import grad_and_value, vmap
 from duetto.algorithms.base import PRIORITY, Algorithm
 from duetto.learners.base import Precision, summarize
 from duetto.learners.dealing import every
-from duetto.learners.torch import Adam, TorchLearner
+from duetto.learners.torch import TorchLearner
+from duetto.learners.torch_adam import Adam
 from duetto.networks import torch_many_layers
 from duetto.networks.network import Network
 from duetto.networks.spaces import Space
