@@ -7,7 +7,7 @@ in both frameworks, so that what one wrote the other loads: parameters, optimise
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
@@ -51,11 +51,22 @@ def on_host(array: Array) -> np.ndarray:
     return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
 
 
+class Prepared(NamedTuple):
+    """What one update takes."""
+
+    phase: int
+    batch: Any
+    rows: np.ndarray | None  # (M, B), the parts of the batch; None takes it whole
+    noise: Any
+    rates: Rates
+
+
 class Learner(Acting):
     """Parameters, targets, optimisers, counters and random state, and the update that changes them."""
 
     backend: Literal["torch", "jax"]
     threads = 0  # whose results these are, where they may depend on it (PyTorch on a CPU)
+    at_once = 1  # updates that `update_each` makes at once, at most
     seeds = 1  # that are computed side by side, see `voices`
     ranks = 1  # that a batch is dealt to, see `ranks`
     remote = False  # whether they are all elsewhere, see `remote`
@@ -87,10 +98,7 @@ class Learner(Acting):
 
         Where the algorithm splits it (`Algorithm.split`), one update is made for each part, and the metrics are means.
         """
-        self.updates += 1
-        rows = self.algorithm.split(self.random, len(batch.weight))
-        noise = self.algorithm.draw(self.random, batch)
-        rates = Rates(self.learning_rates(progress), self.algorithm.scheduled(progress))
+        _, batch, rows, noise, rates = self._prepared(batch, progress)
         metrics = self._update(batch, rows, noise, rates)
         self._host = None
         if self._adapted:
@@ -98,6 +106,18 @@ class Learner(Acting):
             for name, rate in self._adapted.items():
                 self._adapted[name] = kl_adaptive(rate, divergence, self.optimizer_specs[name].kl)
         return metrics
+
+    def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
+        """`update` with one batch after the other, `at_once` at most, of which none depends on the update before."""
+        return [self.update(batch, how_far) for batch, how_far in zip(batches, progress, strict=True)]
+
+    def _prepared(self, batch: Any, progress: float) -> Prepared:
+        """The next update, counted and with its random numbers drawn."""
+        self.updates += 1
+        rows = self.algorithm.split(self.random, len(batch.weight))
+        noise = self.algorithm.draw(self.random, batch)
+        rates = Rates(self.learning_rates(progress), self.algorithm.scheduled(progress))
+        return Prepared(self.algorithm.phase(self.updates), batch, rows, noise, rates)
 
     @abstractmethod
     def learn_beside(self) -> None:

@@ -1,16 +1,14 @@
 """The learner in JAX.
 
-The algorithm's `update` runs inside `jit` on a `_Trace`, which holds the networks and optimiser states while they are
-traced. There is one compiled program for each phase. Only what a phase changes goes through its program (donated); the
-rest is read: acting with an actor that a phase leaves alone need not wait for that phase to finish.
+The algorithm's `update` runs inside `jit` on a `Trace`, which holds the networks and optimiser states while they are
+traced (`jax_phase`). There is one compiled program for each phase, and others for 2, 4, 8 and 16 updates of that phase:
+calling one takes as long as an update of small networks. Which updates are made at once depends on their number alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -20,25 +18,26 @@ import numpy as np
 import optax
 from jax import Array
 
-from duetto.algorithms.base import PRIORITY, Algorithm, OptimizerSpec, Tree
+from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import jax_cache
-from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
+from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates
 from duetto.learners.dealing import every
-from duetto.learners.packing import Packing, Place, kind
+from duetto.learners.jax_phase import Packed, Phase, State
+from duetto.learners.packing import Packing, kind
 from duetto.learners.parameters import Parameters, matched
+from duetto.learners.voices import Whole
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
-
-State = dict[str, Any]  # "net/<name>" to a list of the network's arrays, those that learn first; "optimizer/<name>"
 
 
 class JaxLearner(Learner):
     """Equinox modules, Optax, one program per phase."""
 
     backend: Literal["torch", "jax"] = "jax"
+    at_once = 16
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class JaxLearner(Learner):
         for name, optimizer in self._optimizers.items():
             state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"][: self._nets[name].learned])
         self._state = self._put(state)
-        self._phases: dict[int, _Phase] = {}
+        self._phases: dict[int, Phase] = {}
         self._programs: dict[str, Any] = {}
         self.kept: frozenset[str] = frozenset()  # parts of the state that somebody may look at after an update
         self.packs: bool = device == "cuda"  # what an update takes, so that it is one copy
@@ -74,15 +73,42 @@ class JaxLearner(Learner):
 
     def _updated(self, number: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         inputs = (batch, rows, noise, jax.tree.map(np.float32, rates))
+        phase = self._phase(number, inputs)
+        values, priority = self._run(phase, phase.program, inputs)
+        return Metrics(phase.names, values, priority)
+
+    def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
+        """See `Learner.update_each`."""
+        if len(batches) == 1 or self.on_policy or self.at_once == 1:
+            return super().update_each(batches, progress)
+        updates = [self._prepared(batch, how_far) for batch, how_far in zip(batches, progress, strict=True)]
+        metrics = [one for some in _alike(updates) for one in self._made(some)]
+        self._host = None
+        return metrics
+
+    def _made(self, updates: list[Prepared]) -> list[Metrics]:
+        """Updates of one phase, at once."""
+        if len(updates) == 1:
+            return [self._updated(*updates[0])]
+        each = [(one.batch, one.rows, one.noise, jax.tree.map(np.float32, one.rates)) for one in updates]
+        phase = self._phase(updates[0].phase, each[0])
+        values, _ = self._run(phase, phase.several, jax.tree.map(lambda *rows: np.stack(rows), *each))
+        whole: Any = Whole(values)
+        return [Metrics(phase.names, whole[i], None) for i in range(len(updates))]
+
+    def _phase(self, number: int, example: tuple[Any, ...]) -> Phase:
         if number not in self._phases:
             jax_cache.hand_over()
-            self._phases[number] = _Phase(self, number, self._of_one((self._state, *inputs)))
-        phase = self._phases[number]
+            self._phases[number] = Phase(self, number, self._of_one((self._state, *example)))
+        return self._phases[number]
+
+    def _run(self, phase: Phase, program: Any, inputs: tuple[Any, ...]) -> tuple[Array, Array | None]:
+        """What an update reports, or several."""
         changing = {name: self._state[name] for name in phase.donated}
         fixed = {name: self._state[name] for name in phase.reads}
-        changed, values, priority = phase.program(changing, fixed, *self._placed(*inputs))
+        changed, values, priority = program(changing, fixed, *self._placed(*inputs))
         self._state.update(changed)
-        return Metrics(phase.names, values, priority)
+        return values, priority
 
     def learn_beside(self) -> None:
         """See `Learner.learn_beside`: updates are queued anyway, and change the arrays that they are given."""
@@ -214,132 +240,15 @@ class JaxLearner(Learner):
         return jax.device_put(tree, self.device)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["buffer"], meta_fields=["packing"])
-@dataclass
-class Packed:
-    """Arrays in one buffer, (size,) uint8."""
-
-    buffer: Any
-    packing: Packing
-
-    def unpacked(self) -> Any:
-        """Within a compiled program, the tree of them."""
-        return self.packing.read(self._array)
-
-    def _array(self, place: Place) -> Array:
-        data = self.buffer[place.begin : place.end]
-        if place.dtype == np.bool_:
-            return jnp.reshape(data, place.shape) != 0
-        if place.dtype.itemsize > 1:
-            data = jnp.reshape(data, (-1, place.dtype.itemsize))
-        return jnp.reshape(jax.lax.bitcast_convert_type(data, place.dtype), place.shape)
-
-
-class _Phase:
-    """The compiled program of one phase, and which parts of the state it changes and reads."""
-
-    def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, Rates]):
-        self._learner, self._number = learner, number
-        state, batch, rows, noise, rates = example
-        traced = self._example(state, batch, rows, noise, rates)
-        self.names, self.changes = tuple(traced.names), tuple(sorted(traced.changed))
-        self.donated = tuple(name for name in self.changes if name not in learner.kept)
-        self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.donated)
-        self.program = learner.compiled(self._run)
-
-    def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> _Trace:
-        """An abstract run, to see what this phase changes and reports."""
-        traces: list[_Trace] = []
-
-        def look(state: State, batch: Any, noise: Any, rates: Rates) -> None:
-            traces.append(self._learn(state, batch, noise, rates))
-
-        part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
-        jax.eval_shape(look, state, part, noise, rates)
-        return traces[0]
-
-    def _learn(self, state: State, batch: Any, noise: Any, rates: Rates) -> _Trace:
-        trace = _Trace(self._learner, state, rates)
-        with jax.numpy_rank_promotion("raise"):
-            self._learner.algorithm.update(trace, batch, noise, self._number)
-        return trace
-
-    def _run(
-        self, donated: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
-    ) -> tuple[State, Array, Array | None]:
-        changing = {name: donated[name] if name in donated else fixed[name] for name in self.changes}
-        if rows is None:
-            trace = self._learn({**fixed, **changing}, batch, noise, rates)
-            return {name: trace.state[name] for name in changing}, jnp.stack(trace.values), trace.priority
-
-        parts, batch_of = self._learner.parts(batch, rows)
-
-        def part(state: State, some: Any) -> tuple[State, Array]:
-            trace = self._learn({**fixed, **state}, batch_of(some), noise, rates)
-            return {name: trace.state[name] for name in state}, jnp.stack(trace.values)
-
-        changed, values = jax.lax.scan(part, changing, parts)
-        return changed, jnp.mean(values, 0), None
-
-
-class _Trace:
-    """What `update` sees as the learner while it is traced: the state, as it changes."""
-
-    def __init__(self, learner: JaxLearner, state: State, rates: Rates):
-        self.learner, self.state, self.scheduled = learner, dict(state), rates.scheduled
-        self._rates = rates.learning
-        self.changed: set[str] = set()
-        self.names: list[str] = []
-        self.values: list[Array] = []
-        self.priority: Array | None = None
-
-    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
-        """See `Updater.minimize`."""
-        key, net = f"net/{name}", self.learner._nets[name]
-        learned, statistics = self.state[key][: net.learned], self.state[key][net.learned :]
-
-        def of_parameters(parameters: list[Array]) -> tuple[Array, tuple[dict[str, Array], list[Array]]]:
-            arrays = parameters + statistics
-            nets = self._networks(**{name: arrays})
-            value, info = loss(nets, *args)
-            return value, (info, net.statistics(getattr(nets, name), arrays))
-
-        (value, (info, after)), gradient = jax.value_and_grad(of_parameters, has_aux=True)(learned)
-        optimizer = self.learner._optimizers[name]
-        norm = {}
-        if self.learner.optimizer_specs[name].max_grad_norm > 0:
-            norm[f"{name}_gradient_norm"] = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
-        step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], learned)
-        rate = self._rates[name]
-        self._set(key, jax.tree.map(lambda w, s: w - rate * s, learned, step) + after)
-        self._set(f"optimizer/{name}", moments)
-        self._record(name, value, info | norm)
-        return info
-
-    def track(self, target: str, source: str, tau: float) -> None:
-        """See `Updater.track`."""
-        old, new = self.state[f"net/{target}"], self.state[f"net/{source}"]
-
-        def between(t: Array, s: Array) -> Array:
-            return t + tau * (s - t) if tau < 0.5 else s - (1 - tau) * (s - t)  # as torch.lerp: τ = 1 copies every bit
-
-        number = self.learner._nets[source].learned
-        self._set(f"net/{target}", [*map(between, old[:number], new[:number]), *new[number:]])
-
-    def _networks(self, **replaced: Any) -> SimpleNamespace:
-        names, precision = self.learner.names, self.learner.precision
-        arrays = {name: replaced.get(name, self.state[f"net/{name}"]) for name in names}
-        return SimpleNamespace(**{name: self.learner.called(name, arrays[name], precision) for name in names})
-
-    def _set(self, key: str, value: Any) -> None:
-        self.state[key] = value
-        self.changed.add(key)
-
-    def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
-        self.priority = info.get(PRIORITY, self.priority)
-        names, values, _ = summarize(info, jnp)
-        self.names += [f"{name}_loss", *names]
-        self.values += [value, *values]
+def _alike(updates: list[Prepared]) -> Iterator[list[Prepared]]:
+    """Those next to each other that one program can make: of one phase and shape, and 2, 4, 8 or 16, or one alone."""
+    kinds = [(one.phase, kind((one.batch, one.noise))) for one in updates]
+    begin = 0
+    while begin < len(updates):
+        end = next((i for i in range(begin, len(updates)) if kinds[i] != kinds[begin]), len(updates))
+        end = begin + (1 << (min(end - begin, JaxLearner.at_once).bit_length() - 1))
+        yield updates[begin:end]
+        begin = end
 
 
 def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:

@@ -31,6 +31,8 @@ ROWS = "rows"
 class JaxRanks(JaxLearner):
     """A learner whose batches are dealt to several devices."""
 
+    at_once = 1
+
     def __init__(self, making: Making, number: int) -> None:
         mesh = Mesh(np.array(_devices(making.device, number)), (ROWS,))
         self._everywhere = NamedSharding(mesh, P())

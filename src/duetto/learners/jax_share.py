@@ -126,6 +126,8 @@ class JaxRank:
 class JaxShare(JaxLearner):
     """A learner whose batches are dealt to several processes: it is given its share of each."""
 
+    at_once = 1
+
     def __init__(self, making: Making, number: int) -> None:
         """Waits for the others. Raises UsageError where a process has another number of devices than one."""
         kind = "cpu" if making.device == "cpu" else "gpu"

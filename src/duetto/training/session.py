@@ -3,7 +3,8 @@
     while steps remain:
         experience = collect one step of every environment
         memory.take(experience), wherever that lies
-        for each batch that is due: learner.update(batch), and its priorities back to the memory
+        for each batch that is due: learner.update(batch), and its priorities back to the memory (in JAX several batches
+            at once, where no priorities are wanted)
         at their steps: a line of metrics, an evaluation, a checkpoint; around it the user's callbacks
 
 Everything that decides how the loop goes on is in `state_dict`, so a run that is killed goes on exactly from its last
@@ -16,6 +17,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -241,11 +243,9 @@ class Session:
             self.log.add_episodes(episodes)
             if self.parts.behind is not None:
                 self.parts.behind.catch_up()
-            sample = None
-            for sample in self.memory.due():
-                self._learn(sample)
-            if sample is not None:
-                self.normalizer.after_learning(sample.batch)
+            last = self._learn_what_is_due()
+            if last is not None:
+                self.normalizer.after_learning(last.batch)
             if _crossed(before, self.step, options.log_every):
                 self._write_metrics()
             self._evaluations.look()
@@ -266,7 +266,7 @@ class Session:
         """
         options = self.config.run
         for sample in self.memory.pretraining():
-            self._learn(sample)
+            self._learn([sample])
             updates = self.learner.updates
             if updates % options.log_every == 0:
                 self.log.look()  # until then, what each update reports stays in the device's memory
@@ -282,14 +282,25 @@ class Session:
             if self._stop:
                 return
 
-    def _learn(self, sample: memory.Sample) -> None:
-        progress = self._progress(self.step - sample.age)
+    def _learn_what_is_due(self) -> memory.Sample | None:
+        """The last sample that was learned from, if any is due."""
+        last, due = None, self.memory.due()
+        # Where the next sample depends on what was learned from the one before, it is drawn behind that.
+        alone = self.memory.needs_priorities or self.memory.needs_divergence or self.learner.on_policy
+        while samples := list(islice(due, 1 if alone else self.learner.at_once)):
+            self._learn(samples)
+            last = samples[-1]
+        return last
+
+    def _learn(self, samples: list[memory.Sample]) -> None:
         if not self.learner.updates:
             self.on_activity("compiling the first update" if self.config.run.backend == "jax" else "first update")
-        metrics = self.learner.update(self._prepared(sample.batch), progress)
-        self._report_back(sample, metrics)
-        self.log.add(self.step, metrics, sample.info)
-        self._call("on_update")
+        batches = [self._prepared(sample.batch) for sample in samples]
+        made = self.learner.update_each(batches, [self._progress(self.step - sample.age) for sample in samples])
+        for sample, metrics in zip(samples, made, strict=True):
+            self._report_back(sample, metrics)
+            self.log.add(self.step, metrics, sample.info)
+            self._call("on_update")
 
     def _progress(self, step: int) -> float:
         """How much of the schedules is behind, in [0, 1]."""

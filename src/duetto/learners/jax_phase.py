@@ -1,0 +1,167 @@
+"""The compiled programs of one phase of an algorithm.
+
+Only what a phase changes goes through its program (donated); the rest is read: acting with an actor that a phase leaves
+alone need not wait for that phase to finish.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from duetto.algorithms.base import PRIORITY
+from duetto.learners.base import Rates, summarize
+from duetto.learners.packing import Packing, Place
+
+if TYPE_CHECKING:
+    from duetto.learners.jax import JaxLearner
+
+State = dict[str, Any]  # "net/<name>" to a list of the network's arrays, those that learn first; "optimizer/<name>"
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["buffer"], meta_fields=["packing"])
+@dataclass
+class Packed:
+    """Arrays in one buffer, (size,) uint8."""
+
+    buffer: Any
+    packing: Packing
+
+    def unpacked(self) -> Any:
+        """Within a compiled program, the tree of them."""
+        return self.packing.read(self._array)
+
+    def _array(self, place: Place) -> Array:
+        data = self.buffer[place.begin : place.end]
+        if place.dtype == np.bool_:
+            return jnp.reshape(data, place.shape) != 0
+        if place.dtype.itemsize > 1:
+            data = jnp.reshape(data, (-1, place.dtype.itemsize))
+        return jnp.reshape(jax.lax.bitcast_convert_type(data, place.dtype), place.shape)
+
+
+class Phase:
+    """The compiled program of one phase, and which parts of the state it changes and reads."""
+
+    def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, Rates]):
+        self._learner, self._number = learner, number
+        state, batch, rows, noise, rates = example
+        traced = self._example(state, batch, rows, noise, rates)
+        self.names, self.changes = tuple(traced.names), tuple(sorted(traced.changed))
+        self.donated = tuple(name for name in self.changes if name not in learner.kept)
+        self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.donated)
+        self.program = learner.compiled(self._run)
+        self.several = learner.compiled(self._run_each)  # its inputs have an axis of updates in front
+
+    def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Trace:
+        """An abstract run, to see what this phase changes and reports."""
+        traces: list[Trace] = []
+
+        def look(state: State, batch: Any, noise: Any, rates: Rates) -> None:
+            traces.append(self._learn(state, batch, noise, rates))
+
+        part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
+        jax.eval_shape(look, state, part, noise, rates)
+        return traces[0]
+
+    def _learn(self, state: State, batch: Any, noise: Any, rates: Rates) -> Trace:
+        trace = Trace(self._learner, state, rates)
+        with jax.numpy_rank_promotion("raise"):
+            self._learner.algorithm.update(trace, batch, noise, self._number)
+        return trace
+
+    def _run(
+        self, donated: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
+    ) -> tuple[State, Array, Array | None]:
+        changing = {name: donated[name] if name in donated else fixed[name] for name in self.changes}
+        if rows is None:
+            trace = self._learn({**fixed, **changing}, batch, noise, rates)
+            return {name: trace.state[name] for name in changing}, jnp.stack(trace.values), trace.priority
+
+        parts, batch_of = self._learner.parts(batch, rows)
+
+        def part(state: State, some: Any) -> tuple[State, Array]:
+            trace = self._learn({**fixed, **state}, batch_of(some), noise, rates)
+            return {name: trace.state[name] for name in state}, jnp.stack(trace.values)
+
+        changed, values = jax.lax.scan(part, changing, parts)
+        return changed, jnp.mean(values, 0), None
+
+    def _run_each(
+        self, donated: State, fixed: State, batch: Any, rows: None, noise: Any, rates: Rates
+    ) -> tuple[State, Array, None]:
+        def one(state: State, inputs: tuple[Any, Any, Rates]) -> tuple[State, Array]:
+            batch, noise, rates = inputs
+            changed, values, _ = self._run(state, fixed, batch, None, noise, rates)
+            return changed, values
+
+        changing = {name: donated[name] if name in donated else fixed[name] for name in self.changes}
+        changed, values = jax.lax.scan(one, changing, (batch, noise, rates))
+        return changed, values, None
+
+
+class Trace:
+    """What `update` sees as the learner while it is traced: the state, as it changes."""
+
+    def __init__(self, learner: JaxLearner, state: State, rates: Rates):
+        self.learner, self.state, self.scheduled = learner, dict(state), rates.scheduled
+        self._rates = rates.learning
+        self.changed: set[str] = set()
+        self.names: list[str] = []
+        self.values: list[Array] = []
+        self.priority: Array | None = None
+
+    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
+        """See `Updater.minimize`."""
+        key, net = f"net/{name}", self.learner._nets[name]
+        learned, statistics = self.state[key][: net.learned], self.state[key][net.learned :]
+
+        def of_parameters(parameters: list[Array]) -> tuple[Array, tuple[dict[str, Array], list[Array]]]:
+            arrays = parameters + statistics
+            nets = self._networks(**{name: arrays})
+            value, info = loss(nets, *args)
+            return value, (info, net.statistics(getattr(nets, name), arrays))
+
+        (value, (info, after)), gradient = jax.value_and_grad(of_parameters, has_aux=True)(learned)
+        optimizer = self.learner._optimizers[name]
+        norm = {}
+        if self.learner.optimizer_specs[name].max_grad_norm > 0:
+            norm[f"{name}_gradient_norm"] = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
+        step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], learned)
+        rate = self._rates[name]
+        self._set(key, jax.tree.map(lambda w, s: w - rate * s, learned, step) + after)
+        self._set(f"optimizer/{name}", moments)
+        self._record(name, value, info | norm)
+        return info
+
+    def track(self, target: str, source: str, tau: float) -> None:
+        """See `Updater.track`."""
+        old, new = self.state[f"net/{target}"], self.state[f"net/{source}"]
+
+        def between(t: Array, s: Array) -> Array:
+            return t + tau * (s - t) if tau < 0.5 else s - (1 - tau) * (s - t)  # as torch.lerp: τ = 1 copies every bit
+
+        number = self.learner._nets[source].learned
+        self._set(f"net/{target}", [*map(between, old[:number], new[:number]), *new[number:]])
+
+    def _networks(self, **replaced: Any) -> SimpleNamespace:
+        names, precision = self.learner.names, self.learner.precision
+        arrays = {name: replaced.get(name, self.state[f"net/{name}"]) for name in names}
+        return SimpleNamespace(**{name: self.learner.called(name, arrays[name], precision) for name in names})
+
+    def _set(self, key: str, value: Any) -> None:
+        self.state[key] = value
+        self.changed.add(key)
+
+    def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
+        self.priority = info.get(PRIORITY, self.priority)
+        names, values, _ = summarize(info, jnp)
+        self.names += [f"{name}_loss", *names]
+        self.values += [value, *values]

@@ -1,0 +1,166 @@
+"""Updates that are due at once are made in one program (JAX): those that are made one by one, in their order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from learning_cases import batch, build, small
+
+import duetto
+from duetto.algorithms import DQN, SAC, TD3
+from duetto.learners import jax as jax_learner
+from duetto.learners.base import on_host
+from duetto.testing import conformance
+
+
+def state(learner: Any) -> dict[str, np.ndarray]:
+    saved = learner.state_dict()
+    found = {f"{net}/{key}": value for net, own in saved["parameters"].items() for key, value in own.items()}
+    for net, own in saved["optimizers"].items():
+        found |= {f"{net}/{kind}/{key}": value for kind in ("first", "second") for key, value in own[kind].items()}
+        found[f"{net}/steps"] = np.array(own["steps"])
+    return found
+
+
+def assert_close(one: Any, other: Any, tolerance: float = 1e-5) -> None:
+    ours, theirs = state(one), state(other)
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many updates each call of a program makes."""
+    called: list[int] = []
+    made = jax_learner.JaxLearner._made
+
+    def noting(self: Any, updates: list[Any]) -> Any:
+        called.append(len(updates))
+        return made(self, updates)
+
+    monkeypatch.setattr(jax_learner.JaxLearner, "_made", noting)
+    return called
+
+
+def together(learner: Any, batches: list[Any], progress: list[float]) -> list[Any]:
+    return learner.update_each(batches, progress)
+
+
+def test_thirteen_are_eight_four_and_one(programs: list[int]):
+    """With noise, falling rates and a temperature; each has its own metrics."""
+    falling = {"learning_rate_decay": "linear"} if "learning_rate_decay" in SAC.options() else {}
+    one, other = (build("jax", small(SAC, **falling)) for _ in range(2))
+    batches, progress = [batch(seed=i) for i in range(13)], [i / 13 for i in range(13)]
+    found = together(one, batches, progress)
+    alone = [other.update(some, how_far) for some, how_far in zip(batches, progress, strict=True)]
+    assert programs == [8, 4, 1]
+    assert one.updates == other.updates == 13
+    for ours, theirs in zip(found, alone, strict=True):
+        assert ours.names == theirs.names
+        np.testing.assert_allclose(on_host(ours.values), on_host(theirs.values), rtol=1e-4, atol=1e-5)
+    assert_close(one, other)
+    assert one.random.random() == other.random.random()
+
+
+def test_another_phase_is_another_program(programs: list[int]):
+    """TD3's actor learns at every third update: two, then one."""
+    one, other = (build("jax", small(TD3, policy_delay=3)) for _ in range(2))
+    batches = [batch(seed=i) for i in range(6)]
+    together(one, batches, [0.0] * 6)
+    for some in batches:
+        other.update(some)
+    assert programs == [2, 1, 2, 1]
+    assert_close(one, other)
+
+
+def test_another_shape_is_another_program(programs: list[int]):
+    one, other = (build("jax", small(SAC)) for _ in range(2))
+    batches = [batch(size, seed=size) for size in (8, 8, 16, 16, 16)]
+    together(one, batches, [0.0] * 5)
+    for some in batches:
+        other.update(some)
+    assert programs == [2, 2, 1]
+    assert_close(one, other)
+
+
+def test_what_somebody_acts_with_meanwhile_stays(programs: list[int]):
+    """Parameters that were given out before are left alone."""
+    one, other = (build("jax", small(SAC)) for _ in range(2))
+    one.learn_beside()
+    given = one.acting_parameters()()
+    before = {name: {key: np.array(value) for key, value in own.items()} for name, own in given.items()}
+    batches = [batch(seed=i) for i in range(4)]
+    together(one, batches, [0.0] * 4)
+    for some in batches:
+        other.update(some)
+    assert programs == [4]
+    assert_close(one, other)
+    for name, own in given.items():
+        for key, value in own.items():
+            np.testing.assert_array_equal(value, before[name][key])
+
+
+def test_one_buffer(programs: list[int]):
+    one, other = (build("jax", small(SAC)) for _ in range(2))
+    one.packs = True  # type: ignore[attr-defined]
+    batches = [batch(seed=i) for i in range(4)]
+    together(one, batches, [0.0] * 4)
+    together(other, batches, [0.0] * 4)
+    assert programs == [4, 4]
+    assert_close(one, other)
+
+
+def test_rollouts_are_learned_from_one_by_one(programs: list[int]):
+    with conformance._trials(duetto.PPO) as (trial, *_):
+        batches = trial.batches(2)
+        pair = [conformance._learner(trial, "jax") for _ in range(2)]
+    together(pair[0], batches, [0.0, 0.0])
+    for some in batches:
+        pair[1].update(some)
+    assert programs == []
+    assert_close(*pair)
+
+
+# ------------------------------------------------------------------------------------------------ in a run
+OPTIONS: dict[str, Any] = {
+    "backend": "jax",
+    "num_envs": 4,
+    "log_every": 20,
+    "evaluate_every": 0,
+    "checkpoint_every": 40,
+    "seed": 3,
+}
+
+
+def algorithm(**options: Any) -> DQN:
+    return DQN(hidden=(16,), learning_starts=16, random_steps=16, batch_size=8, replay_capacity=100, **options)
+
+
+def parameters(run: duetto.Run) -> dict[str, np.ndarray]:
+    return {f"{net}/{key}": value for net, own in run.agent().parameters().items() for key, value in own.items()}
+
+
+def test_a_run_of_several_environments_in_two_parts(tmp_path: Path, programs: list[int]):
+    """Bit for bit, and with as many updates as steps."""
+    some = algorithm(train_every=1)
+    options = OPTIONS | {"steps": 160, "runs_dir": tmp_path}
+    whole = duetto.train(some, "CartPole-v1", name="whole", **options)
+    assert set(programs) == {4}
+    assert 4 * len(programs) == whole.metrics()[-1]["learn/updates"] == 160 - 16
+    stop = [lambda session: session.stop() if session.step == 80 else None]
+    part = duetto.train(some, "CartPole-v1", name="part", callbacks=stop, **options)
+    assert len(programs) < 2 * (160 - 16) // 4
+    part.resume()
+    theirs = parameters(part)
+    for name, value in parameters(whole).items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+def test_priorities_are_fed_back_before_the_next_batch_is_drawn(tmp_path: Path, programs: list[int]):
+    some = algorithm(train_every=1, prioritized=True)
+    duetto.train(some, "CartPole-v1", steps=60, runs_dir=tmp_path, name="run", **OPTIONS)
+    assert programs == []
