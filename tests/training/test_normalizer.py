@@ -273,7 +273,11 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     scaling = {"observation_statistics": "steps", "normalization_prior": 1e-4, "observation_clip": 10.0}
     algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1, rollout_steps=20, **scaling)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "_learn", lambda session, sample: learned.append(session._prepared(sample.batch)))
+        patch.setattr(
+            Session,
+            "_learn",
+            lambda session, samples: learned.extend(session._prepared(sample.batch) for sample in samples),
+        )
         train(tmp_path, algorithm, Wander, callbacks=[look], **options)
     env = Wander()
     seen = [env.reset(seed=0)[0], *raw[:-1]]
