@@ -6,6 +6,7 @@ alone need not wait for that phase to finish.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -50,15 +51,26 @@ class Packed:
 class Phase:
     """The compiled program of one phase, and which parts of the state it changes and reads."""
 
+    names: tuple[str, ...]
+    """Of the numbers it reports."""
+    changes: tuple[str, ...]
+    donated: tuple[str, ...]
+    """What changes and may be overwritten in its place."""
+    reads: tuple[str, ...]
+    program: Callable[..., Any]
+    several: Callable[..., Any]
+    """`program`, with an axis of updates in front of its inputs."""
+
     def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, Rates]):
         self._learner, self._number = learner, number
         state, batch, rows, noise, rates = example
         traced = self._example(state, batch, rows, noise, rates)
-        self.names, self.changes = tuple(traced.names), tuple(sorted(traced.changed))
+        self.names = tuple(traced.names)
+        self.changes = tuple(sorted(traced.changed))
         self.donated = tuple(name for name in self.changes if name not in learner.kept)
         self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.donated)
         self.program = learner.compiled(self._run)
-        self.several = learner.compiled(self._run_each)  # its inputs have an axis of updates in front
+        self.several = learner.compiled(self._run_each)
 
     def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Trace:
         """An abstract run, to see what this phase changes and reports."""
@@ -111,7 +123,9 @@ class Trace:
     """What `update` sees as the learner while it is traced: the state, as it changes."""
 
     def __init__(self, learner: JaxLearner, state: State, rates: Rates):
-        self.learner, self.state, self.scheduled = learner, dict(state), rates.scheduled
+        self.learner: JaxLearner = learner
+        self.state: State = dict(state)
+        self.scheduled: dict[str, float] = rates.scheduled
         self._rates = rates.learning
         self.changed: set[str] = set()
         self.names: list[str] = []
