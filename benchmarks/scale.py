@@ -215,8 +215,8 @@ def simulate(load: Load, seconds: float) -> list[str]:
 MB = 1e6
 # Published: R2D2 256 actors x 260 steps/s against 5 updates/s of 64 x 80; Ape-X 360 actors, 50,000 frames/s = 12,500
 # steps/s against 19 updates/s of 512. Measured here (results/ghosts.md): what a step takes of the coordinator.
-R2D2 = Load("R2D2", 256, 260, 64.7e3, 17.4 * MB, 400, 1 / 1372, 0.2, 13_200)
-APEX = Load("Ape-X", 360, 35, 56.5e3, 7.5 * MB, 100, 1 / 1372, 0.0526, 658)
+R2D2 = Load("R2D2", 256, 260, 64.7e3, 17.4 * MB, 400, 1 / 2442, 0.2, 13_200)
+APEX = Load("Ape-X", 360, 35, 56.5e3, 7.5 * MB, 100, 1 / 2442, 0.0526, 658)
 
 
 def loads() -> list[Load]:
@@ -225,16 +225,14 @@ def loads() -> list[Load]:
     for first in (R2D2, APEX):
         now = first
         found.append(replace(now, name=f"{now.name}: as it is on this machine"))
-        now = replace(now, coordinator=1 / 2234)
+        now = replace(now, coordinator=1 / 12_262)
         found.append(replace(now, name=f"{first.name}: blocks come without Ray's cost"))
-        now = replace(now, coordinator=1 / 15854)
+        now = replace(now, coordinator=1 / 124_977)
         found.append(replace(now, name=f"{first.name}: frames go to shards, past the coordinator"))
         now = replace(now, step_bytes=first.step_bytes / 8)
         found.append(replace(now, name=f"{first.name}: and each frame travels once"))
         now = replace(now, bandwidth=now.bandwidth * 10)
         found.append(replace(now, name=f"{first.name}: and 100 Gbit/s"))
-        now = replace(now, coordinator=1 / 100_000)
-        found.append(replace(now, name=f"{first.name}: and 10 µs a step"))
         found.append(replace(now, name=f"{first.name}: the same, 1,024 actors", actors=1024))
     return found
 
