@@ -22,15 +22,17 @@ from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import jax_cache
+from duetto.learners import jax_cache, jax_products
 from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates
 from duetto.learners.dealing import every
 from duetto.learners.jax_phase import Packed, Phase, State
 from duetto.learners.packing import Packing, kind
 from duetto.learners.parameters import Parameters, matched
 from duetto.learners.voices import Whole
+from duetto.networks.encoding import is_image
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
+from duetto.networks.specs import Network
 
 
 class JaxLearner(Learner):
@@ -151,15 +153,24 @@ class JaxLearner(Learner):
         """One learner's arrays, of those that what `each` gives takes."""
         return tree
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A phase's program, which may change its first argument in place."""
+    def compiled(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
+        """A phase's program, which may change its first argument in place. `rows` are those of a batch."""
         program = self.each(function)
 
         def run(changing: State, fixed: State, *inputs: Any) -> Any:
             packed = isinstance(inputs[0], Packed)
             return program(changing, fixed, *(inputs[0].unpacked() if packed else inputs))
 
-        return jax.jit(run, donate_argnums=0)
+        return jax.jit(run, donate_argnums=0, compiler_options=jax_products.EIGEN if self._by_eigen(rows) else None)
+
+    def _by_eigen(self, rows: int) -> bool:
+        """Where the choice was measured: of vectors, in float32, on a processor."""
+        if self.device.platform != "cpu" or self.precision != "float32" or self.recurrent:
+            return False
+        if any(isinstance(spec, Network) and is_image(spec.observation) for spec in self.specs.values()):
+            return False
+        shapes = [shape for name in self.specs for shape in self._nets[name].shapes]
+        return jax_products.by_eigen(rows, shapes) and jax_products.known()
 
     def parts(self, batch: Any, rows: Array) -> tuple[Any, Callable[[Any], Any]]:
         """What a phase's program goes through part by part, and what makes a batch of each."""

@@ -69,8 +69,9 @@ class Phase:
         self.changes = tuple(sorted(traced.changed))
         self.donated = tuple(name for name in self.changes if name not in learner.kept)
         self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.donated)
-        self.program = learner.compiled(self._run)
-        self.several = learner.compiled(self._run_each)
+        size = len(batch.weight) if rows is None else rows.shape[1]
+        self.program = learner.compiled(self._run, size)
+        self.several = learner.compiled(self._run_each, size)
 
     def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Trace:
         """An abstract run, to see what this phase changes and reports."""

@@ -42,7 +42,7 @@ class JaxRanks(JaxLearner):
         self.device: Any = self._everywhere  # of what is loaded, from here on
         self._state = jax.device_put(self._state, self._everywhere)
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compiled(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
         """See JaxLearner; what comes out is whole on each device."""
         return jax.jit(function, donate_argnums=0, out_shardings=self._everywhere)
 

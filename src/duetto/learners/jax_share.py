@@ -167,7 +167,7 @@ class JaxShare(JaxLearner):
             total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
         return total
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compiled(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
         """See JaxLearner; what comes out is whole in each process."""
         return jax.jit(function, donate_argnums=0, out_shardings=self._everywhere)
 
