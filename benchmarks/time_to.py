@@ -1,6 +1,6 @@
 """Minutes of training until an evaluation first has a mean return, for several agents side by side.
 
-    python benchmarks/time_to.py benchmarks/results/speed-soft.csv --output benchmarks/results/time-to-5000.md
+    python benchmarks/time_to.py benchmarks/results/speed/to-5000.csv --output benchmarks/results/time-to-5000.md
 
 Steps to the level are those of committed learning runs, ours and the peers', whose machine was busy with other work; a
 step's seconds are those that `speed.py` has measured for the same settings, turn and turn about, without evaluations.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -73,10 +74,11 @@ def main() -> None:
         spread = f"{median(rate):.0f} ({min(rate):.0f} to {max(rate):.0f})"
         rows.append([agent.label, counts, f"{agent.learning_starts:,}", spread, shown])
     header = ["agent", "steps to it, by seed", "of these without updates", "steps/s", "minutes, by seed"]
+    page = os.path.relpath(options.speed.with_suffix(".md"), options.output.parent if options.output else ".")
     about = (
         f"# HalfCheetah-v5: minutes until an evaluation of ten episodes has a mean return of {options.level:,.0f}\n\n"
         "Evaluations every 5,000 steps. Steps to the level are from learning runs on a busy machine; steps/s were "
-        f"measured turn and turn about ([{options.speed.stem}]({options.speed.stem}.md), where machine and versions "
+        f"measured turn and turn about (`{page}`, where machine and versions "
         "stand). Minutes are steps with updates, times seconds a step: without evaluations and compilation."
     )
     publish(f"{about}\n\n{table(header, rows)}", options.output)

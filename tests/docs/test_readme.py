@@ -53,14 +53,17 @@ def test_the_speeds_are_those_of_the_committed_tables():
 
 
 def test_what_the_page_says_of_speed():
-    """On JAX ahead of SBX or level, but for CrossQ once; on PyTorch ahead of SB3, but for SAC and on the slow Intel."""
+    """On JAX ahead of SBX or level, but for CrossQ once; on PyTorch of SB3, but for SAC, and DDPG on the slow Intel."""
     slow = "Intel Xeon @ 2.50GHz (AVX-512)"
-    assert sum(machine == slow for _, machine in fast.rates()) == 7
+    assert sum(machine == slow for _, machine in fast.rates()) == 8
     for (task, machine), measured in fast.rates().items():
-        ours = measured.get("duetto-jax", measured["duetto-torch"])
+        ours = measured.get("duetto-jax", measured.get("duetto-torch", 0))
         assert (ours < measured["sbx"]) == ((task, machine) == ("crossq", "Intel Xeon")), (task, machine)
-        ahead = measured["duetto-torch"] / measured.get("sb3", 1) > 1.1
-        assert ahead != (task == "sac" or (machine == slow and task in ("td3", "ddpg"))), (task, machine)
+        if "duetto-torch" in measured:
+            ahead = measured["duetto-torch"] / measured.get("sb3", 1) > 1.1
+            assert ahead != (task == "sac" or (machine == slow and task == "ddpg")), (task, machine)
+        if machine == slow and task in ("td3", "ddpg"):
+            assert ours / measured["sbx"] > 1.15, task
 
 
 def test_the_number_of_algorithms():
