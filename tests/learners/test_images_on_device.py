@@ -154,9 +154,7 @@ def test_a_run_is_the_one_whose_batches_bring_images(
     options: dict[str, Any] = {"num_envs": 4 if name == "uniform" else 2}
     plain = outcome(some, backend, monkeypatch, on=False, **options)
     assert not given
-    stop = (
-        STOP if (backend, name) == ("jax", "uniform") else None
-    )  # both are tried in PyTorch; JAX takes long to compile
+    stop = STOP if (backend, name) == ("jax", "uniform") else None  # in PyTorch both
     assert_same(outcome(some, backend, monkeypatch, on=True, stop=stop, **options), plain)
     assert len(given) == int(plain["/learner/updates"]) > 10
     assert set(programs) == ({4} if (backend, name) == ("jax", "uniform") else set())

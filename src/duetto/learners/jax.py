@@ -68,7 +68,7 @@ class JaxLearner(Learner):
         self.kept: frozenset[str] = frozenset()  # parts of the state that somebody may look at after an update
         self.packs: bool = device == "cuda"  # what an update takes, so that it is one copy
         self._packings: dict[Hashable, Packing] = {}
-        self.twins = JaxTwins(self.device) if twins.wanted(device == "cuda") else None
+        self.twins: twins.Twins | None = JaxTwins(self.device) if twins.wanted(device == "cuda") else None
 
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:

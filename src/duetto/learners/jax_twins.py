@@ -30,7 +30,9 @@ class JaxTwins(Twins):
 
     def make(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """See `Twins`."""
-        self.arrays = {name: jnp.zeros(shape, jnp.uint8, device=self._device) for name, shape in shapes.items()}
+        self.arrays: dict[str, Any] = {
+            name: jnp.zeros(shape, jnp.uint8, device=self._device) for name, shape in shapes.items()
+        }
 
     def bring(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
         """See `Twins`. The last row comes several times, so that there are as many as a power of two: few programs."""

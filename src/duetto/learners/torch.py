@@ -92,7 +92,7 @@ class TorchLearner(Learner):
         self._recorder: Recorder | None = None
         if device == "cuda" and self._recordable() and os.environ.get(RECORDS) != "0":
             self._recorder = Recorder(self.device, self._changing)
-        self.twins = TorchTwins(self.device) if twins.wanted(device == "cuda") else None
+        self.twins: twins.Twins | None = TorchTwins(self.device) if twins.wanted(device == "cuda") else None
         self._phase_names: dict[int, tuple[str, ...]] = {}  # what recorded updates report
         self._autocast = contextlib.nullcontext()
         if precision == "bf16":
@@ -222,7 +222,8 @@ class TorchLearner(Learner):
 
     def learn_beside(self) -> None:
         """See `Learner.learn_beside`: a thread makes them, and no images are kept, for it may not have come to them."""
-        self._beside, self.twins = Beside(), None
+        self._beside = Beside()
+        self.twins = None
 
     def close(self) -> None:
         """See `Learner.close`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ class TorchTwins(Twins):
 
     def make(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """See `Twins`."""
-        self.arrays = {
+        self.arrays: dict[str, Any] = {
             name: torch.zeros(shape, dtype=torch.uint8, device=self._device) for name, shape in shapes.items()
         }
 
