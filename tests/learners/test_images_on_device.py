@@ -341,6 +341,15 @@ def test_asked_for_by_the_environment_or_the_device(backend: Any, monkeypatch: p
     assert (twins.wanted(True), twins.wanted(False)) == (True, False)
 
 
+def test_who_learns_beside_the_run_is_given_images(monkeypatch: pytest.MonkeyPatch):
+    """A thread may not have come to an update when the next rows are written."""
+    monkeypatch.setenv(ON_DEVICE, "1")
+    learner = learners.build("torch", trial().algorithm, IMAGE, CHOICE, threads=1)
+    learner.learn_beside()
+    assert learner.twins is None
+    learner.close()
+
+
 def test_other_memories_bring_their_images(given: list[Any], monkeypatch: pytest.MonkeyPatch):
     """Compressed ones, and rollouts."""
     outcome(sequences(compress_images=True), "torch", monkeypatch, on=True, steps=60)

@@ -19,7 +19,7 @@ from duetto.memory.hindsight import Goals, Relabelling
 from duetto.memory.rings import Rings
 from duetto.memory.schedule import Schedule
 from duetto.memory.whole import Episode, LeftOut, of_transitions
-from duetto.networks.pictures import Table, held
+from duetto.networks.pictures import Table
 
 
 class Replay(Memory):
@@ -158,7 +158,7 @@ class Replay(Memory):
         """The whole episodes that are stored, each environment's in order; what is in none is counted in `left`."""
 
         def read(name: str, env: int, number: np.ndarray) -> Tree:
-            return held(self._observation(name, env * self.rows + number % self.rows))
+            return self._observation(name, env * self.rows + number % self.rows)
 
         return of_transitions(read, self.written, self.rows, left)
 
