@@ -21,6 +21,7 @@ from duetto.functional.randomness import generator, restore, state_of
 from duetto.functional.schedules import decayed, kl_adaptive
 from duetto.learners.acting import Acting, HostActing, Method, called, carried
 from duetto.learners.parameters import Parameters
+from duetto.learners.twins import Twins
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Space
 
@@ -70,6 +71,7 @@ class Learner(Acting):
     seeds = 1  # that are computed side by side, see `voices`
     ranks = 1  # that a batch is dealt to, see `ranks`
     remote = False  # whether they are all elsewhere, see `remote`
+    twins: Twins | None = None  # the images of memories that it keeps; None: it keeps none
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         super().__init__(algorithm, algorithm.networks(observation, action))
@@ -116,6 +118,8 @@ class Learner(Acting):
         self.updates += 1
         rows = self.algorithm.split(self.random, len(batch.weight))
         noise = self.algorithm.draw(self.random, batch)
+        if self.twins is not None:
+            batch = self.twins.named(batch)
         rates = Rates(self.learning_rates(progress), self.algorithm.scheduled(progress))
         return Prepared(self.algorithm.phase(self.updates), batch, rows, noise, rates)
 

@@ -22,10 +22,11 @@ from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import jax_cache, jax_products
+from duetto.learners import jax_cache, jax_products, twins
 from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates
 from duetto.learners.dealing import every
 from duetto.learners.jax_phase import Packed, Phase, State
+from duetto.learners.jax_twins import JaxTwins
 from duetto.learners.packing import Packing, kind
 from duetto.learners.parameters import Parameters, matched
 from duetto.learners.voices import Whole
@@ -67,6 +68,7 @@ class JaxLearner(Learner):
         self.kept: frozenset[str] = frozenset()  # parts of the state that somebody may look at after an update
         self.packs: bool = device == "cuda"  # what an update takes, so that it is one copy
         self._packings: dict[Hashable, Packing] = {}
+        self.twins: twins.Twins | None = JaxTwins(self.device) if twins.wanted(device == "cuda") else None
 
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
@@ -101,16 +103,21 @@ class JaxLearner(Learner):
     def _phase(self, number: int, example: tuple[Any, ...]) -> Phase:
         if number not in self._phases:
             jax_cache.hand_over()
-            self._phases[number] = Phase(self, number, self._of_one((self._state, *example)))
+            self._phases[number] = Phase(self, number, self._of_one((self._readable(), *example)))
         return self._phases[number]
 
     def _run(self, phase: Phase, program: Any, inputs: tuple[Any, ...]) -> tuple[Array, Array | None]:
         """What an update reports, or several."""
-        changing = {name: self._state[name] for name in phase.donated}
-        fixed = {name: self._state[name] for name in phase.reads}
+        state = self._readable()
+        changing = {name: state[name] for name in phase.donated}
+        fixed = {name: state[name] for name in phase.reads}
         changed, values, priority = program(changing, fixed, *self._placed(*inputs))
         self._state.update(changed)
         return values, priority
+
+    def _readable(self) -> State:
+        """The state, and the images that it is learned from."""
+        return self._state if self.twins is None else self._state | self.twins.arrays
 
     def learn_beside(self) -> None:
         """See `Learner.learn_beside`: updates are queued anyway, and change the arrays that they are given."""

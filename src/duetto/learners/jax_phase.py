@@ -20,11 +20,13 @@ from jax import Array
 from duetto.algorithms.base import PRIORITY
 from duetto.learners.base import Rates, summarize
 from duetto.learners.packing import Packing, Place
+from duetto.learners.twins import IMAGES
 
 if TYPE_CHECKING:
     from duetto.learners.jax import JaxLearner
 
-State = dict[str, Any]  # "net/<name>" to a list of the network's arrays, those that learn first; "optimizer/<name>"
+# "net/<name>" to a list of the network's arrays, those that learn first; "optimizer/<name>"; "images/<name>": `twins`
+State = dict[str, Any]
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["buffer"], meta_fields=["packing"])
@@ -68,7 +70,7 @@ class Phase:
         self.names = tuple(traced.names)
         self.changes = tuple(sorted(traced.changed))
         self.donated = tuple(name for name in self.changes if name not in learner.kept)
-        self.reads = tuple(name for name in state if name.startswith("net/") and name not in self.donated)
+        self.reads = tuple(name for name in state if name.startswith(("net/", IMAGES)) and name not in self.donated)
         size = len(batch.weight) if rows is None else rows.shape[1]
         self.program = learner.compiled(self._run, size)
         self.several = learner.compiled(self._run_each, size)
@@ -86,6 +88,8 @@ class Phase:
 
     def _learn(self, state: State, batch: Any, noise: Any, rates: Rates) -> Trace:
         trace = Trace(self._learner, state, rates)
+        if self._learner.twins is not None:
+            batch = self._learner.twins.shown(batch, state)
         with jax.numpy_rank_promotion("raise"):
             self._learner.algorithm.update(trace, batch, noise, self._number)
         return trace

@@ -23,7 +23,7 @@ from duetto.algorithms.base import PRIORITY, Algorithm, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import heap
+from duetto.learners import heap, twins
 from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
 from duetto.learners.beside import Beside, Later
 from duetto.learners.dealing import every
@@ -32,6 +32,7 @@ from duetto.learners.parameters import matched
 from duetto.learners.recording import Recorder
 from duetto.learners.threads import FloatingThreads, granted
 from duetto.learners.torch_adam import Adam
+from duetto.learners.torch_twins import TorchTwins
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
 from duetto.networks.torch import Built, Parameters, build
@@ -91,6 +92,7 @@ class TorchLearner(Learner):
         self._recorder: Recorder | None = None
         if device == "cuda" and self._recordable() and os.environ.get(RECORDS) != "0":
             self._recorder = Recorder(self.device, self._changing)
+        self.twins: twins.Twins | None = TorchTwins(self.device) if twins.wanted(device == "cuda") else None
         self._phase_names: dict[int, tuple[str, ...]] = {}  # what recorded updates report
         self._autocast = contextlib.nullcontext()
         if precision == "bf16":
@@ -173,6 +175,8 @@ class TorchLearner(Learner):
         self._values: list[Tensor] = []
         self._ways: list[str] = []
         self._priority = None
+        if self.twins is not None:
+            batch = self.twins.shown(batch, self.twins.arrays)
         self.algorithm.update(self, batch, self._noise, self._phase)
         return torch.stack(self._values, -1)
 
@@ -217,8 +221,9 @@ class TorchLearner(Learner):
                 net.moved.clear()
 
     def learn_beside(self) -> None:
-        """See `Learner.learn_beside`: a thread makes them."""
+        """See `Learner.learn_beside`: a thread makes them, and no images are kept, for it may not have come to them."""
         self._beside = Beside()
+        self.twins = None
 
     def close(self) -> None:
         """See `Learner.close`."""

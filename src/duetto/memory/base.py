@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
+from duetto.networks.pictures import Table
 
 if TYPE_CHECKING:
     from duetto.memory.afar import Afar
@@ -97,6 +98,14 @@ class Memory:
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         """Give what was sampled new priorities, where the memory has any."""
+
+    def image_tables(self) -> dict[str, Table]:
+        """The images, by field, that batches from here on name instead of holding them: see `networks.pictures`.
+
+        There are none, but in a replay of transitions without hindsight, and in one of sequences, in this process and
+        without demonstrations beside it; and none that are compressed.
+        """
+        return {}
 
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
         """A saved state without what segments hold, to go on from without them; `learning_starts` counts anew.

@@ -22,6 +22,7 @@ from duetto.memory.base import Experience
 from duetto.memory.fields import Field, compressed, named, transition_fields, unnamed
 from duetto.memory.frames import Stacks
 from duetto.memory.rings import Rings
+from duetto.networks.pictures import Table
 from duetto.networks.spaces import Space
 
 STEP = ("action", "reward", "terminated")  # beside the observation; where an episode is cut is seen from its sequences
@@ -154,11 +155,15 @@ class EpisodeRings:
         parts = {}
         for name in self._newest:
             if name in self._stacks:
-                frames = self.read(name, env, number[..., None] + self._stacks.offsets)
-                parts[name] = frames.reshape(*number.shape, *self._fields[name].shape)
+                frames = self.index(env, number[..., None] + self._stacks.offsets)
+                parts[name] = self._rings.frames(name, frames)
             else:
-                parts[name] = self.read(name, env, number)
+                parts[name] = self._rings.read(name, self.index(env, number))
         return unnamed("obs", parts)
+
+    def image_tables(self) -> dict[str, Table]:
+        """See `Rings.image_tables`."""
+        return self._rings.image_tables()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the written rows."""

@@ -19,6 +19,7 @@ from duetto.memory.hindsight import Goals, Relabelling
 from duetto.memory.rings import Rings
 from duetto.memory.schedule import Schedule
 from duetto.memory.whole import Episode, LeftOut, of_transitions
+from duetto.networks.pictures import Table
 
 
 class Replay(Memory):
@@ -161,6 +162,10 @@ class Replay(Memory):
 
         return of_transitions(read, self.written, self.rows, left)
 
+    def image_tables(self) -> dict[str, Table]:
+        """See `Memory.image_tables`."""
+        return {} if self._relabelling is not None else self._rings.image_tables()
+
     def _forget_episodes(self) -> None:
         """Where they begin and end is to be read from the rings again."""
         if self._relabelling is not None:
@@ -226,10 +231,9 @@ class Replay(Memory):
         return summed.astype(np.float32), discount.astype(np.float32), last
 
     def _observation(self, name: str, index: np.ndarray) -> Tree:
-        arrays = self._rings.arrays
-        if self._parts and name not in arrays:
-            return {part: arrays[f"{name}/{part}"].take(index, axis=0) for part in self._parts}
-        return arrays[name].take(index, axis=0)
+        if self._parts and name not in self._rings.arrays:
+            return {part: self._rings.read(f"{name}/{part}", index) for part in self._parts}
+        return self._rings.read(name, index)
 
 
 def check_state(state: dict[str, Any], num_envs: int, rows: int) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from duetto.errors import CheckpointError
 from duetto.functional import forms
 from duetto.memory.fields import Field
+from duetto.networks.pictures import Picked, Table, joined
 
 MOST_WRITTEN = 2**48  # transitions of one environment, in a state that can be true
 
@@ -59,6 +60,25 @@ class Rings:
         for name, array in self.arrays.items():
             array[index] = values[name]
         return index
+
+    def image_tables(self) -> dict[str, Table]:
+        """Those of all images that are not compressed, by their fields' names; `read` and `frames` name their rows
+        from here on.
+        """
+        for name, field in self._fields.items():
+            if field.is_image and isinstance(self.arrays[name], np.ndarray):
+                self.arrays[name] = Table(self.arrays[name], bool(self.written.any()))
+        return {name: array for name, array in self.arrays.items() if isinstance(array, Table)}
+
+    def read(self, name: str, index: np.ndarray) -> Any:
+        """A field (..., *shape) of the rows `index` (...)."""
+        array = self.arrays[name]
+        return Picked(array, index[..., None]) if isinstance(array, Table) else array.take(index, axis=0)
+
+    def frames(self, name: str, index: np.ndarray) -> Any:
+        """Images (..., k C, H, W) of which each is k frames, those of the rows `index` (..., k)."""
+        array = self.arrays[name]
+        return Picked(array, index) if isinstance(array, Table) else joined(array.take(index, axis=0))
 
     def locate(self, item: np.ndarray) -> np.ndarray:
         """Index of the item-th stored transition, for item in 0 .. stored.sum()-1."""

@@ -7,7 +7,6 @@ batch reads from them in `stretches`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from duetto.memory.judging import SequenceJudgements
 from duetto.memory.schedule import Schedule
 from duetto.memory.stretches import Stretches, learned_from, read, returns
 from duetto.memory.whole import Episode, LeftOut, Stretch, ended, from_sequences, of_rows
+from duetto.networks.pictures import Table, held
 from duetto.networks.spaces import Space
 
 
@@ -272,9 +272,15 @@ class SequenceReplay(Memory):
 
         def rows(name: str, env: int, number: np.ndarray) -> Tree:
             envs = np.full(len(number), env)
-            return (self._episodes.observation if name == "obs" else partial(self._episodes.read, name))(envs, number)
+            if name == "obs":
+                return held(self._episodes.observation(envs, number))
+            return self._episodes.read(name, envs, number)
 
         return of_rows(rows, stretches)
+
+    def image_tables(self) -> dict[str, Table]:
+        """See `Memory.image_tables`."""
+        return self._episodes.image_tables()
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:

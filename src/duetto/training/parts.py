@@ -115,7 +115,7 @@ class Parts:
     # ------------------------------------------------------------------------------------------------ the memory
     def _make_memory(self, seen: spaces.Space) -> resuming.AnyMemory:
         stepper = self.stepper
-        return memory.build(
+        made = memory.build(
             self._config.algorithm.memory(),
             seen,
             stepper.action_space,
@@ -127,6 +127,10 @@ class Parts:
             goals=self._goals,
             elsewhere=self._elsewhere,
         )
+        if self.learner.twins is not None and self.learner.ranks == 1:
+            said = self.learner.twins.keep(made.image_tables())
+            self._notices.extend(one for one in said if one not in self._notices)
+        return made
 
     def _make_goals(self, opened: ExitStack) -> environments.Goals | None:
         """Of an environment of its own: those that are learned from may live in other processes."""
