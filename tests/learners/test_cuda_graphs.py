@@ -24,10 +24,10 @@ from torch.utils._pytree import tree_leaves
 
 from duetto import learners
 from duetto.algorithms import ALGORITHMS, TD3
-from duetto.learners import recording as recorded
+from duetto.learners import torch_recording as recorded
 from duetto.learners.base import Rates, on_host
-from duetto.learners.recording import Recorder
 from duetto.learners.torch import TorchLearner
+from duetto.learners.torch_recording import Recorder
 from duetto.learners.voices import together
 from duetto.testing import conformance
 

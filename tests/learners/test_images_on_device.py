@@ -24,7 +24,7 @@ from duetto.learners import twins
 from duetto.learners.base import on_host
 from duetto.learners.jax import JaxLearner
 from duetto.learners.packing import leaves
-from duetto.learners.recording import Recorder
+from duetto.learners.torch_recording import Recorder
 from duetto.learners.torch_twins import TorchTwins
 from duetto.learners.twins import ON_DEVICE, Rows, Twins
 from duetto.networks.pictures import Picked

@@ -51,12 +51,14 @@ def deal(batch: Any, rows: np.ndarray | None, noise: Any, number: int) -> list[S
     return shares
 
 
-def every(tree: Any, function: Callable[[Any], Any]) -> Any:
-    """The tree with `function(array)` for each array."""
+def every(tree: Any, function: Callable[[Any], Any], leaf: type[Any] | tuple[()] = ()) -> Any:
+    """The tree with `function(array)` for each array, and for each tuple or dict of the kind `leaf`."""
+    if isinstance(tree, leaf):
+        return function(tree)
     if isinstance(tree, dict):
-        return {name: every(part, function) for name, part in tree.items()}
+        return {name: every(part, function, leaf) for name, part in tree.items()}
     if isinstance(tree, tuple):
-        parts = [every(part, function) for part in tree]
+        parts = [every(part, function, leaf) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     return None if tree is None else function(tree)
 

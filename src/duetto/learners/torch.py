@@ -29,9 +29,9 @@ from duetto.learners.beside import Beside, Later
 from duetto.learners.dealing import every
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.parameters import matched
-from duetto.learners.recording import Recorder
 from duetto.learners.threads import FloatingThreads, granted
 from duetto.learners.torch_adam import Adam
+from duetto.learners.torch_recording import Recorder
 from duetto.learners.torch_twins import TorchTwins
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
@@ -57,7 +57,7 @@ class Inputs(NamedTuple):
 
 
 class TorchLearner(Learner):
-    """Modules, fused Adam, `foreach` averaging; on a GPU as CUDA graphs, see `recording`."""
+    """Modules, fused Adam, `foreach` averaging; on a GPU as CUDA graphs, see `torch_recording`."""
 
     backend: Literal["torch", "jax"] = "torch"
     records = True  # where it can

@@ -1,4 +1,4 @@
-"""See `twins`, in PyTorch. A twin's address never changes, so recorded work reads it; see `recording`."""
+"""See `twins`, in PyTorch. A twin's address never changes, so recorded work reads it; see `torch_recording`."""
 
 from __future__ import annotations
 

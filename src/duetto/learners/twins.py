@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from duetto.learners.dealing import every
 from duetto.networks.pictures import Picked, Table
 
 ON_DEVICE = "DUETTO_IMAGES_ON_DEVICE"  # in the environment: 0, never; 1, for a processor's learner, too
@@ -34,7 +35,10 @@ def wanted(gpu: bool) -> bool:
 
 
 class Rows(NamedTuple):
-    """What a batch has in place of images: the twin's name, and the rows (..., k) int32 of each image's frames."""
+    """What a batch has in place of images: the twin's name, and the rows (..., k) int32 of each image's frames.
+
+    One entry of a dict, so that the name belongs to the batch's structure, which compiled programs know it by.
+    """
 
     of: dict[str, Any]
 
@@ -83,16 +87,18 @@ class Twins(ABC):
             for rows in _pieces(table.news(), table.array.nbytes // len(table.array)):
                 self.bring(name, rows, table[rows])
         names = {id(table): name for name, table in self._tables.items()}
-        return _each(batch, Picked, lambda leaf: _rows(leaf, names.get(id(leaf.table))))
+        return every(batch, lambda leaf: _rows(leaf, names.get(id(leaf.table))) if isinstance(leaf, Picked) else leaf)
 
     def shown(self, batch: Any, twins: Mapping[str, Array]) -> Any:
         """Within an update, undo `named`: images are gathered from the twins."""
 
-        def images(rows: Rows) -> Array:
-            ((name, index),) = rows.of.items()
+        def images(leaf: Any) -> Any:
+            if not isinstance(leaf, Rows):
+                return leaf
+            ((name, index),) = leaf.of.items()
             return self.images(twins[name], index)
 
-        return _each(batch, Rows, images)
+        return every(batch, images, leaf=Rows)
 
     @abstractmethod
     def room(self) -> int | None:
@@ -122,15 +128,3 @@ def _pieces(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     number = 1 << (max(1, MOST // size).bit_length() - 1)
     for begin in range(0, len(rows), number):
         yield rows[begin : begin + number]
-
-
-def _each(tree: Any, kind: type[Any], function: Callable[[Any], Any]) -> Any:
-    """The tree with `function(leaf)` for each leaf of that kind, and all else as it is."""
-    if isinstance(tree, kind):
-        return function(tree)
-    if isinstance(tree, dict):
-        return {name: _each(part, kind, function) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        parts = [_each(part, kind, function) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    return tree
