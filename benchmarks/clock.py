@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import time
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import gymnasium
@@ -25,6 +26,10 @@ class Clock:
         self._task, self._seconds = task, seconds
         self._updates = self._updates_before = 0
         self._began = self._cpu_began = 0.0
+
+    def of_all(self, seeds: int) -> Clock:
+        """One that is told of the steps and updates of several seeds together."""
+        return Clock(replace(self._task, num_envs=seeds * self._task.num_envs), self._seconds)  # type: ignore[arg-type]
 
     def environment(self) -> Any:
         """One environment, whose steps are counted."""

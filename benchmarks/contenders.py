@@ -26,7 +26,8 @@ from clock import Clock
 from task import TASKS, OffPolicy, Task
 
 PRECISIONS = ("float32", "bf16")
-SOFT = ("sac", "crossq")  # written for SBX and Stable-Baselines3 only
+SOFT = ("sac", "crossq")  # these two: written for SBX and Stable-Baselines3 only
+CARTPOLE = ("ppo-cartpole", "ppo-cartpole-8-seeds")
 RECORDED = ("torch", "jax", "jaxlib", "flax", "equinox", "optax", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
@@ -88,13 +89,18 @@ CONTENDERS = {
         without=("crossq",),
     ),
     "skrl-torch": Contender(
-        "skrl", "PyTorch", ("skrl", "torch"), peers.skrl_torch, peers_ppo.skrl_torch, without=("ppo-breakout", *SOFT)
+        "skrl",
+        "PyTorch",
+        ("skrl", "torch"),
+        peers.skrl_torch,
+        peers_ppo.skrl_torch,
+        without=("ppo-breakout", *CARTPOLE, *SOFT),
     ),
     "skrl-jax": Contender(  # README: its PPO compiles for minutes
         "skrl", "JAX", ("skrl", "jax", "flax"), peers.skrl_jax, None, without=SOFT
     ),
     "tianshou": Contender(
-        "Tianshou", "PyTorch", ("tianshou",), peers.tianshou, peers_ppo_tianshou.tianshou, without=SOFT
+        "Tianshou", "PyTorch", ("tianshou",), peers.tianshou, peers_ppo_tianshou.tianshou, without=(*CARTPOLE, *SOFT)
     ),
 }
 

@@ -20,14 +20,17 @@ from statistics import median
 from time import perf_counter
 
 from contenders import listing
-from report import circumstances, publish, table
+from report import circumstances, keep, publish, table
 
 METHOD = """\
 Each cell is a fresh process, `duetto train ... --seeds 0-{last}` or the same with `--seed 0` to `--seed {last}` one
 after the other, without evaluations, on the CPU. *Command*: from start to end, imports and compilation included (JAX's
-programs are in its cache on disk for both). *Training*: the same without what lies before each run's first line of
-metrics, so without imports and compilation. *Times*: seconds one after the other by seconds at once, median (least to
+programs are in its cache on disk for both). *Training*: from each run's first line of metrics, at step 1,000, to its
+last, so without imports and compilation. *Times*: seconds one after the other by seconds at once, median (least to
 greatest) over {rounds} rounds."""
+
+
+HEAD = ["", "backend", "command, s", "at once, s", "times", "training, s", "at once, s", "times"]
 
 
 @dataclass(frozen=True)
@@ -63,15 +66,13 @@ def measured(job: Job, seeds: int, backend: str, at_once: bool) -> tuple[float, 
 
 
 def _training(path: Path) -> float:
-    """Seconds of a run from its first line of metrics to its last, and as long as that takes for its first."""
+    """Seconds of a run from its first line of metrics to its last."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    first, last = lines[0], lines[-1]
-    passed = last["time/seconds"] - first["time/seconds"]
-    return passed * last["step"] / (last["step"] - first["step"])
+    return lines[-1]["time/seconds"] - lines[0]["time/seconds"]
 
 
 def main() -> None:
-    """Measure, and publish the table."""
+    """Measure, and publish the table anew with each of its rows, so that an interruption loses none."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
@@ -79,18 +80,19 @@ def main() -> None:
     parser.add_argument("--only", default="", help="jobs whose names begin so")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    rows, about = [], circumstances({"Versions": listing()["packages"]})
+    rows, raw, about = [], [], circumstances({"Versions": listing()["packages"]})
+    text = METHOD.format(last=options.seeds - 1, rounds=options.rounds)
     for job in (job for job in JOBS if job.name.startswith(options.only)):
         for backend in options.backend:
             found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
             for number in range(options.rounds):
                 for at_once in (True, False) if number % 2 else (False, True):
                     found[at_once].append(measured(job, options.seeds, backend, at_once))
+                    seconds = [round(one, 2) for one in found[at_once][-1]]
+                    raw.append([job.name, backend, number + 1, "at once" if at_once else "one by one", *seconds])
+                    keep(["job", "backend", "round", "seeds", "command_s", "training_s"], raw, options.output)
             rows.append([job.name, backend, *_cells(found)])
-            print(rows[-1], flush=True)
-    head = ["", "backend", "command, s", "at once, s", "times", "training, s", "at once, s", "times"]
-    text = METHOD.format(last=options.seeds - 1, rounds=options.rounds)
-    publish(f"# Many seeds\n\n{about}\n\n{text}\n\n{table(head, rows)}\n", options.output)
+            publish(f"# Many seeds\n\n{about}\n\n{text}\n\n{table(HEAD, rows)}\n", options.output)
 
 
 def _cells(found: dict[bool, list[tuple[float, float]]]) -> list[str]:

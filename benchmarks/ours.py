@@ -74,12 +74,16 @@ def on_policy(backend: str, clock: Clock, task: OnPolicy, threads: int, precisio
         shared_torso=task.images,
     )
 
+    clock = clock.of_all(task.seeds)
+
     def watch(session: Any) -> None:
-        clock.at(session.step, session.learner.updates * task.minibatches)  # it counts epochs
+        if session.config.run.seed == task.seeds - 1:  # all have made this step
+            clock.at(session.step * task.seeds, session.learner.updates * task.minibatches * task.seeds)  # of epochs
 
     duetto.train(
         algorithm,
         task.environment,
+        seeds=range(task.seeds) if task.seeds > 1 else None,
         num_envs=task.num_envs,
         environment_options={"episodic_life": True, "clip_rewards": True} if task.images else {},
         callbacks=[watch],

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from contenders import listing, settings
-from report import circumstances, publish, table
+from report import circumstances, keep, publish, table
 
 OBSERVATION, ACTIONS, UNITS = 147, 7, 128
 BATCH, STEPS, N_STEP, DISCOUNT = 32, 40, 5, 0.997
@@ -267,6 +267,8 @@ def main() -> None:
                 done = subprocess.run(command, env=os.environ | settings(threads), stdout=subprocess.PIPE, check=True)
                 found.setdefault((name, threads), []).append(json.loads(done.stdout.splitlines()[-1]))
                 print(name, threads, found[name, threads][-1], file=sys.stderr)
+    raw = [(*key, number, round(rate, 3)) for key, rates in found.items() for number, rate in enumerate(rates, 1)]
+    keep(["contender", "threads", "round", "updates_per_second"], raw, options.output)
     best = {name: max(options.threads, key=lambda count: median(found[name, count])) for name in CONTENDERS}
     plain_rate = median(found["plain PyTorch", best["plain PyTorch"]])
     rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -43,6 +44,15 @@ def publish(text: str, output: Path | None) -> None:
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text.rstrip() + "\n", "utf-8")
+
+
+def keep(header: Sequence[str], rows: Iterable[Sequence[object]], output: Path | None) -> None:
+    """The raw rows, as a CSV beside `output` if there is one."""
+    if output is None:
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
 
 def _processor() -> str:

@@ -69,6 +69,7 @@ class OnPolicy:
     discount: float = 0.99
     gae_lambda: float = 0.95
     warm_cycles: int = 2  # before the clock starts: in the second one the compiler may meet its own outputs
+    seeds: int = 1  # at once, where a library can; its steps are those of all of them
     algorithm: str = "ppo"
 
     @property
@@ -129,6 +130,36 @@ CHEETAH = """\
 
 Known differences: skrl normalises advantages over the rollout, the others over the minibatch; its Adam has epsilon
 1e-8. Tianshou computes the values and the probabilities of a rollout once more after it."""
+
+
+CARTPOLE = """\
+8 CartPole-v1 x 32 steps, 20 epochs of the whole rollout, separate networks 64-64 (tanh), Adam 1e-3 falling linearly,
+clip 0.2, value 0.5, gradient norm 0.5, discount 0.98, lambda 0.8.{seeds} Two cycles pass before the clock starts.
+
+Known differences: none are known."""
+
+SEEDS = """ Eight seeds: Duetto trains them side by side in one process (`--seeds
+0-7`) and the steps are those of all; the others train one after another, so theirs are those of one."""
+
+
+def _cartpole(seeds: int) -> OnPolicy:
+    return OnPolicy(
+        about=CARTPOLE.format(seeds=SEEDS if seeds > 1 else ""),
+        environment="CartPole-v1",
+        needs="gymnasium",
+        num_envs=8,
+        rollout_steps=32,
+        epochs=20,
+        minibatches=1,
+        learning_rate=1e-3,
+        decay="linear",
+        clip_range=0.2,
+        entropy_coefficient=0.0,
+        hidden=(64, 64),
+        discount=0.98,
+        gae_lambda=0.8,
+        seeds=seeds,
+    )
 
 
 def _cheetah(num_envs: int, rollout_steps: int, rollout: str) -> OnPolicy:
@@ -193,4 +224,6 @@ TASKS: dict[str, Task] = {
     ),
     "ppo-halfcheetah-1": _cheetah(1, 2048, "One HalfCheetah-v5 x 2,048 steps"),
     "ppo-halfcheetah-8": _cheetah(8, 256, "8 HalfCheetah-v5 x 256 steps"),
+    "ppo-cartpole": _cartpole(seeds=1),
+    "ppo-cartpole-8-seeds": _cartpole(seeds=8),
 }

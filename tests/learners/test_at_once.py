@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from learning_cases import batch, build, small
 
 import duetto
-from duetto.algorithms import DQN, SAC, TD3
+from duetto.algorithms import DDPG, DQN, SAC, TD3
 from duetto.learners import jax as jax_learner
 from duetto.learners.base import on_host
 from duetto.testing import conformance
@@ -114,14 +115,119 @@ def test_one_buffer(programs: list[int]):
     assert_close(one, other)
 
 
-def test_rollouts_are_learned_from_one_by_one(programs: list[int]):
+# ------------------------------------------------------------------------------------------------ rollouts
+@pytest.fixture
+def epochs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many epochs each call of a program makes that makes several."""
+    called: list[int] = []
+    made = jax_learner.JaxLearner._epochs
+
+    def noting(self: Any, batch: Any, each: Any) -> Any:
+        called.append(len(each[-1].scheduled["clip_range"]))
+        return made(self, batch, each)
+
+    monkeypatch.setattr(jax_learner.JaxLearner, "_epochs", noting)
+    return called
+
+
+class Unsplit(duetto.PPO):
+    """Its rollouts are learned from whole."""
+
+    def split(self, random: np.random.Generator, size: int) -> Any:
+        return None
+
+
+class Growing(duetto.PPO):
+    """Its second epoch has fewer minibatches than the others."""
+
+    def split(self, random: np.random.Generator, size: int) -> np.ndarray:
+        object.__setattr__(self, "calls", getattr(self, "calls", 0) + 1)
+        parts = 1 if self.calls % 5 == 2 else 2  # type: ignore[attr-defined]
+        return random.permutation(size).astype(np.int32).reshape(parts, -1)
+
+
+class Rising(duetto.PPO):
+    """Its even updates are of another phase."""
+
+    def phase(self, update: int) -> int:
+        return update % 2
+
+
+def of_five_epochs(trial: Any, kind: type[duetto.PPO], **options: Any) -> list[Any]:
+    """Two learners."""
+    fields = {field.name: getattr(trial.algorithm, field.name) for field in dataclasses.fields(trial.algorithm)}
+    changed = dataclasses.replace(trial, algorithm=kind(**fields | {"epochs": 5} | options))
+    return [conformance._learner(changed, "jax") for _ in range(2)]
+
+
+def assert_epochs_are_those_made_one_by_one(pair: list[Any], rollout: Any) -> None:
+    """Parameters, moments, metrics of each, and what was drawn."""
+    one, other = pair
+    progress = [0.1 * i for i in range(5)]
+    found = together(one, [rollout] * 5, progress)
+    alone = [other.update(rollout, how_far) for how_far in progress]
+    assert one.updates == other.updates == 5
+    for ours, theirs in zip(found, alone, strict=True):
+        assert ours.names == theirs.names
+        np.testing.assert_allclose(on_host(ours.values), on_host(theirs.values), rtol=1e-4, atol=1e-5)
+    assert on_host(found[0].values).tolist() != on_host(found[1].values).tolist()
+    assert_close(one, other)
+    assert one.random.random() == other.random.random()
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls"), [(duetto.PPO, [5]), (Unsplit, [5]), (Growing, []), (Rising, [])], ids=lambda one: str(one)
+)
+def test_epochs_of_a_rollout_are_those_made_one_by_one(epochs: list[int], kind: Any, calls: list[int]):
+    """With fresh minibatches in each, falling rates and clip range."""
     with conformance._trials(duetto.PPO) as (trial, *_):
-        batches = trial.batches(2)
+        pair = of_five_epochs(trial, kind, learning_rate_decay="linear", clip_range_decay="linear")
+        rollout = trial.batches(1)[0]
+    assert_epochs_are_those_made_one_by_one(pair, rollout)
+    assert epochs == calls
+
+
+def test_epochs_of_a_rollout_in_one_buffer(epochs: list[int]):
+    """As on a GPU."""
+    with conformance._trials(duetto.PPO) as (trial, *_):
+        pair, rollout = of_five_epochs(trial, duetto.PPO), trial.batches(1)[0]
+    pair[0].packs = True
+    assert_epochs_are_those_made_one_by_one(pair, rollout)
+    assert epochs == [5]
+
+
+def test_epochs_of_recurrent_networks(epochs: list[int]):
+    with conformance._trials(duetto.PPO, recurrent="lstm") as (trial, *_):
+        pair, rollout = of_five_epochs(trial, duetto.PPO), trial.batches(1)[0]
+    assert_epochs_are_those_made_one_by_one(pair, rollout)
+    assert epochs == [5]
+
+
+class Parted(DDPG):
+    """Its batches are learned from in two parts."""
+
+    def split(self, random: np.random.Generator, size: int) -> np.ndarray:
+        return random.permutation(size).astype(np.int32).reshape(2, -1)
+
+
+def test_batches_that_are_learned_from_in_parts(programs: list[int]):
+    one, other = (build("jax", small(Parted)) for _ in range(2))
+    batches = [batch(seed=i) for i in range(4)]
+    together(one, batches, [0.0] * 4)
+    for some in batches:
+        other.update(some)
+    assert programs == [4]
+    assert_close(one, other)
+
+
+def test_other_rollouts_are_learned_from_one_by_one(epochs: list[int], programs: list[int]):
+    with conformance._trials(duetto.PPO) as (trial, *_):
+        batches = [trial.batches(1)[0], trial.batches(1)[0]]
         pair = [conformance._learner(trial, "jax") for _ in range(2)]
     together(pair[0], batches, [0.0, 0.0])
     for some in batches:
         pair[1].update(some)
-    assert programs == []
+    assert programs == epochs == []
     assert_close(*pair)
 
 
@@ -164,3 +270,39 @@ def test_priorities_are_fed_back_before_the_next_batch_is_drawn(tmp_path: Path, 
     some = algorithm(train_every=1, prioritized=True)
     duetto.train(some, "CartPole-v1", steps=60, runs_dir=tmp_path, name="run", **OPTIONS)
     assert programs == []
+
+
+def ppo(**options: Any) -> duetto.PPO:
+    return duetto.PPO(hidden=(16,), rollout_steps=10, minibatches=2, epochs=3, **options)
+
+
+def test_a_run_learns_from_each_rollout_in_one_program(tmp_path: Path, epochs: list[int]):
+    """The whole of it and in two parts, bit for bit; observations are scaled as the rollout's were."""
+    some = ppo(normalize_observations=True, normalize_rewards=True)
+    options = OPTIONS | {"steps": 160, "runs_dir": tmp_path}
+    whole = duetto.train(some, "CartPole-v1", name="whole", **options)
+    assert epochs == [3] * 4
+    assert whole.metrics()[-1]["learn/updates"] == 12
+    stop = [lambda session: session.stop() if session.step == 100 else None]  # in the middle of a rollout
+    part = duetto.train(some, "CartPole-v1", name="part", callbacks=stop, **options)
+    assert epochs == [3] * 6
+    part.resume()
+    theirs = parameters(part)
+    for name, value in parameters(whole).items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize("option", [{"recompute_advantages": True}, {"target_kl": 1e-5}, {"learning_rate_kl": 0.01}])
+def test_an_epoch_that_depends_on_the_one_before_waits_for_it(
+    tmp_path: Path, epochs: list[int], monkeypatch: pytest.MonkeyPatch, option: dict[str, Any]
+):
+    """Bit for bit what a learner does that makes one update at a time."""
+    options = OPTIONS | {"steps": 80, "runs_dir": tmp_path}
+    run = duetto.train(ppo(**option), "CartPole-v1", name="run", **options)
+    assert epochs == []
+    monkeypatch.setattr(jax_learner.JaxLearner, "at_once", 1)
+    other = duetto.train(ppo(**option), "CartPole-v1", name="other", **options)
+    assert run.metrics()[-1]["learn/updates"] == other.metrics()[-1]["learn/updates"]
+    theirs = parameters(other)
+    for name, value in parameters(run).items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)

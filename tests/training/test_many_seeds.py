@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     # so that some end their epochs early, and each has a learning rate of its own
     "ppo, by KL": (duetto.PPO(**PPO | {"epochs": 6}, target_kl=0.001, learning_rate_kl=0.0005), Ending, {"steps": 320}),
 }
-SLOW = {("jax", "ddpg"), ("jax", "dqn"), ("jax", "ppo")}  # as td3, and as PPO by KL
+SLOW = {("jax", "ddpg"), ("jax", "dqn"), ("jax", "ppo, by KL")}  # as td3, and as PPO
 RUN = {"evaluate_every": 60, "evaluation_episodes": 2, "checkpoint_every": 0, "log_every": 25, "device": "cpu"}
 
 

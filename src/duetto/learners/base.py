@@ -20,6 +20,8 @@ from duetto.functional.forms import ANY, ARRAY, Each
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.functional.schedules import decayed, kl_adaptive
 from duetto.learners.acting import Acting, HostActing, Method, called, carried
+from duetto.learners.dealing import together
+from duetto.learners.packing import kind
 from duetto.learners.parameters import Parameters
 from duetto.learners.twins import Twins
 from duetto.networks import numpy as host
@@ -50,6 +52,32 @@ class Rates(NamedTuple):
 def on_host(array: Array) -> np.ndarray:
     """An array of either framework as NumPy's, after waiting for its device."""
     return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
+
+
+class Whole:
+    """An array (N, ...) on the device, which nobody waits for until one of its rows is looked at."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self._copy = array, None
+
+    def __getitem__(self, number: int) -> Row:
+        return Row(self, number)
+
+    def on_host(self) -> np.ndarray:
+        """All of it."""
+        if self._copy is None:
+            self._copy, self._array = on_host(self._array), None
+        return self._copy
+
+
+class Row:
+    """One part of a `Whole`: a seed's, or an update's. NumPy knows how to make it an array."""
+
+    def __init__(self, whole: Whole, number: int) -> None:
+        self._whole, self._number = whole, number
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._whole.on_host()[self._number], dtype)
 
 
 class Prepared(NamedTuple):
@@ -110,8 +138,30 @@ class Learner(Acting):
         return metrics
 
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        """`update` with one batch after the other, `at_once` at most, of which none depends on the update before."""
+        """`update` with one batch after the other, `at_once` at most, of which none depends on the update before.
+
+        The epochs of a rollout are of one batch, the same object each time.
+        """
+        one = self.on_policy and all(batch is batches[0] for batch in batches)
+        phases = {self.algorithm.phase(self.updates + 1 + number) for number in range(len(batches))}
+        if one and 1 < len(batches) <= self.at_once and len(phases) == 1:
+            return self._updated_in_epochs(batches[0], progress)
         return [self.update(batch, how_far) for batch, how_far in zip(batches, progress, strict=True)]
+
+    def _updated_in_epochs(self, batch: Any, progress: Sequence[float]) -> list[Metrics]:
+        epochs = [self._prepared(batch, how_far) for how_far in progress]
+        self._host = None
+        if len({kind((one.rows, one.noise)) for one in epochs}) > 1:  # another number of minibatches, say
+            return [self._update(one.batch, one.rows, one.noise, one.rates) for one in epochs]
+        names, each = self._epochs(epochs[0].batch, together([(one.rows, one.noise, one.rates) for one in epochs]))
+        values: Any = Whole(each)
+        return [Metrics(names, values[epoch], None) for epoch in range(len(epochs))]
+
+    def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Array]:
+        """`_update` with one batch for each epoch E, with its rows, noise and rates, which have a first axis of epochs.
+        Names, and values (E, names).
+        """
+        raise NotImplementedError(f"{type(self).__name__} makes one update at a time")
 
     def _prepared(self, batch: Any, progress: float) -> Prepared:
         """The next update, counted and with its random numbers drawn."""
@@ -211,6 +261,12 @@ class Learner(Acting):
     def initial_random(self, name: str) -> np.random.Generator:
         """The generator for a network's first parameters, the same in both frameworks."""
         return generator(self._seed, f"parameters of {name}")
+
+
+def epochs_at_once(algorithm: Algorithm) -> int:
+    """All of a rollout's; 1 where the step size of one follows from how far the one before went."""
+    spec: Any = algorithm.memory()  # a RolloutSpec
+    return 1 if any(optimizer.kl > 0 for optimizer in algorithm.optimizers().values()) else spec.epochs
 
 
 class Summary(NamedTuple):

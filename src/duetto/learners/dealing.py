@@ -9,7 +9,7 @@ whole part's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -61,6 +61,19 @@ def every(tree: Any, function: Callable[[Any], Any], leaf: type[Any] | tuple[()]
         parts = [every(part, function, leaf) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     return None if tree is None else function(tree)
+
+
+def together(trees: Sequence[Any]) -> Any:
+    """Arrays and numbers of equal trees, with a first axis."""
+    first = trees[0]
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        return {name: together([tree[name] for tree in trees]) for name in first}
+    if isinstance(first, tuple):
+        parts = [together(parts) for parts in zip(*trees, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    return np.stack(trees)
 
 
 def has_rows(array: Any, size: int) -> bool:

@@ -1,8 +1,9 @@
 """The learner in JAX.
 
 The algorithm's `update` runs inside `jit` on a `Trace`, which holds the networks and optimiser states while they are
-traced (`jax_phase`). There is one compiled program for each phase, and others for 2, 4, 8 and 16 updates of that phase:
-calling one takes as long as an update of small networks. Which updates are made at once depends on their number alone.
+traced (`jax_phase`). There is one compiled program for each phase, and others for 2, 4, 8 and 16 updates of that phase,
+or for all epochs of a rollout: calling one takes as long as an update of small networks. Which updates are made at once
+depends on their number alone.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import jax_cache, jax_products, twins
-from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates
+from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates, Whole, epochs_at_once
 from duetto.learners.dealing import every
 from duetto.learners.jax_phase import Packed, Phase, State
 from duetto.learners.jax_twins import JaxTwins
 from duetto.learners.packing import Packing, kind
 from duetto.learners.parameters import Parameters, matched
-from duetto.learners.voices import Whole
 from duetto.networks.encoding import is_image
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
@@ -41,6 +41,7 @@ class JaxLearner(Learner):
 
     backend: Literal["torch", "jax"] = "jax"
     at_once = 16
+    epoch_axis = 0  # of what `_epochs` takes
 
     def __init__(
         self,
@@ -52,6 +53,8 @@ class JaxLearner(Learner):
         precision: Precision = "float32",
     ):
         super().__init__(algorithm, observation, action, seed, precision)
+        if self.on_policy and self.at_once > 1:
+            self.at_once = epochs_at_once(algorithm)
         jax_cache.use()
         self.device: Any = _device(device)
         with jax.default_device(self.device):
@@ -99,6 +102,15 @@ class JaxLearner(Learner):
         values, _ = self._run(phase, phase.several, jax.tree.map(lambda *rows: np.stack(rows), *each))
         whole: Any = Whole(values)
         return [Metrics(phase.names, whole[i], None) for i in range(len(updates))]
+
+    def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Array]:
+        """See `Learner._epochs`."""
+        rows, noise, rates = each
+        inputs = rows, noise, jax.tree.map(np.float32, rates)
+        first = jax.tree.map(lambda array: array.take(0, self.epoch_axis), inputs)
+        phase = self._phase(self.algorithm.phase(self.updates), (batch, *first))
+        values, _ = self._run(phase, phase.epochs, (batch, *inputs))
+        return phase.names, values
 
     def _phase(self, number: int, example: tuple[Any, ...]) -> Phase:
         if number not in self._phases:

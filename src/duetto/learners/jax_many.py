@@ -17,6 +17,8 @@ from duetto.networks.spaces import Space
 class JaxMany(JaxLearner):
     """See `voices.Many`."""
 
+    epoch_axis = 1
+
     def __init__(
         self,
         algorithm: Algorithm,

@@ -62,6 +62,8 @@ class Phase:
     program: Callable[..., Any]
     several: Callable[..., Any]
     """`program`, with an axis of updates in front of its inputs."""
+    epochs: Callable[..., Any]
+    """The same, in front of all inputs but the batch, which is one for all."""
 
     def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, Rates]):
         self._learner, self._number = learner, number
@@ -74,6 +76,7 @@ class Phase:
         size = len(batch.weight) if rows is None else rows.shape[1]
         self.program = learner.compiled(self._run, size)
         self.several = learner.compiled(self._run_each, size)
+        self.epochs = learner.compiled(self._run_epochs, size)
 
     def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Trace:
         """An abstract run, to see what this phase changes and reports."""
@@ -112,15 +115,26 @@ class Phase:
         return changed, jnp.mean(values, 0), None
 
     def _run_each(
-        self, donated: State, fixed: State, batch: Any, rows: None, noise: Any, rates: Rates
+        self, donated: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
     ) -> tuple[State, Array, None]:
-        def one(state: State, inputs: tuple[Any, Any, Rates]) -> tuple[State, Array]:
-            batch, noise, rates = inputs
-            changed, values, _ = self._run(state, fixed, batch, None, noise, rates)
+        return self._scanned(donated, fixed, lambda own: own, (batch, rows, noise, rates))
+
+    def _run_epochs(
+        self, donated: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
+    ) -> tuple[State, Array, None]:
+        return self._scanned(donated, fixed, lambda own: (batch, *own), (rows, noise, rates))
+
+    def _scanned(
+        self, donated: State, fixed: State, inputs_of: Callable[[Any], tuple[Any, ...]], each: Any
+    ) -> tuple[State, Array, None]:
+        """`_run` with the inputs of one update after the other."""
+
+        def one(state: State, own: Any) -> tuple[State, Array]:
+            changed, values, _ = self._run(state, fixed, *inputs_of(own))
             return changed, values
 
         changing = {name: donated[name] if name in donated else fixed[name] for name in self.changes}
-        changed, values = jax.lax.scan(one, changing, (batch, noise, rates))
+        changed, values = jax.lax.scan(one, changing, each)
         return changed, values, None
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from duetto.algorithms.base import PRIORITY, Algorithm
-from duetto.learners.base import Precision, summarize
+from duetto.learners.base import Precision, Rates, summarize
 from duetto.learners.dealing import every
 from duetto.learners.torch import TorchLearner
 from duetto.learners.torch_adam import Adam
@@ -61,6 +61,13 @@ class TorchMany(TorchLearner):
     def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
         seeds = np.arange(len(rows))[:, None]
         return (_mapped(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
+
+    def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Tensor]:
+        """See `Learner._epochs`; behind the axis of seeds."""
+        of_seeds: Any = next(iter(each[-1].learning.values()))  # (N, E)
+        number = of_seeds.shape[1]
+        found = [self._update(batch, *every(each, lambda array, at=at: array[:, at])) for at in range(number)]
+        return found[0].names, torch.stack([one.values for one in found], 1)
 
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
         """See TorchLearner: of every seed its own."""

@@ -20,8 +20,9 @@ import numpy as np
 from duetto.algorithms.base import Algorithm, Tree
 from duetto.errors import UsageError
 from duetto.learners.acting import Method
-from duetto.learners.base import Learner, Metrics, Precision, Rates, on_host
+from duetto.learners.base import Learner, Metrics, Precision, Rates, Whole, epochs_at_once
 from duetto.learners.choice import Backend
+from duetto.learners.dealing import together
 from duetto.learners.parameters import Parameters, matched
 from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
@@ -36,17 +37,17 @@ class Many(Protocol):
 
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics: ...
 
+    def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Any]: ...
+
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any: ...
 
 
 class Lesson(NamedTuple):
-    """An update that a voice wants; see `Learner._update`."""
+    """An update that a voice wants, or all epochs of a rollout."""
 
-    batch: Any
-    rows: np.ndarray | None
-    noise: Any
-    rates: Rates
+    inputs: tuple[Any, ...]  # of `Learner._update`, or of `Learner._epochs`
     updates: int
+    in_epochs: bool
 
 
 class Question(NamedTuple):
@@ -104,12 +105,17 @@ class Choir:
                 alike.setdefault(f"{one.method} {shapes(one.inputs)}", {})[number] = one
         return {number: found for group in alike.values() for number, found in self._respond(group).items()}
 
-    def _learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Metrics]:
+    def _learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Any]:
         each = self._for_each(lessons)
         many = self._made
         many.updates = each[0].updates
-        found = many._update(*together([one[:-1] for one in each]))
+        inputs = together([one.inputs for one in each])
         self._copies.clear()
+        if each[0].in_epochs:
+            names, of_all = many._epochs(*inputs)
+            values = Whole(of_all)
+            return {i: (names, values[i]) for i in lessons}
+        found = many._update(*inputs)
         values = Whole(found.values)
         priority = None if found.priority is None else Whole(found.priority)
         return {i: Metrics(found.names, values[i], None if priority is None else priority[i]) for i in lessons}
@@ -188,12 +194,18 @@ class Voice(Learner):
         self.backend: Backend = backend
         self.threads: int = threads
         self.seeds: int = len(choir.seeds)
+        if self.on_policy:
+            self.at_once = epochs_at_once(algorithm)
         # One program for all seeds costs less than NumPy for each; PyTorch's `vmap` of a policy costs more than both.
         self._acts_on_host = self._acts_on_host and backend == "torch"
 
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """See `Learner._update`."""
-        return self._choir.ask(self._number, Lesson(batch, rows, noise, rates, self.updates))
+        return self._choir.ask(self._number, Lesson((batch, rows, noise, rates), self.updates, in_epochs=False))
+
+    def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Any]:
+        """See `Learner._epochs`."""
+        return self._choir.ask(self._number, Lesson((batch, each), self.updates, in_epochs=True))
 
     def learn_beside(self) -> None:
         """See `Learner.learn_beside`. UsageError: all seeds wait for each other's updates."""
@@ -236,45 +248,6 @@ class Voice(Learner):
             given = {kind: matched(state[name][kind], _shapes(moments[kind]), owner) for kind in ("first", "second")}
             own[name] = {"steps": state[name]["steps"], **given}
         self._choir.load("optimizer_state", self._number, own)
-
-
-class Whole:
-    """An array (N, ...) on the device, which nobody waits for until one of its rows is looked at."""
-
-    def __init__(self, array: Any) -> None:
-        self._array, self._copy = array, None
-
-    def __getitem__(self, number: int) -> Row:
-        return Row(self, number)
-
-    def on_host(self) -> np.ndarray:
-        """All of it."""
-        if self._copy is None:
-            self._copy, self._array = on_host(self._array), None
-        return self._copy
-
-
-class Row:
-    """One seed's part of a `Whole`; NumPy knows how to make it an array."""
-
-    def __init__(self, whole: Whole, number: int) -> None:
-        self._whole, self._number = whole, number
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self._whole.on_host()[self._number], dtype)
-
-
-def together(trees: Sequence[Any]) -> Any:
-    """Arrays and numbers of equal trees, with a first axis."""
-    first = trees[0]
-    if first is None:
-        return None
-    if isinstance(first, dict):
-        return {name: together([tree[name] for tree in trees]) for name in first}
-    if isinstance(first, tuple):
-        parts = [together(parts) for parts in zip(*trees, strict=True)]
-        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
-    return np.stack(trees)
 
 
 def row(tree: Any, number: int, copied: bool = False) -> Any:

@@ -80,6 +80,7 @@ class Memory:
 
     needs_priorities = False
     needs_divergence = False
+    needs_values = False
     pretraining_left = 0
 
     def add(self, experience: Experience) -> None:

@@ -51,6 +51,11 @@ class Rollout(Memory):
         """Whether `note_divergence` has to be told each epoch's."""
         return self._spec.target_kl > 0
 
+    @property
+    def needs_values(self) -> bool:
+        """Whether an epoch's batch is made with the networks as the epoch before left them."""
+        return self._spec.recompute_advantages
+
     def add(self, experience: Experience) -> None:
         """Store a copy of one vector step.
 

@@ -1,7 +1,7 @@
 """What a user hangs into a run: objects with hooks and a state of their own, and plain functions.
 
     on_start
-    every vector step   updates, on_update after each | metrics | evaluation, on_evaluation | on_step
+    every vector step   updates, on_update for each | metrics | evaluation, on_evaluation | on_step
                         | checkpoint, on_checkpoint | functions
     on_end
 
@@ -43,7 +43,7 @@ class Callback:
         """
 
     def on_update(self, session: Session) -> None:
-        """After every update."""
+        """After every update; where several are made at once, for each of them behind the last."""
 
     def on_evaluation(self, session: Session) -> None:
         """After every evaluation, which is in `session.last_evaluation` and on the disk.

@@ -3,8 +3,8 @@
     while steps remain:
         experience = collect one step of every environment
         memory.take(experience), wherever that lies
-        for each batch that is due: learner.update(batch), and its priorities back to the memory (in JAX several batches
-            at once, where no priorities are wanted)
+        for each batch that is due: learner.update(batch), and its priorities back to the memory (`learner.at_once` of
+            them at a time, where none depends on what was learned from the one before)
         at their steps: a line of metrics, an evaluation, a checkpoint; around it the user's callbacks
 
 Everything that decides how the loop goes on is in `state_dict`, so a run that is killed goes on exactly from its last
@@ -286,7 +286,8 @@ class Session:
         """The last sample that was learned from, if any is due."""
         last, due = None, self.memory.due()
         # Where the next sample depends on what was learned from the one before, it is drawn behind that.
-        alone = self.memory.needs_priorities or self.memory.needs_divergence or self.learner.on_policy
+        source = self.memory
+        alone = source.needs_priorities or source.needs_divergence or source.needs_values
         while samples := list(islice(due, 1 if alone else self.learner.at_once)):
             self._learn(samples)
             last = samples[-1]
@@ -295,7 +296,10 @@ class Session:
     def _learn(self, samples: list[memory.Sample]) -> None:
         if not self.learner.updates:
             self.on_activity("compiling the first update" if self.config.run.backend == "jax" else "first update")
-        batches = [self._prepared(sample.batch) for sample in samples]
+        batches: list[AnyBatch] = []
+        for number, sample in enumerate(samples):
+            again = number > 0 and sample.batch is samples[number - 1].batch  # another epoch of a rollout
+            batches.append(batches[-1] if again else self._prepared(sample.batch))
         made = self.learner.update_each(batches, [self._progress(self.step - sample.age) for sample in samples])
         for sample, metrics in zip(samples, made, strict=True):
             self._report_back(sample, metrics)
