@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from duetto.networks import jax_bfloat16
 from duetto.networks.batch_norm import EPSILON, shaped
 from duetto.networks.encoding import encode_action
 from duetto.networks.jax_recurrent import CELLS, unroll
@@ -26,10 +27,12 @@ activations: dict[str, Callable[[Array], Array]] = {
 
 def linear(x: Array, weight: Array, bias: Array) -> Array:
     """See `network.Layers`."""
+    if weight.ndim == 3 and x.ndim == 2:
+        x = jnp.broadcast_to(x, (len(weight), *x.shape))
+    if x.dtype == jnp.bfloat16:
+        return jax_bfloat16.linear(x, weight, bias)
     if weight.ndim == 2:
         return x @ weight.T + jnp.reshape(bias, (*(1,) * (x.ndim - 1), -1))
-    if x.ndim == 2:
-        x = jnp.broadcast_to(x, (len(weight), *x.shape))
     return x @ jnp.swapaxes(weight, -1, -2) + bias[:, None]
 
 
@@ -141,7 +144,7 @@ def _layer(
 ) -> tuple[Array, tuple[Array, ...]]:
     """(S, B, in) to (S, B, size), and the state (B, size) after the last step; no gradient through the burn-in."""
     w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-    entering = x @ w["weight_ih"].T + w["bias_ih"][None, None]  # of all steps at once
+    entering = linear(x, w["weight_ih"], w["bias_ih"])  # of all steps at once
     run = partial(unroll, CELLS[spec.kind])
     burn_in, outputs = min(spec.burn_in, len(x)), []
     for part in (slice(0, burn_in), slice(burn_in, None)):

@@ -1,0 +1,75 @@
+"""Layers of bfloat16 in JAX: the numbers of float32 products that are rounded, and products a processor knows."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from duetto.networks import jax_layers
+
+SHAPES = [((5, 7), (3, 7)), ((4, 5, 7), (3, 7)), ((2, 5, 7), (2, 3, 7)), ((5, 7), (2, 3, 7))]
+
+
+def rounded(first: Array, second: Array, sums: str) -> Array:
+    return jnp.einsum(sums, first.astype(jnp.float32), second.astype(jnp.float32)).astype(jnp.bfloat16)
+
+
+def numbers(*shape: int, seed: int = 0) -> Array:
+    """Whose products and sums are exact in float32, in any order, and not in bfloat16."""
+    return jnp.asarray(np.random.default_rng(seed).integers(-99, 99, shape) / 8, jnp.bfloat16)
+
+
+def equal(ours: Array, expected: Array) -> None:
+    assert ours.dtype == expected.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(ours.astype(jnp.float32), expected.astype(jnp.float32))
+
+
+@pytest.mark.parametrize(("x", "weight"), SHAPES)
+def test_values_and_derivatives_are_those_of_float32_rounded(x: tuple[int, ...], weight: tuple[int, ...]):
+    inputs, weights, biases = numbers(*x), numbers(*weight, seed=1), numbers(*weight[:-1], seed=2)
+    result, back = jax.vjp(jax_layers.linear, inputs, weights, biases)
+    gradient = numbers(*result.shape, seed=3)
+    of_x, of_weight, of_bias = back(gradient)
+    if len(weight) == 3:
+        wide = jnp.broadcast_to(inputs, (2, *inputs.shape[-2:]))
+        equal(result, rounded(wide, weights, "nbi,noi->nbo") + biases[:, None])
+        each = rounded(gradient, weights, "nbo,noi->nbi")
+        equal(of_x, each if len(x) == 3 else jnp.sum(each, 0))
+        equal(of_weight, rounded(gradient, wide, "nbo,nbi->noi"))
+        equal(of_bias, jnp.sum(gradient.astype(jnp.float32), 1).astype(jnp.bfloat16))
+    else:
+        equal(result, rounded(inputs, weights, "...i,oi->...o") + jnp.reshape(biases, (*(1,) * (len(x) - 1), -1)))
+        equal(of_x, rounded(gradient, weights, "...o,oi->...i"))
+        rows, turned = jnp.reshape(inputs, (-1, 7)), jnp.reshape(gradient, (-1, 3))
+        equal(of_weight, rounded(turned, rows, "bo,bi->oi"))
+        equal(of_bias, jnp.sum(turned.astype(jnp.float32), 0).astype(jnp.bfloat16))
+
+
+def test_side_by_side_is_each_alone():
+    """As many seeds are, under vmap."""
+    x, weight, bias = numbers(4, 5, 7), numbers(4, 2, 3, 7, seed=1), numbers(4, 2, 3, seed=2)
+
+    def learn(x: Array, weight: Array, bias: Array) -> Array:
+        return jax.grad(lambda w: jnp.sum(jax_layers.linear(x, w, bias).astype(jnp.float32) ** 2))(weight)
+
+    for seed, ours in enumerate(jax.vmap(learn)(x, weight, bias)):
+        equal(ours, learn(x[seed], weight[seed], bias[seed]))
+
+
+@pytest.mark.parametrize("weight", [(48, 32), (2, 48, 32)])
+def test_every_product_of_an_update_is_handed_on_in_bfloat16(weight: tuple[int, ...]):
+    """Of bfloat16, with a result in float32: what XLA gives to a library as it is. Others it computes in float32."""
+    x, weights, biases = numbers(64, 32), numbers(*weight), numbers(*weight[:-1])
+
+    def loss(x: Array, weight: Array, bias: Array) -> Array:
+        return jnp.sum(jax_layers.linear(x, weight, bias).astype(jnp.float32))
+
+    text = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(x, weights, biases).as_text()
+    products = re.findall(r"dot_general.*: \((.*)\) -> (.*?)( loc|\n)", text)
+    assert len(products) == 3  # of x, of the weights and of the biases: the layer's own result is not asked for
+    for factors, result, _ in products:
+        assert re.findall("bf16|f32", factors) == ["bf16", "bf16"]
+        assert re.findall("bf16|f32", result) == ["f32"]
