@@ -205,7 +205,7 @@ def profile(backend: str, seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         session = make_session(Path(folder), backend, CAPACITY, learning_starts=1_000, random_steps=1_000)
         parts: list[tuple[str, Any, str, Callable[[Any], Any]]] = [
-            ("act", session.learner, "act", lambda _: None),
+            ("act", session.learner, "collect", lambda _: None),
             ("environment", session.stepper, "step", lambda _: None),
             ("store", session.memory, "add", lambda _: None),
             ("sample", session.memory, "sample", lambda _: None),
@@ -267,7 +267,7 @@ def profile_section(seconds: float) -> str:
         row = [name]
         for found in backends.values():
             rest = found["waiting"] - sum(found["parts"].values())
-            part = found["parts"].get(name, rest)
+            part = rest if name == "the rest" else found["parts"][name]
             row += [f"{part * 1e6:.0f}", f"{part / found['waiting']:.1%}"]
         rows.append(row)
     waiting = table(["", *(cell for backend in backends for cell in (f"{backend}, µs", "share"))], rows)
