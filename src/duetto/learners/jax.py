@@ -9,6 +9,7 @@ depends on their number alone.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -23,7 +24,8 @@ from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import jax_cache, jax_products, twins
+from duetto.learners import blas, jax_cache, jax_products, twins
+from duetto.learners.acting import HostActing, in_numpy
 from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates, Whole, epochs_at_once
 from duetto.learners.dealing import every
 from duetto.learners.jax_phase import Packed, Phase, State
@@ -34,6 +36,9 @@ from duetto.networks.encoding import is_image
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 from duetto.networks.specs import Network
+
+
+MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # of what NumPy acts on, and with
 
 
 class JaxLearner(Learner):
@@ -72,6 +77,10 @@ class JaxLearner(Learner):
         self.packs: bool = device == "cuda"  # what an update takes, so that it is one copy
         self._packings: dict[Hashable, Packing] = {}
         self.twins: twins.Twins | None = JaxTwins(self.device) if twins.wanted(device == "cuda") else None
+        acting = [shape for name in algorithm.acting_networks for shape in self._nets[name].shapes]
+        small = sum(math.prod(shape) for shape in acting) <= MOST_PARAMETERS
+        elsewhere = self.on_policy or self.recurrent or device != "cpu"
+        self._copies_to_act: bool = small and not elsewhere and in_numpy(algorithm, self.specs)
 
     # ------------------------------------------------------------------------------------------------ learning
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
@@ -143,6 +152,17 @@ class JaxLearner(Learner):
             name: {key: np.asarray(array) for key, array in zip(self._nets[name].names, own, strict=True)}
             for name, own in arrays.items()
         }
+
+    def _acting(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """See `Learner._acting`: for a few observations NumPy and a copy of a small network cost less than a call."""
+        if not self._copies_to_act or len(jax.tree.leaves(obs)[0]) > MOST_ROWS:
+            return super()._acting(method, obs, *noise)
+        if self._host is None:
+            self._host = HostActing(self.algorithm, self.specs)
+            arrays = {name: self._here(self._state[f"net/{name}"]) for name in self.algorithm.acting_networks}
+            self._host.use({name: self._named(name, own) for name, own in arrays.items()})
+        with blas.one_thread():
+            return self._host._acting(method, obs, *noise)
 
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
