@@ -53,17 +53,28 @@ def test_the_speeds_are_those_of_the_committed_tables():
 
 
 def test_what_the_page_says_of_speed():
-    """On JAX ahead of SBX or level, but for CrossQ once; on PyTorch of SB3, but for SAC, and DDPG on the slow Intel."""
-    slow = "Intel Xeon @ 2.50GHz (AVX-512)"
+    """On JAX ahead of SBX or level, but for CrossQ once; on PyTorch of SB3, but for SAC, and DDPG on the slow Intel.
+
+    With AMX PyTorch is a tenth ahead in SAC, too, and in bfloat16 the ratios are those that the page names.
+    """
+    slow, amx = "Intel Xeon @ 2.50GHz (AVX-512)", "Intel Xeon (AMX)"
     assert sum(machine == slow for _, machine in fast.rates()) == 10
     for (task, machine), measured in fast.rates().items():
         ours = measured.get("duetto-jax", measured.get("duetto-torch", 0))
-        assert (ours < measured["sbx"]) == ((task, machine) == ("crossq", "Intel Xeon")), (task, machine)
+        assert (ours < measured.get("sbx", 0)) == ((task, machine) == ("crossq", "Intel Xeon")), (task, machine)
         if "duetto-torch" in measured:
             ahead = measured["duetto-torch"] / measured.get("sb3", 1) > 1.1
-            assert ahead != (task == "sac" or (machine == slow and task == "ddpg")), (task, machine)
+            behind = (task == "sac" and machine != amx) or (machine == slow and task == "ddpg")
+            assert ahead != behind, (task, machine)
         if machine == slow and task in ("td3", "ddpg"):
             assert ours / measured["sbx"] > 1.15, task
+    said = " ".join(TEXT.partition("All in float32.")[2].partition("\n\n")[0].split())
+    jax = [fast.rates("bf16")[task, amx]["duetto-jax"] for task in ("td3", "ddpg", "sac")]
+    times = [rate / fast.rates()[task, amx]["sbx"] for rate, task in zip(jax, ("td3", "ddpg", "sac"), strict=True)]
+    breakout = fast.rates("bf16")["ppo-breakout", amx]["duetto-torch"]
+    assert "TD3 {:.0f}, DDPG {:.0f} and SAC {:.0f} on JAX".format(*jax) in said
+    assert "{:.2f}, {:.2f} and {:.2f} times SBX".format(*times) in said
+    assert f"Breakout {breakout:.0f} on PyTorch, {breakout / fast.rates()['ppo-breakout', amx]['sb3']:.2f} times" in said
 
 
 def test_the_number_of_algorithms():

@@ -37,7 +37,6 @@ from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 from duetto.networks.specs import Network
 
-
 MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # of what NumPy acts on, and with
 
 
