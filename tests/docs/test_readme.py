@@ -71,10 +71,10 @@ def test_what_the_page_says_of_speed():
     said = " ".join(TEXT.partition("All in float32.")[2].partition("\n\n")[0].split())
     jax = [fast.rates("bf16")[task, amx]["duetto-jax"] for task in ("td3", "ddpg", "sac")]
     times = [rate / fast.rates()[task, amx]["sbx"] for rate, task in zip(jax, ("td3", "ddpg", "sac"), strict=True)]
-    breakout = fast.rates("bf16")["ppo-breakout", amx]["duetto-torch"]
+    breakout, sb3 = fast.rates("bf16")["ppo-breakout", amx]["duetto-torch"], fast.rates()["ppo-breakout", amx]["sb3"]
     assert "TD3 {:.0f}, DDPG {:.0f} and SAC {:.0f} on JAX".format(*jax) in said
     assert "{:.2f}, {:.2f} and {:.2f} times SBX".format(*times) in said
-    assert f"Breakout {breakout:.0f} on PyTorch, {breakout / fast.rates()['ppo-breakout', amx]['sb3']:.2f} times" in said
+    assert f"Breakout {breakout:.0f} on PyTorch, {breakout / sb3:.2f} times" in said
 
 
 def test_the_number_of_algorithms():

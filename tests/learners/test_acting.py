@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import toy_networks
-from learning_cases import ACTION, PARTS, VECTOR, build, observations
+from learning_cases import ACTION, PARTS, VECTOR, batch, build, observations
 from policy_cases import PICTURE
 
 from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3, CrossQ
+from duetto.algorithms.base import Algorithm
 from duetto.errors import CheckpointError
 from duetto.learners import acting
 from duetto.networks import numpy as host
@@ -118,6 +119,46 @@ def test_a_learner_that_acts_in_numpy_multiplies_as_ever():
     obs = observations(VECTOR, 1, np.random.default_rng(0))
     spec, values = learner.specs["agent"], learner.parameters()["agent"]
     np.testing.assert_array_equal(learner.value(obs), host.build(spec, values)(obs)[1])
+
+
+@pytest.mark.parametrize("kind", [TD3, SAC, CrossQ])
+def test_a_jax_learner_of_transitions_acts_in_numpy_with_its_newest_parameters(kind: type[Algorithm]):
+    learner = build("jax", kind(hidden=(8, 8)), observation=PARTS)
+    obs = observations(PARTS, 16, np.random.default_rng(0))
+    actor = acting.HostActing(learner.algorithm, learner.specs)
+    seen = []
+    for number in range(3):
+        actor.use(learner.parameters())
+        seen.append(learner.act(obs))
+        np.testing.assert_array_equal(seen[-1], actor.act(obs))
+        np.testing.assert_allclose(seen[-1], learner._act("act", obs, None)[0], rtol=1e-5, atol=1e-6)
+        for _ in range(3):  # TD3's actor learns in every second one, CrossQ's in every third
+            learner.update(batch(seed=number, observation=PARTS))
+    assert np.abs(np.diff(seen, axis=0)).max(axis=(1, 2)).min() > 1e-4
+    other = build("jax", kind(hidden=(8, 8)), observation=PARTS, seed=1)
+    learner.load_parameters(other.parameters())
+    np.testing.assert_array_equal(learner.act(obs), other.act(obs))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rows", "in_numpy"),
+    [
+        (TD3(hidden=(8,)), 16, True),
+        (TD3(hidden=(8,)), 17, False),
+        (TD3(hidden=(400, 300)), 1, True),
+        (TD3(hidden=(512, 512)), 1, False),
+        (PPO(hidden=(8,)), 17, True),  # of rollouts: as ever
+    ],
+    ids=str,
+)
+def test_jax_itself_acts_on_many_observations_and_with_large_networks(
+    algorithm: Algorithm, rows: int, in_numpy: bool, monkeypatch: pytest.MonkeyPatch
+):
+    learner, asked = build("jax", algorithm), []
+    itself = learner._act
+    monkeypatch.setattr(learner, "_act", lambda *question: asked.append(question) or itself(*question))
+    learner.act(observations(VECTOR, rows, np.random.default_rng(0)))
+    assert bool(asked) != in_numpy
 
 
 @pytest.mark.parametrize("options", [{}, {"actor_network": CustomNetwork(torch=toy_networks.TorchActor)}])
