@@ -45,7 +45,7 @@ class JaxLearner(Learner):
 
     backend: Literal["torch", "jax"] = "jax"
     at_once = 16
-    epoch_axis = 0  # of what `_epochs` takes
+    epoch_axis: int = 0  # of what `_epochs` takes
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class JaxLearner(Learner):
     ):
         super().__init__(algorithm, observation, action, seed, precision)
         if self.on_policy and self.at_once > 1:
-            self.at_once = epochs_at_once(algorithm)
+            self.at_once: int = epochs_at_once(algorithm)
         jax_cache.use()
         self.device: Any = _device(device)
         with jax.default_device(self.device):

@@ -195,7 +195,7 @@ class Voice(Learner):
         self.threads: int = threads
         self.seeds: int = len(choir.seeds)
         if self.on_policy:
-            self.at_once = epochs_at_once(algorithm)
+            self.at_once: int = epochs_at_once(algorithm)
         # One program for all seeds costs less than NumPy for each; PyTorch's `vmap` of a policy costs more than both.
         self._acts_on_host = self._acts_on_host and backend == "torch"
 
