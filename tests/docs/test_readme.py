@@ -55,7 +55,7 @@ def test_the_speeds_are_those_of_the_committed_tables():
 def test_what_the_page_says_of_speed():
     """On JAX ahead of SBX or level, but for CrossQ once; on PyTorch of SB3, but for SAC, and DDPG on the slow Intel.
 
-    With AMX PyTorch is a tenth ahead in SAC, too, and in bfloat16 the ratios are those that the page names.
+    With AMX PyTorch is a tenth ahead, in SAC, too, and in bfloat16 the ratios are those that the page names.
     """
     slow, amx = "Intel Xeon @ 2.50GHz (AVX-512)", "Intel Xeon (AMX)"
     assert sum(machine == slow for _, machine in fast.rates()) == 10
@@ -63,9 +63,11 @@ def test_what_the_page_says_of_speed():
         ours = measured.get("duetto-jax", measured.get("duetto-torch", 0))
         assert (ours < measured.get("sbx", 0)) == ((task, machine) == ("crossq", "Intel Xeon")), (task, machine)
         if "duetto-torch" in measured:
-            ahead = measured["duetto-torch"] / measured.get("sb3", 1) > 1.1
-            behind = (task == "sac" and machine != amx) or (machine == slow and task == "ddpg")
-            assert ahead != behind, (task, machine)
+            times = measured["duetto-torch"] / measured.get("sb3", 1)
+            if machine == amx and task in ("td3", "ddpg", "sac"):
+                assert 1.05 < times < 1.2, task
+            else:
+                assert (times > 1.1) != (task == "sac" or (machine == slow and task == "ddpg")), (task, machine)
         if machine == slow and task in ("td3", "ddpg"):
             assert ours / measured["sbx"] > 1.15, task
     said = " ".join(TEXT.partition("All in float32.")[2].partition("\n\n")[0].split())
