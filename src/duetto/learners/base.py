@@ -116,8 +116,8 @@ class Learner(Acting):
         self.updates: int = 0
         self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
         self._seed = seed
-        # Parameters that change with every step are better left where they are. And what a rollout is collected with is
-        # compared while learning: then both are in the same precision.
+        # Parameters that change with every step are better left where they are (but see `JaxLearner._acting`). And what
+        # a rollout is collected with is compared while learning: then both are in the same precision.
         self.on_policy: bool = algorithm.memory().on_policy
         collects = self.on_policy and precision == "float32"
         self._acts_on_host = collects and all(host.worth_it(self.specs[name]) for name in algorithm.acting_networks)
