@@ -6,7 +6,8 @@ The task: 32 sequences of 40 steps (no burn-in), vector observations of 147 numb
 an LSTM of 128, dueling streams of 128, 5-step double Q with rescaled values, prioritised, target copied every 1,000
 updates. Each measurement is a process of its own; contenders take turns. `plain` is what one writes by hand with
 `nn.LSTM`: the same networks, loss and optimiser, sequences that lie ready in one array, priorities drawn by NumPy. R2D3
-has a quarter of its sequences from demonstrations, and the one-step and the margin loss beside R2D2's.
+has a quarter of its sequences from demonstrations, and the one-step and the margin loss beside R2D2's. In bfloat16:
+Duetto with `--precision bf16`, and the plain one's networks under autocast.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ ENVIRONMENT = "MiniGrid-MemoryS9-v0"
 WARM = 30  # updates before the clock starts
 
 
-def ours(backend: str, threads: int, seconds: float, name: str = "r2d2") -> float:
+def ours(backend: str, threads: int, seconds: float, name: str = "r2d2", precision: str = "float32") -> float:
     """R2D2's updates; or R2D3's, with a quarter of demonstrations, and one-step and margin losses."""
     from duetto import learners
     from duetto.algorithms.base import SequenceBatch
 
     algorithm, replay, spaces = _memory(name)
-    learner: Any = learners.build(backend, algorithm, *spaces, threads=threads)
+    learner: Any = learners.build(backend, algorithm, *spaces, threads=threads, precision=precision)
 
     def update() -> None:
         sample = replay.sample()
@@ -159,7 +160,7 @@ class _Episode:
         self.action, self.reward = random.integers(0, ACTIONS, EPISODE), random.random(EPISODE, np.float32)
 
 
-def plain(threads: int, seconds: float) -> float:
+def plain(threads: int, seconds: float, rounded: bool = False) -> float:
     import torch
     from torch import nn
 
@@ -173,11 +174,12 @@ def plain(threads: int, seconds: float) -> float:
             self.value = nn.Sequential(nn.Linear(UNITS, UNITS), nn.ReLU(), nn.Linear(UNITS, 1))
             self.advantage = nn.Sequential(nn.Linear(UNITS, UNITS), nn.ReLU(), nn.Linear(UNITS, ACTIONS))
 
+        @torch.autocast("cpu", torch.bfloat16, enabled=rounded)
         def forward(self, obs: Any, previous: Any, state: Any) -> Any:
             x = torch.cat([torch.relu(self.encoder(obs)), previous], -1)
             x, _ = self.lstm(x, state)
             advantage = self.advantage(x)
-            return self.value(x) + advantage - advantage.mean(-1, keepdim=True)
+            return (self.value(x) + advantage - advantage.mean(-1, keepdim=True)).float()
 
     online, target = Network(), Network()
     target.load_state_dict(online.state_dict())
@@ -242,6 +244,9 @@ CONTENDERS: dict[str, Any] = {
     "Duetto, JAX": lambda threads, seconds: ours("jax", threads, seconds),
     "Duetto, PyTorch": lambda threads, seconds: ours("torch", threads, seconds),
     "plain PyTorch": plain,
+    "Duetto, JAX, bfloat16": lambda threads, seconds: ours("jax", threads, seconds, precision="bf16"),
+    "Duetto, PyTorch, bfloat16": lambda threads, seconds: ours("torch", threads, seconds, precision="bf16"),
+    "plain PyTorch, bfloat16": lambda threads, seconds: plain(threads, seconds, rounded=True),
     "Duetto's R2D3, JAX": lambda threads, seconds: ours("jax", threads, seconds, "r2d3"),
     "Duetto's R2D3, PyTorch": lambda threads, seconds: ours("torch", threads, seconds, "r2d3"),
 }
@@ -252,6 +257,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--learners-only", action="store_true", help="no acting and no whole runs")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--call", nargs=2, metavar=("CONTENDER", "THREADS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -277,9 +283,15 @@ def main() -> None:
         rows.append([name, *rates, f"{median(found[name, best[name]]) / plain_rate:.2f}"])
     header = ["updates/s", *(f"{threads} thread(s)" for threads in options.threads), "times plain PyTorch"]
     head = circumstances({"Versions": listing()["packages"]})
-    lines = []
+    lines = [] if options.learners_only else _beside_learning(options.seconds)
+    publish("\n\n".join([head, (__doc__ or "").split("\n\n")[2], table(header, rows), *lines]) + "\n", options.output)
+
+
+def _beside_learning(seconds: float) -> list[str]:
+    """A sentence on each: acting, whole runs, the memory alone."""
+    lines: list[str] = []
     for backend in ("jax", "torch"):
-        parts = acting(backend, options.seconds)
+        parts = acting(backend, seconds)
         own = 1 - (parts["environments"] + parts["forward pass"]) / parts["whole step"]
         times = ", ".join(f"{name} {1e3 * value:.2f} ms" for name, value in parts.items())
         lines.append(f"Acting in 16 environments of {ENVIRONMENT}, {backend}: {times}; {own:.0%} is the loop's own.")
@@ -289,10 +301,7 @@ def main() -> None:
             lines.append(
                 f"Whole runs of {environment}, {backend}: {steps:,.0f} steps and {updates:.1f} updates per second."
             )
-    sampled = (
-        "\n\n".join(lines) + f"\n\nThe memory alone samples {sampling(options.seconds):,.0f} sequences per second."
-    )
-    publish(f"{head}\n\n{__doc__.split(chr(10) * 2)[2]}\n\n{table(header, rows)}\n\n{sampled}\n", options.output)
+    return [*lines, f"The memory alone samples {sampling(seconds):,.0f} sequences per second."]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from duetto.networks import jax_layers
+from duetto.networks import jax_layers, jax_recurrent
 
 SHAPES = [((5, 7), (3, 7)), ((4, 5, 7), (3, 7)), ((2, 5, 7), (2, 3, 7)), ((5, 7), (2, 3, 7))]
 
@@ -73,3 +73,33 @@ def test_every_product_of_an_update_is_handed_on_in_bfloat16(weight: tuple[int, 
     for factors, result, _ in products:
         assert re.findall("bf16|f32", factors) == ["bf16", "bf16"]
         assert re.findall("bf16|f32", result) == ["f32"]
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_a_recurrent_layer_comes_near_float32(kind: str):
+    """Products of rounded numbers; what is added up over steps is float32, so errors do not grow with them."""
+    gates, rng = {"lstm": 4, "gru": 3}[kind], np.random.default_rng(0)
+    starts = jnp.asarray(rng.random((40, 8)) < 0.1)
+    state = tuple(jnp.asarray(rng.normal(size=(8, 16)), jnp.float32) for _ in range({"lstm": 2, "gru": 1}[kind]))
+    entering, weight, bias = (
+        jnp.asarray(rng.normal(size=shape) * scale, jnp.bfloat16)
+        for shape, scale in (((40, 8, gates * 16), 1), ((gates * 16, 16), 0.3), ((gates * 16,), 0.3))
+    )
+    wanted = jnp.asarray(rng.normal(size=(40, 8, 16)), jnp.float32)
+
+    def loss(entering: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, ...]]:
+        outputs, last = jax_recurrent.unroll(jax_recurrent.CELLS[kind], entering, starts, state, weight, bias)
+        return jnp.sum(outputs * wanted) + sum(jnp.sum(part) for part in last), (outputs, *last)
+
+    learn = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))
+    gradients, values = learn(entering, weight, bias)
+    assert [part.dtype for part in (*gradients, *values)] == [jnp.bfloat16] * 3 + [jnp.float32] * len(values)
+    exact_gradients, exact_values = learn(*(part.astype(jnp.float32) for part in (entering, weight, bias)))
+    for ours, exact in zip((*gradients, *values), (*exact_gradients, *exact_values), strict=True):
+        error = jnp.linalg.norm(ours.astype(jnp.float32) - exact) / jnp.linalg.norm(exact)
+        assert 0 < error < 2**-7  # bfloat16 has 8 bits
+
+    products = re.findall(r"dot_general.*: \((.*)\) -> (.*?)(?: loc|\n)", learn.lower(entering, weight, bias).as_text())
+    assert len(products) == 4  # a step forwards and back, the weights' and the biases' derivative
+    for factors, result in products:
+        assert re.findall("bf16|f32", f"{factors} {result}") == ["bf16", "bf16", "f32"]

@@ -24,7 +24,7 @@ from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import blas, jax_cache, jax_products, twins
+from duetto.learners import blas, heap, jax_cache, jax_products, twins
 from duetto.learners.acting import HostActing, in_numpy
 from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates, Whole, epochs_at_once
 from duetto.learners.dealing import every
@@ -60,6 +60,8 @@ class JaxLearner(Learner):
         if self.on_policy and self.at_once > 1:
             self.at_once: int = epochs_at_once(algorithm)
         jax_cache.use()
+        if device == "cpu":
+            heap.keep()
         self.device: Any = _device(device)
         with jax.default_device(self.device):
             self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}

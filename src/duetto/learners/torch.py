@@ -33,7 +33,6 @@ from duetto.learners.threads import FloatingThreads, granted
 from duetto.learners.torch_adam import Adam
 from duetto.learners.torch_recording import Recorder
 from duetto.learners.torch_twins import TorchTwins
-from duetto.networks.encoding import is_image
 from duetto.networks.spaces import Space
 from duetto.networks.torch import Built, Parameters, build
 
@@ -78,7 +77,7 @@ class TorchLearner(Learner):
         if device == "cuda" and not has_cuda():
             raise UsageError("PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch.")
         self.device: torch.device = torch.device(device)
-        if device == "cpu" and is_image(observation):
+        if device == "cpu":
             heap.keep()
         self._set_threads(threads)
         self._nets = {name: build(spec, self.initial_random(name), device) for name, spec in self.specs.items()}

@@ -24,9 +24,51 @@ def linear(x: Array, weight: Array, bias: Array) -> Array:
     return _linear(x, weight, bias)
 
 
+def product(first: Array, second: Array, axis: int) -> Array:
+    """Sums over the last axis of `first` and this one of `second`, for each of the axes before these two: float32.
+
+    `first` is rounded to bfloat16, which `second` is.
+    """
+    before = tuple(range(first.ndim - 2))
+    dimensions = (((first.ndim - 1,), (second.ndim + axis,)), (before, before))
+    rounded = first.astype(jnp.bfloat16)
+    return jax.lax.dot_general(rounded, second, dimensions, preferred_element_type=jnp.float32)
+
+
+def sum_rows(rows: Array) -> Array:
+    """A bias's derivative (..., out), float32, from rows (..., B, out) of bfloat16."""
+    ones = jnp.ones((*rows.shape[:-2], 1, rows.shape[-2]), rows.dtype)
+    return jnp.squeeze(product(ones, rows, -2), -2)
+
+
+def over_rows(gradient: Array, x: Array) -> Array:
+    """A weight's derivative (..., out, in), float32, from rows (..., B, out) and (..., B, in) of bfloat16."""
+    return jax.lax.platform_dependent(gradient, x, cpu=_over_rows_padded, default=_over_rows)
+
+
+def _over_rows(gradient: Array, x: Array) -> Array:
+    return product(jnp.swapaxes(gradient, -1, -2), x, -2)
+
+
+def _over_rows_padded(gradient: Array, x: Array) -> Array:
+    turned = jnp.swapaxes(gradient, -1, -2)
+    below = [(0, 0, 0)] * (turned.ndim - 2) + [(0, 1, 0), (0, 0, 0)]
+    return product(jax.lax.pad(turned, jnp.zeros((), turned.dtype), below), x, -2)[..., :-1, :]
+
+
+def to_bits(x: Array) -> Array:
+    """x rounded to bfloat16, as whole numbers: a loop that collects bfloat16 converts all of it at every step."""
+    return jax.lax.bitcast_convert_type(x.astype(jnp.bfloat16), jnp.uint16)
+
+
+def from_bits(bits: Array) -> Array:
+    """See `to_bits`."""
+    return jax.lax.bitcast_convert_type(bits, jnp.bfloat16)
+
+
 @jax.custom_vjp
 def _linear(x: Array, weight: Array, bias: Array) -> Array:
-    return _dot(x, weight, -1) + jnp.expand_dims(bias, -2)
+    return product(x, weight, -1).astype(jnp.bfloat16) + jnp.expand_dims(bias, -2)
 
 
 def _forward(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -35,25 +77,8 @@ def _forward(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, 
 
 def _backward(seen: tuple[Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
     x, weight = seen
-    ones = jnp.ones((*gradient.shape[:-2], 1, gradient.shape[-2]), gradient.dtype)
-    of_weight = jax.lax.platform_dependent(gradient, x, cpu=_over_rows_padded, default=_over_rows)
-    return _dot(gradient, weight, -2), of_weight, jnp.squeeze(_dot(ones, gradient, -2), -2)
+    of_x, of_weight, of_bias = product(gradient, weight, -2), over_rows(gradient, x), sum_rows(gradient)
+    return of_x.astype(jnp.bfloat16), of_weight.astype(jnp.bfloat16), of_bias.astype(jnp.bfloat16)
 
 
 _linear.defvjp(_forward, _backward)
-
-
-def _over_rows(gradient: Array, x: Array) -> Array:
-    return _dot(jnp.swapaxes(gradient, -1, -2), x, -2)
-
-
-def _over_rows_padded(gradient: Array, x: Array) -> Array:
-    turned = jnp.swapaxes(gradient, -1, -2)
-    return _dot(jnp.concatenate([turned, jnp.zeros_like(turned[..., :1, :])], -2), x, -2)[..., :-1, :]
-
-
-def _dot(first: Array, second: Array, axis: int) -> Array:
-    """Sums over the last axis of `first` and this one of `second`, for each of the axes before these two."""
-    before = tuple(range(first.ndim - 2))
-    dimensions = (((first.ndim - 1,), (second.ndim + axis,)), (before, before))
-    return jax.lax.dot_general(first, second, dimensions, preferred_element_type=jnp.float32).astype(first.dtype)

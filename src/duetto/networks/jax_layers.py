@@ -126,17 +126,19 @@ def recurrent(spec: Recurrent, weights: Values, x: Array, window: Window) -> tup
     previous = encode_action(spec.action, window.previous_action)
     x = jnp.concatenate([x, previous.astype(x.dtype), window.previous_reward[..., None].astype(x.dtype)], -1)
     carry = {
-        name: window.carry[name].astype(x.dtype) if name in window.carry else jnp.zeros((len(x), *shape), x.dtype)
+        name: window.carry[name].astype(jnp.float32)
+        if name in window.carry
+        else jnp.zeros((len(x), *shape), jnp.float32)
         for name, shape in spec.state().items()
     }
-    x, starts = jnp.swapaxes(x, 0, 1), jnp.swapaxes(window.starts, 0, 1)  # time first
+    x, starts, dtype = jnp.swapaxes(x, 0, 1), jnp.swapaxes(window.starts, 0, 1), x.dtype  # time first
     after: list[tuple[Array, ...]] = []
     for layer in range(spec.layers):
         state = tuple(part[:, layer] for part in carry.values())
-        x, state = _layer(spec, weights, layer, x, starts, state, window.fresh)
+        x, state = _layer(spec, weights, layer, x.astype(dtype), starts, state, window.fresh)
         after.append(state)
     stacked = {name: jnp.stack([state[i] for state in after], 1) for i, name in enumerate(carry)}
-    return jnp.swapaxes(x, 0, 1), stacked
+    return jnp.swapaxes(x, 0, 1).astype(dtype), stacked
 
 
 def _layer(
