@@ -6,6 +6,7 @@ import pytest
 from learning_cases import batch, build, small
 from policy_cases import ACTIONS, OBSERVATIONS, noise, rollout
 
+from duetto import UsageError
 from duetto.algorithms import DDPG, TD3
 
 
@@ -35,6 +36,11 @@ def test_bfloat16_parameters_keep_small_steps(backend):
     learner.update(batch())
     moved = np.abs(learner.parameters()["critic"]["layers.0.weight"] - before)
     assert np.median(moved) == pytest.approx(1e-5, rel=0.05)
+
+
+def test_another_name_is_refused(backend):
+    with pytest.raises(UsageError, match=r"precision is 'bfloat16'; it must be one of float32, bf16\."):
+        build(backend, small(), precision="bfloat16")
 
 
 def test_acting_is_float32(backend):

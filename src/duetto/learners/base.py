@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -103,6 +103,8 @@ class Learner(Acting):
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         super().__init__(algorithm, algorithm.networks(observation, action))
+        if precision not in get_args(Precision):
+            raise UsageError(f"precision is {precision!r}; it must be one of {', '.join(get_args(Precision))}.")
         for name, spec in self.specs.items():
             if spec.custom is not None and spec.recurrent:
                 raise UsageError(
