@@ -17,7 +17,8 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 alone = [faults() for _ in range(2)]
-learners.build(sys.argv[1], TD3(hidden=(8,)), Box((3,), "float32", (-1.0,), (1.0,)), Box((1,), "float32", (-1.0,), (1.0,)))
+space = Box((1,), "float32", (-1.0,), (1.0,))
+learners.build(sys.argv[1], TD3(hidden=(8,)), space, space)
 print(*alone, *[faults() for _ in range(2)])
 """
 
