@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import toy_networks
 from learning_cases import ACTION, VECTOR, box, small
 
 from duetto import learners
@@ -91,13 +92,20 @@ def test_installed_asks_for_every_package(monkeypatch):
     assert not choice.installed("jax")
 
 
-@pytest.mark.parametrize(("backend", "package"), [("torch", "torch"), ("jax", "jax"), ("jax", "equinox")])
+@pytest.mark.parametrize(("backend", "package"), [("torch", "torch"), ("jax", "jax"), ("jax", "optax")])
 def test_a_missing_framework_names_the_extra(monkeypatch, backend, package):
     without(monkeypatch, package, f"duetto.learners.{backend}", f"duetto.networks.{backend}")
     with pytest.raises(UsageError) as refusal:
         learners.build(backend, small(), VECTOR, ACTION)
     expected = f"The {backend} backend needs {package}, which is not installed. Install: {install(backend)}"
     assert str(refusal.value) == expected
+
+
+def test_equinox_is_missed_by_networks_of_ones_own_alone(monkeypatch):
+    without(monkeypatch, "equinox", "duetto.networks.jax_custom")
+    learners.build("jax", small(), VECTOR, ACTION)
+    with pytest.raises(UsageError, match="The jax backend needs equinox, which is not installed"):
+        learners.build("jax", small(actor_network=toy_networks.actor()), VECTOR, ACTION)
 
 
 def test_another_missing_module_is_no_missing_framework(monkeypatch):

@@ -41,7 +41,7 @@ MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # of what NumPy acts on, and with
 
 
 class JaxLearner(Learner):
-    """Equinox modules, Optax, one program per phase."""
+    """Lists of arrays, Optax, one program per phase."""
 
     backend: Literal["torch", "jax"] = "jax"
     at_once = 16
@@ -66,11 +66,11 @@ class JaxLearner(Learner):
         with jax.default_device(self.device):
             self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
             self._nets |= {name: self._nets[source] for name, source in self.targets.items()}
-            state: State = {f"net/{name}": [jnp.copy(part) for part in net.arrays] for name, net in self._nets.items()}
+            state: State = {f"net/{name}": list(map(np.array, net.arrays)) for name, net in self._nets.items()}
         self.names: tuple[str, ...] = tuple(self._nets)
         self._optimizers = {name: _adam(spec) for name, spec in self.optimizer_specs.items()}
         for name, optimizer in self._optimizers.items():
-            state[f"optimizer/{name}"] = optimizer.init(state[f"net/{name}"][: self._nets[name].learned])
+            state[f"optimizer/{name}"] = _begun(optimizer, state[f"net/{name}"][: self._nets[name].learned])
         self._state = self._put(state)
         self._phases: dict[int, Phase] = {}
         self._programs: dict[str, Any] = {}
@@ -308,6 +308,12 @@ def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
     decay = [optax.add_decayed_weights(spec.weight_decay)] if spec.weight_decay > 0 else []
     adam = [optax.scale_by_adam(b1=spec.beta1, eps=spec.epsilon)]
     return optax.chain(*clip, *(adam + decay if spec.decoupled else decay + adam))
+
+
+def _begun(optimizer: optax.GradientTransformation, parameters: list[np.ndarray]) -> Any:
+    """`optimizer.init`, which is all zeros here, without a compiled program for each shape."""
+    shapes = jax.eval_shape(optimizer.init, parameters)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def has_cuda() -> bool:

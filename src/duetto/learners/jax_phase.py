@@ -20,7 +20,6 @@ from jax import Array
 from duetto.algorithms.base import PRIORITY
 from duetto.learners.base import Rates, summarize
 from duetto.learners.packing import Packing, Place
-from duetto.learners.twins import IMAGES
 
 if TYPE_CHECKING:
     from duetto.learners.jax import JaxLearner
@@ -68,51 +67,43 @@ class Phase:
     def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, Rates]):
         self._learner, self._number = learner, number
         state, batch, rows, noise, rates = example
-        traced = self._example(state, batch, rows, noise, rates)
-        self.names = tuple(traced.names)
-        self.changes = tuple(sorted(traced.changed))
+        self._update = jax.jit(self._traced, inline=True)  # traced here and once, for whatever program makes it
+        part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
+        jax.eval_shape(self._update, state, part, noise, rates)
         self.donated = tuple(name for name in self.changes if name not in learner.kept)
-        self.reads = tuple(name for name in state if name.startswith(("net/", IMAGES)) and name not in self.donated)
+        self.reads = tuple(name for name in state if name not in self.donated)
         size = len(batch.weight) if rows is None else rows.shape[1]
         self.program = learner.compiled(self._run, size)
         self.several = learner.compiled(self._run_each, size)
         self.epochs = learner.compiled(self._run_epochs, size)
 
-    def _example(self, state: State, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Trace:
-        """An abstract run, to see what this phase changes and reports."""
-        traces: list[Trace] = []
-
-        def look(state: State, batch: Any, noise: Any, rates: Rates) -> None:
-            traces.append(self._learn(state, batch, noise, rates))
-
-        part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
-        jax.eval_shape(look, state, part, noise, rates)
-        return traces[0]
-
-    def _learn(self, state: State, batch: Any, noise: Any, rates: Rates) -> Trace:
+    def _traced(self, state: State, batch: Any, noise: Any, rates: Rates) -> tuple[State, Array, Array | None]:
+        """What an update changes and reports; `names` and `changes` are known afterwards."""
         trace = Trace(self._learner, state, rates)
         if self._learner.twins is not None:
             batch = self._learner.twins.shown(batch, state)
         with jax.numpy_rank_promotion("raise"):
             self._learner.algorithm.update(trace, batch, noise, self._number)
-        return trace
+        self.names, self.changes = tuple(trace.names), tuple(sorted(trace.changed))
+        return {name: trace.state[name] for name in self.changes}, jnp.stack(trace.values), trace.priority
 
     def _run(
         self, donated: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
     ) -> tuple[State, Array, Array | None]:
-        changing = {name: donated[name] if name in donated else fixed[name] for name in self.changes}
         if rows is None:
-            trace = self._learn({**fixed, **changing}, batch, noise, rates)
-            return {name: trace.state[name] for name in changing}, jnp.stack(trace.values), trace.priority
+            return self._update({**fixed, **donated}, batch, noise, rates)
 
         parts, batch_of = self._learner.parts(batch, rows)
 
         def part(state: State, some: Any) -> tuple[State, Array]:
-            trace = self._learn({**fixed, **state}, batch_of(some), noise, rates)
-            return {name: trace.state[name] for name in state}, jnp.stack(trace.values)
+            changed, values, _ = self._update({**fixed, **state}, batch_of(some), noise, rates)
+            return changed, values
 
-        changed, values = jax.lax.scan(part, changing, parts)
+        changed, values = jax.lax.scan(part, self._changing(donated, fixed), parts)
         return changed, jnp.mean(values, 0), None
+
+    def _changing(self, donated: State, fixed: State) -> State:
+        return {name: donated[name] if name in donated else fixed[name] for name in self.changes}
 
     def _run_each(
         self, donated: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates
@@ -133,8 +124,7 @@ class Phase:
             changed, values, _ = self._run(state, fixed, *inputs_of(own))
             return changed, values
 
-        changing = {name: donated[name] if name in donated else fixed[name] for name in self.changes}
-        changed, values = jax.lax.scan(one, changing, each)
+        changed, values = jax.lax.scan(one, self._changing(donated, fixed), each)
         return changed, values, None
 
 

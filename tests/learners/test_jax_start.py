@@ -1,0 +1,68 @@
+"""What a JAX learner does before its first update: what it would do otherwise, in less time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from learning_cases import batch, build, small
+
+from duetto.algorithms import TD3, CrossQ
+from duetto.algorithms.base import OptimizerSpec
+from duetto.learners import jax as jax_learner
+
+
+@pytest.mark.parametrize("norm", [0.0, 1.0])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_an_optimiser_begins_as_optax_would_have_it(norm: float, decay: float, decoupled: bool):
+    spec = OptimizerSpec(1e-3, "none", 1.0, norm, decay, decoupled)
+    optimizer, parameters = jax_learner._adam(spec), [np.ones((3, 2), np.float32), np.ones(3, np.float32)]
+    expected: Any = optimizer.init(parameters)
+    begun = jax_learner._begun(optimizer, parameters)
+    assert jax.tree.structure(begun) == jax.tree.structure(expected)
+    assert any(isinstance(part, optax.ScaleByAdamState) for part in begun)
+    for one, other in zip(jax.tree.leaves(begun), jax.tree.leaves(expected), strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        np.testing.assert_array_equal(one, other)
+
+
+def test_nothing_is_compiled_before_the_first_update():
+    compiled: list[str] = []
+    listening = True
+
+    def heard(event: str, seconds: float, **about: Any) -> None:
+        if listening and "backend_compile" in event:
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(heard)
+    learner = build("jax", small(CrossQ, hidden=(19, 13)))
+    before = len(compiled)
+    learner.update(batch())
+    listening = False
+    assert before == 0
+    assert compiled
+
+
+@dataclass(frozen=True)
+class Counted(TD3):
+    """How often its equations are gone through, by phase."""
+
+    def update(self, learner: Any, batch: Any, noise: Any, phase: int) -> None:
+        gone_through.append(phase)
+        super().update(learner, batch, noise, phase)
+
+
+gone_through: list[int] = []
+
+
+def test_a_phase_is_traced_once_for_all_its_programs():
+    gone_through.clear()
+    learner: Any = build("jax", small(Counted, policy_delay=3))
+    learner.update(batch())
+    learner.update_each([batch(seed=i) for i in range(5)], [0.0] * 5)  # alone, in twos
+    assert gone_through == [1, 0]
