@@ -62,8 +62,11 @@ def _processor() -> str:
     said = {line.split(":", 1)[0].strip(): line.split(":", 1)[1].strip() for line in lines if ":" in line}
     flags = said.get("flags", "").split()
     units = {"amx_tile": "AMX", "avx512_bf16": "AVX-512 BF16", "avx512f": "AVX-512", "avx2": "AVX2"}
-    unit = next((f" ({label})" for flag, label in units.items() if flag in flags), "")
-    return said.get("model name", "unknown processor") + unit
+    said_of = [label for flag, label in units.items() if flag in flags][:1]
+    if said.get("vendor_id") == "AuthenticAMD" and said["cpu family"] in ("25", "26"):  # all of them are "AMD EPYC"
+        generation = 5 if said["cpu family"] == "26" else 4 if "avx512f" in flags else 3
+        said_of.insert(0, f"Zen {generation}")
+    return said.get("model name", "unknown processor") + (f" ({', '.join(said_of)})" if said_of else "")
 
 
 def _memory() -> float:
