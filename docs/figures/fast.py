@@ -10,6 +10,8 @@ from statistics import median
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 TABLES = sorted([*RESULTS.glob("speed*.csv"), *RESULTS.glob("speed/*.csv")])
+BEHIND = "duetto-jax-behind"  # acts one step behind; measured in these goes
+WITH_BEHIND = [RESULTS / "behind-amx.csv", RESULTS / "speed" / "one-update-zen4.csv"]
 LABELS = {
     "duetto-jax": "Duetto, JAX",
     "duetto-torch": "Duetto, PyTorch",
@@ -33,20 +35,24 @@ TASKS = {
 }
 
 
-README = {
-    "td3": "TD3",
-    "sac": "SAC",
-    "crossq": "CrossQ",
-    "ppo-halfcheetah-8": "PPO, eight",
-    "ppo-breakout": "PPO, Breakout",
+MACHINES = {
+    "AMD EPYC (Zen 4, AVX-512 BF16)": "AMD EPYC, Zen 4",
+    "AMD EPYC": "AMD EPYC, Zen 5",
+    "Intel Xeon (AMX)": "Intel Xeon, AMX",
+    "Intel Xeon @ 2.50GHz (AVX-512)": "Intel Xeon, 2.5 GHz",
+    "Intel Xeon": "another Intel Xeon",
 }
-COLUMNS = {
-    "Duetto: JAX": ("duetto-jax",),
-    "PyTorch": ("duetto-torch",),
-    "SBX": ("sbx",),
-    "SB3": ("sb3",),
-    "skrl": ("skrl-torch", "skrl-jax"),
-    "Tianshou": ("tianshou",),
+# The README's rows: a task, ours, and the other that it is beside; None: the fastest of them all.
+ROWS = {
+    "TD3": ("td3", "duetto-jax", None),
+    "TD3, `--act-behind`": ("td3", "duetto-jax-behind", None),
+    "DDPG": ("ddpg", "duetto-jax", None),
+    "SAC": ("sac", "duetto-jax", None),
+    "CrossQ": ("crossq", "duetto-jax", None),
+    "PPO, eight HalfCheetahs": ("ppo-halfcheetah-8", "duetto-jax", None),
+    "PPO, Breakout, on PyTorch": ("ppo-breakout", "duetto-torch", None),
+    "TD3, PyTorch : SB3": ("td3", "duetto-torch", "sb3"),
+    "SAC, PyTorch : SB3": ("sac", "duetto-torch", "sb3"),
 }
 Where = tuple[str, str]  # a task, and the processor that it was measured on
 
@@ -54,8 +60,18 @@ Where = tuple[str, str]  # a task, and the processor that it was measured on
 @cache
 def rates(precision: str = "float32") -> dict[Where, dict[str, float]]:
     """Of each task on each processor, each contender's median over the rounds, at its better number of threads."""
+    return _medians(TABLES, precision)
+
+
+@cache
+def behind() -> dict[Where, dict[str, float]]:
+    """The same, of the goes in which we acted one step behind, too."""
+    return _medians(WITH_BEHIND, "float32")
+
+
+def _medians(tables: list[Path], precision: str) -> dict[Where, dict[str, float]]:
     found: dict[tuple[Where, str, str], list[float]] = {}
-    for path in TABLES:
+    for path in tables:
         machine = _machine(path)
         with path.open(encoding="utf-8") as file:
             for row in csv.DictReader(file):
@@ -80,7 +96,8 @@ def _machine(path: Path) -> str:
 def fastest(where: Where, ours: bool) -> str:
     """Of our two backends, or of all others."""
     measured = rates()[where]
-    return max((name for name in measured if name.startswith("duetto") == ours), key=lambda name: measured[name])
+    names = [name for name in measured if name.startswith("duetto") == ours and name in LABELS]
+    return max(names, key=lambda name: measured[name])
 
 
 def summary() -> tuple[list[str], list[list[str]]]:
@@ -102,14 +119,19 @@ def summary() -> tuple[list[str], list[list[str]]]:
 
 
 def beside() -> tuple[list[str], list[list[str]]]:
-    """The README's table: steps per second, in bold what is within 5 % of its row's fastest; the faster of skrl's; and
-    how many times the fastest of the others our faster one is.
-    """
+    """The README's table: how many times another's steps a second ours are, and both; in bold from 1.05 on."""
     rows = []
-    for (task, machine), measured in rates().items():
-        if task in README:
-            rate = [max(measured.get(name, 0.0) for name in names) for names in COLUMNS.values()]
-            said = [f"**{one:,.0f}**" if one > 0.95 * max(rate) else f"{one:,.0f}" if one else "–" for one in rate]
-            ours, others = max(rate[:2]), max(rate[2:])
-            rows.append([f"{README[task]}, {machine}", *said, f"{ours / others:.2f}"])
-    return ["", *COLUMNS, "ours : the best other"], rows
+    for label, (task, own, other) in ROWS.items():
+        cells = [_compared((task, machine), own, other) for machine in MACHINES]
+        rows.append([label, *cells])
+    return ["", *MACHINES.values()], rows
+
+
+def _compared(where: Where, own: str, other: str | None) -> str:
+    measured = rates().get(where, {}) if own != BEHIND else behind().get(where, {})
+    if own not in measured:
+        return "–"
+    peers = [name for name in measured if not name.startswith("duetto") and name in (other or name,)]
+    most = max(measured[name] for name in peers)
+    ratio = f"{measured[own] / most:.2f}"
+    return f"{f'**{ratio}**' if float(ratio) >= 1.05 else ratio} ({measured[own]:,.0f} : {most:,.0f})"

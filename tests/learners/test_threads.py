@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -183,3 +184,47 @@ _after_update = FloatingThreads.after_update
 
 def _two_are_faster(self: FloatingThreads, seconds: float) -> None:
     _after_update(self, 1.0 / torch.get_num_threads())
+
+
+# ------------------------------------------------------------------------------------------------ whose products
+@pytest.mark.parametrize("amd", [False, True])
+@pytest.mark.parametrize("slow", [False, True])
+def test_onednn_is_preferred_on_amd_unless_threads_are_wished_for_and_mkl_is_no_slower(
+    amd: bool, slow: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch_layers, "MKL_MAY_BE_SLOW", amd)
+    monkeypatch.setattr(torch_layers, "mkl_is_slow", lambda: slow)
+    assert torch_layers.prefers_onednn(0) == torch_layers.prefers_onednn(1) == amd
+    assert torch_layers.prefers_onednn(2) == torch_layers.prefers_onednn(3) == (amd and slow)
+
+
+@pytest.mark.parametrize(("linear", "onednn", "slow"), [(3e-3, 1e-3, True), (1e-3, 1e-3, False), (1e-3, 3e-3, False)])
+def test_mkl_is_slow_where_onednn_is_much_faster(
+    linear: float, onednn: float, slow: bool, monkeypatch: pytest.MonkeyPatch
+):
+    before = torch.get_num_threads()
+    monkeypatch.setattr(torch_layers.F, "linear", lambda *product: time.sleep(linear))
+    monkeypatch.setattr(torch_layers, "_product", lambda *product: time.sleep(onednn))
+    assert torch_layers.mkl_is_slow.__wrapped__() == slow
+    assert torch.get_num_threads() == before
+
+
+def test_learners_of_one_process_keep_their_own_products(monkeypatch: pytest.MonkeyPatch):
+    """As they keep their threads: what another has computed in between does not change a bit."""
+    monkeypatch.setattr(torch_layers, "prefers_onednn", lambda threads: threads == 0)
+    monkeypatch.setattr(torch_layers, "USE_ONEDNN", None)
+    floating, fixed = (learners.build("torch", small(), VECTOR, ACTION, threads=threads) for threads in (0, 2))
+    used: set[bool] = set()
+
+    def noting(x: Any, weight: Any, bias: Any) -> Any:
+        used.add(torch_layers.USE_ONEDNN)
+        return torch.nn.functional.linear(x, weight, bias)
+
+    monkeypatch.setattr(torch_layers, "product", noting)
+    for learner, expected in ((floating, True), (fixed, False), (floating, True)):
+        used.clear()
+        learner.update(batch())
+        assert used == {expected}
+        used.clear()
+        learner.act(batch().obs)
+        assert used == {expected}

@@ -33,6 +33,7 @@ from duetto.learners.threads import FloatingThreads, granted
 from duetto.learners.torch_adam import Adam
 from duetto.learners.torch_recording import Recorder
 from duetto.learners.torch_twins import TorchTwins
+from duetto.networks import torch_layers
 from duetto.networks.spaces import Space
 from duetto.networks.torch import Built, Parameters, build
 
@@ -266,6 +267,7 @@ class TorchLearner(Learner):
         with the episodes in a batch: there it cannot be tested beforehand, and one it is.
         """
         self.threads, self._floating = threads or 1, None
+        self._onednn = torch_layers.prefers_onednn(threads)
         if self.device.type != "cpu":  # the processor only hands out work
             self.threads = 0
             torch.set_num_threads(threads or min(MOST_THREADS, granted()))
@@ -278,7 +280,8 @@ class TorchLearner(Learner):
             self._floating = FloatingThreads(most, self._use_threads)
 
     def _use_threads(self, number: int) -> None:
-        """From here on; the number belongs to the process, and another learner may have set it."""
+        """From here on, with this learner's products; both belong to the process, and another may have set them."""
+        torch_layers.USE_ONEDNN = self._onednn
         if number and torch.get_num_threads() != number:
             torch.set_num_threads(number)
 

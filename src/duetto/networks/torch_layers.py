@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +28,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class OneDnnLinear(torch.autograd.Function):
     """y = x Wᵀ + b for (B, in) on a CPU, by oneDNN's kernels, also backwards.
 
-    PyTorch's own float32 products come from Intel's MKL, which on AMD processors runs at half of oneDNN's speed (256 x
-    400 x 300 on one core of an AMD EPYC, Zen 5: 102 against 230 GFLOP/s). The operator is the one that `torch.compile`
-    generates on CPUs.
+    PyTorch's own float32 products come from Intel's MKL, which on some AMD processors runs at half of oneDNN's speed
+    (see `prefers_onednn`). The operator is the one that `torch.compile` generates on CPUs.
     """
 
     @staticmethod
@@ -52,14 +54,49 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def _mkl_is_slow() -> bool:
+def _may_be_slow() -> bool:
     """Whether this is an AMD processor on which oneDNN's operator exists."""
     cpuinfo = Path("/proc/cpuinfo")
     amd = cpuinfo.is_file() and "AuthenticAMD" in cpuinfo.read_text()
     return amd and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-USE_ONEDNN = _mkl_is_slow()
+MKL_MAY_BE_SLOW = _may_be_slow()
+USE_ONEDNN = MKL_MAY_BE_SLOW  # from here on: learners say so before they compute, as they do of threads
+MUCH = 1.5  # times oneDNN's speed to MKL's
+
+
+def prefers_onednn(threads: int) -> bool:
+    """Whether oneDNN makes the products of a learner with so many threads; 0: as many as come to the same numbers.
+
+    On AMD processors alone. oneDNN's numbers do not depend on threads, so without a wish it has all cores where MKL has
+    one; with one thread it is taken too, since the numbers are to be the same. With more, MKL is taken unless it is far
+    slower: its calls cost less.
+    """
+    return MKL_MAY_BE_SLOW and (threads < 2 or mkl_is_slow())
+
+
+@cache
+def mkl_is_slow() -> bool:
+    """Tried on 256 x 400 x 300, one thread. The bar is far from what was seen, so that each start finds the same.
+
+    230 against 102 GFLOP/s on an AMD EPYC of the generation Zen 5, 105 against 94 on one of Zen 4.
+    """
+    x, weight, bias = torch.ones(256, 400), torch.ones(300, 400), torch.ones(300)
+    threads, best = torch.get_num_threads(), {F.linear: math.inf, _product: math.inf}
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            for _ in range(20):
+                for way in best:
+                    began = time.perf_counter()
+                    way(x, weight, bias)
+                    best[way] = min(best[way], time.perf_counter() - began)
+    finally:
+        torch.set_num_threads(threads)
+    return best[F.linear] > MUCH * best[_product]
+
+
 # Products of fewer rows, or smaller ones of less than enough rows, are faster by MKL, whose calls cost less.
 LEAST_ROWS, ENOUGH_ROWS, LEAST_PRODUCTS = 32, 128, 2**20
 
