@@ -44,7 +44,7 @@ MACHINES = {
     "Intel Xeon @ 2.50GHz (AVX-512)": "Intel Xeon, 2.5 GHz",
     "Intel Xeon": "another Intel Xeon",
 }
-BF16 = "bfloat16"  # ours, by the faster of both frameworks, beside float32 of the others
+BF16 = "bfloat16"  # ours on JAX, beside float32 of the others
 # The README's rows: a task, ours, and the other that it is beside; None: the fastest of them all.
 ROWS = {
     "TD3": ("td3", "duetto-jax", None),
@@ -135,8 +135,8 @@ def beside() -> tuple[list[str], list[list[str]]]:
 
 def _compared(where: Where, own: str, other: str | None) -> str:
     measured = dict(rates().get(where, {}) if own != BEHIND else behind().get(where, {}))
-    if faster := [rate for name, rate in rates("bf16").get(where, {}).items() if name in LABELS]:
-        measured[BF16] = max(faster)
+    if (in_bf16 := rates("bf16").get(where, {}).get("duetto-jax")) is not None:
+        measured[BF16] = in_bf16
     if own not in measured:
         return "–"
     peers = [name for name in measured if name in LABELS and not name.startswith("duetto") and name in (other or name,)]

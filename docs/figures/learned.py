@@ -9,6 +9,7 @@ import yaml
 from drawing import Drawing, Plot
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+Runs = tuple[tuple[str, str, str, float], ...]  # run, its name, its ink, and how far the name stands below its end
 
 
 def evaluations(run: str) -> list[tuple[float, float]]:
@@ -19,23 +20,42 @@ def evaluations(run: str) -> list[tuple[float, float]]:
 
 def halfcheetah() -> str:
     """TD3 and DDPG, and the authors' curve."""
-    d = Drawing(
-        680, 330, "Returns on HalfCheetah of our TD3 and DDPG over a million steps, and those that TD3's authors report"
+    title = "Returns on HalfCheetah of our TD3 and DDPG over a million steps, and those that TD3's authors report"
+    return _on_halfcheetah(
+        title,
+        (("td3-halfcheetah-s0", "TD3", "ink-actor", 12), ("ddpg-halfcheetah-s0", "DDPG", "ink-critic", -4)),
+        _published("td3-halfcheetah", "TD3's authors, 10 seeds, v1"),
     )
+
+
+def soft() -> str:
+    """SAC with two step sizes, and what others have with the smaller."""
+    title = "Returns on HalfCheetah of our SAC with steps of 1e-3 and of 3e-4, and what CrossQ's authors report of SAC"
+    job = "sac-halfcheetah-1e-3-bf16"
+    return _on_halfcheetah(
+        title,
+        ((f"{job}-s0", "1e-3", "ink-actor", 4), ("sac-halfcheetah-s0", "3e-4", "ink-critic", 4)),
+        _published(job, "SAC in CrossQ's paper, 10 seeds, v4"),
+    )
+
+
+def _published(job: str, label: str) -> list[tuple[float, float]]:
+    """Step and return of what others report."""
+    return yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"][job]["published"][label]
+
+
+def _on_halfcheetah(title: str, runs: Runs, crosses: list[tuple[float, float]]) -> str:
+    d = Drawing(680, 330, title)
     plot = Plot(d, 70, 34, 520, 240, (0, 1_000_000), (-500.0, 13_000.0))
     plot.axes(
         (0, 250_000, 500_000, 750_000, 1_000_000), (0, 4_000, 8_000, 12_000), "steps", "mean return of ten episodes"
     )
-    for run, name, ink, shift in (
-        ("td3-halfcheetah-s0", "TD3", "ink-actor", 12),
-        ("ddpg-halfcheetah-s0", "DDPG", "ink-critic", -4),
-    ):
+    for run, name, ink, shift in runs:
         curve = evaluations(run)
         plot.curve(curve, ink)
         x, y = plot.at(*curve[-1])
         d.text(x + 8, y + shift, name, f"{ink} strong", "start")
-    jobs = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
-    for step, value in jobs["td3-halfcheetah"]["published"]["TD3's authors, 10 seeds, v1"]:
+    for step, value in crosses:
         _cross(d, *plot.at(step, value))
     return d.svg()
 
@@ -48,9 +68,7 @@ def pong() -> str:
         (0, 1_000_000, 2_000_000, 3_000_000, 4_000_000), (-21, -10, 0, 10, 21), "steps", "score of ten whole games"
     )
     plot.curve(evaluations("ppo-pong-s0"), "ink-actor")
-    jobs = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
-    label = "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"
-    for step, value in jobs["ppo-pong"]["published"][label]:
+    for step, value in _published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"):
         _cross(d, *plot.at(step, value))
     return d.svg()
 

@@ -31,7 +31,11 @@ def test_an_optimiser_begins_as_optax_would_have_it(norm: float, decay: float, d
         np.testing.assert_array_equal(one, other)
 
 
-def test_nothing_is_compiled_before_the_first_update():
+@pytest.mark.parametrize("seeds", [0, (0, 1)])
+def test_nothing_is_compiled_before_the_first_update(seeds: Any):
+    """Nor to go on from a checkpoint."""
+    kind = small(CrossQ, hidden=(19, 13 + len(np.atleast_1d(seeds))))
+    state = build("jax", kind).state_dict()
     compiled: list[str] = []
     listening = True
 
@@ -40,12 +44,15 @@ def test_nothing_is_compiled_before_the_first_update():
             compiled.append(event)
 
     jax.monitoring.register_event_duration_secs_listener(heard)
-    learner = build("jax", small(CrossQ, hidden=(19, 13)))
+    learner = build("jax", kind, seed=seeds)
+    if seeds == 0:  # several are loaded one by one
+        learner.load_state_dict(state)
     before = len(compiled)
-    learner.update(batch())
+    if seeds == 0:
+        learner.update(batch())
     listening = False
     assert before == 0
-    assert compiled
+    assert bool(compiled) == (seeds == 0)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -21,9 +21,10 @@ from duetto.networks import torch_layers
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch_learner, "granted", lambda: 2)
-    before = torch.get_num_threads()
+    before, products = torch.get_num_threads(), torch_layers.products.onednn
     yield
     torch.set_num_threads(before)
+    torch_layers.products.onednn = products
 
 
 def run(trial: ThreadTrial, updates: int, cost) -> list[int]:
@@ -187,37 +188,41 @@ def _two_are_faster(self: FloatingThreads, seconds: float) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ whose products
-@pytest.mark.parametrize("amd", [False, True])
-@pytest.mark.parametrize("slow", [False, True])
-def test_onednn_is_preferred_on_amd_unless_threads_are_wished_for_and_mkl_is_no_slower(
-    amd: bool, slow: bool, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(torch_layers, "MKL_MAY_BE_SLOW", amd)
-    monkeypatch.setattr(torch_layers, "mkl_is_slow", lambda: slow)
-    assert torch_layers.prefers_onednn(0) == torch_layers.prefers_onednn(1) == amd
-    assert torch_layers.prefers_onednn(2) == torch_layers.prefers_onednn(3) == (amd and slow)
+INTEL = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nflags\t\t: avx2 avx512f avx512_bf16 amx_tile\n"
+ZEN_3 = "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nflags\t\t: fma avx2 vaes\n"
+ZEN_4 = "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nflags\t\t: fma avx2 avx512f avx512_bf16\n"
+ZEN_5 = "vendor_id\t: AuthenticAMD\ncpu family\t: 26\nflags\t\t: fma avx2 avx512f avx512_bf16\n"
 
 
-@pytest.mark.parametrize(("linear", "onednn", "slow"), [(3e-3, 1e-3, True), (1e-3, 1e-3, False), (1e-3, 3e-3, False)])
-def test_mkl_is_slow_where_onednn_is_much_faster(
-    linear: float, onednn: float, slow: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("said", "speed"), [(INTEL, "best"), (ZEN_3, "half"), (ZEN_4, "even"), (ZEN_5, "half"), ("", "best")]
+)
+def test_what_was_measured_of_a_processor_decides(said: str, speed: str):
+    assert torch_layers.mkl_speed(said, operator=True) == speed
+    assert torch_layers.mkl_speed(said, operator=False) == "best"
+
+
+@pytest.mark.parametrize(
+    ("speed", "few", "many"), [("best", False, False), ("even", True, False), ("half", True, True)]
+)
+def test_where_both_libraries_are_even_more_threads_take_mkl(
+    speed: str, few: bool, many: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    before = torch.get_num_threads()
-    monkeypatch.setattr(torch_layers.F, "linear", lambda *product: time.sleep(linear))
-    monkeypatch.setattr(torch_layers, "_product", lambda *product: time.sleep(onednn))
-    assert torch_layers.mkl_is_slow.__wrapped__() == slow
-    assert torch.get_num_threads() == before
+    """Without a wish the numbers are those of one thread, so both have the same products."""
+    monkeypatch.setattr(torch_layers, "MKL", speed)
+    assert torch_layers.prefers_onednn(0) == torch_layers.prefers_onednn(1) == few
+    assert torch_layers.prefers_onednn(2) == torch_layers.prefers_onednn(3) == many
 
 
 def test_learners_of_one_process_keep_their_own_products(monkeypatch: pytest.MonkeyPatch):
-    """As they keep their threads: what another has computed in between does not change a bit."""
+    """As they keep their threads: what another has computed in between, or in another thread, changes no bit."""
     monkeypatch.setattr(torch_layers, "prefers_onednn", lambda threads: threads == 0)
-    monkeypatch.setattr(torch_layers, "USE_ONEDNN", None)
+    monkeypatch.setattr(torch_layers.products, "onednn", None)
     floating, fixed = (learners.build("torch", small(), VECTOR, ACTION, threads=threads) for threads in (0, 2))
     used: set[bool] = set()
 
     def noting(x: Any, weight: Any, bias: Any) -> Any:
-        used.add(torch_layers.USE_ONEDNN)
+        used.add(torch_layers.products.onednn)
         return torch.nn.functional.linear(x, weight, bias)
 
     monkeypatch.setattr(torch_layers, "product", noting)
@@ -228,3 +233,7 @@ def test_learners_of_one_process_keep_their_own_products(monkeypatch: pytest.Mon
         used.clear()
         learner.act(batch().obs)
         assert used == {expected}
+        other = Thread(target=setattr, args=(torch_layers.products, "onednn", None))
+        other.start()
+        other.join()
+        assert torch_layers.products.onednn == expected

@@ -71,7 +71,7 @@ def reader(path: Path, graph: Graph) -> Any:
 @contextmanager
 def _portable() -> Iterator[None]:
     """Operators that exist everywhere, not those that are fastest on this processor; and PyTorch keeps its peace."""
-    before, torch_layers.USE_ONEDNN = torch_layers.USE_ONEDNN, False
+    before, torch_layers.products.onednn = torch_layers.products.onednn, False
     log = logging.getLogger("torch.onnx")
     level = log.level
     try:
@@ -80,5 +80,5 @@ def _portable() -> Iterator[None]:
             log.setLevel(logging.ERROR)  # it misses packages that are not needed
             yield
     finally:
-        torch_layers.USE_ONEDNN = before
+        torch_layers.products.onednn = before
         log.setLevel(level)

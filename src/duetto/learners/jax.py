@@ -264,7 +264,7 @@ class JaxLearner(Learner):
         for name in self._optimizers:
             owner, learned = f"the optimiser of {name}", self._nets[name].learned
             adam = optax.ScaleByAdamState(
-                count=self._put(jnp.asarray(np.minimum(state[name]["steps"], 2**31 - 1), jnp.int32)),
+                count=self._put(np.asarray(np.minimum(state[name]["steps"], 2**31 - 1), np.int32)),
                 mu=self._arrays(name, state[name]["first"], owner, learned),
                 nu=self._arrays(name, state[name]["second"], owner, learned),
             )
@@ -284,7 +284,7 @@ class JaxLearner(Learner):
         net = self._nets[network]
         expected = dict(zip(net.names[:number], net.shapes[:number], strict=True))
         # A copy: on a CPU, JAX would go on reading the caller's memory.
-        return self._put([jnp.array(value) for value in matched(values, expected, owner).values()])
+        return self._put([np.array(value) for value in matched(values, expected, owner).values()])
 
     def _put(self, tree: Any) -> Any:
         """These arrays where learning looks for them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from duetto.algorithms.base import Algorithm
 from duetto.learners.base import Precision
@@ -31,7 +31,7 @@ class JaxMany(JaxLearner):
         super().__init__(algorithm, observation, action, seeds[0], device, precision)
         own = (algorithm, observation, action)
         states = [JaxLearner(*own, seed, device, precision)._state for seed in seeds]
-        self._state = jax.tree.map(lambda *rows: jnp.stack(rows), *states)
+        self._state = self._put(jax.tree.map(lambda *rows: np.stack(list(map(np.asarray, rows))), *states))
         for name in self.specs:  # a target shares its source's
             net = self._nets[name]
             net.shapes = [(len(seeds), *shape) for shape in net.shapes]
@@ -42,4 +42,9 @@ class JaxMany(JaxLearner):
 
     def _of_one(self, tree: Any) -> Any:
         """See `JaxLearner`."""
-        return jax.tree.map(lambda rows: rows[0], tree)
+        return jax.tree.map(_first, tree)
+
+
+def _first(rows: Any) -> Any:
+    """That of the first seed; of what lies on a device no more than its shape, which is all that is looked at."""
+    return rows[0] if isinstance(rows, np.ndarray) else jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)

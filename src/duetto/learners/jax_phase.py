@@ -67,9 +67,12 @@ class Phase:
     def __init__(self, learner: JaxLearner, number: int, example: tuple[State, Any, Any, Any, Rates]):
         self._learner, self._number = learner, number
         state, batch, rows, noise, rates = example
-        self._update = jax.jit(self._traced, inline=True)  # traced here and once, for whatever program makes it
+        # Traced here, once for all programs; learners that deal batches trace it again, for shares and shardings.
+        self._update = jax.jit(self._traced, inline=True)
+        self._found: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
         jax.eval_shape(self._update, state, part, noise, rates)
+        self.names, self.changes = self._found
         self.donated = tuple(name for name in self.changes if name not in learner.kept)
         self.reads = tuple(name for name in state if name not in self.donated)
         size = len(batch.weight) if rows is None else rows.shape[1]
@@ -78,14 +81,14 @@ class Phase:
         self.epochs = learner.compiled(self._run_epochs, size)
 
     def _traced(self, state: State, batch: Any, noise: Any, rates: Rates) -> tuple[State, Array, Array | None]:
-        """What an update changes and reports; `names` and `changes` are known afterwards."""
+        """What an update changes and reports; the names of both are `_found`."""
         trace = Trace(self._learner, state, rates)
         if self._learner.twins is not None:
             batch = self._learner.twins.shown(batch, state)
         with jax.numpy_rank_promotion("raise"):
             self._learner.algorithm.update(trace, batch, noise, self._number)
-        self.names, self.changes = tuple(trace.names), tuple(sorted(trace.changed))
-        return {name: trace.state[name] for name in self.changes}, jnp.stack(trace.values), trace.priority
+        self._found = tuple(trace.names), tuple(sorted(trace.changed))
+        return {name: trace.state[name] for name in self._found[1]}, jnp.stack(trace.values), trace.priority
 
     def _run(
         self, donated: State, fixed: State, batch: Any, rows: Array | None, noise: Any, rates: Rates

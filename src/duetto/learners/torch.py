@@ -280,8 +280,8 @@ class TorchLearner(Learner):
             self._floating = FloatingThreads(most, self._use_threads)
 
     def _use_threads(self, number: int) -> None:
-        """From here on, with this learner's products; both belong to the process, and another may have set them."""
-        torch_layers.USE_ONEDNN = self._onednn
+        """From here on, with this learner's products; both are not its own, and another may have set them."""
+        torch_layers.products.onednn = self._onednn
         if number and torch.get_num_threads() != number:
             torch.set_num_threads(number)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import time
+import re
+import threading
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ class OneDnnLinear(torch.autograd.Function):
     """y = x Wᵀ + b for (B, in) on a CPU, by oneDNN's kernels, also backwards.
 
     PyTorch's own float32 products come from Intel's MKL, which on some AMD processors runs at half of oneDNN's speed
-    (see `prefers_onednn`). The operator is the one that `torch.compile` generates on CPUs.
+    (see `mkl_speed`). The operator is the one that `torch.compile` generates on CPUs.
     """
 
     @staticmethod
@@ -54,47 +53,44 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def _may_be_slow() -> bool:
-    """Whether this is an AMD processor on which oneDNN's operator exists."""
-    cpuinfo = Path("/proc/cpuinfo")
-    amd = cpuinfo.is_file() and "AuthenticAMD" in cpuinfo.read_text()
-    return amd and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+def mkl_speed(cpuinfo: str, operator: bool) -> Literal["best", "even", "half"]:
+    """How fast MKL is on a processor of which Linux says this, where `operator`, oneDNN's, exists.
+
+    What was measured decides, and nothing that is timed at the start: a run that goes on has the products that it had.
+    256 x 400 x 300 on one core, oneDNN against MKL: 230 and 102 GFLOP/s on an AMD EPYC of the generation Zen 5, 105 and
+    94 on one of Zen 4. Other processors of AMD's were not measured, and count as the former.
+    """
+    if not operator or "AuthenticAMD" not in cpuinfo:
+        return "best"
+    zen_4 = re.search(r"^cpu family\s*: 25$", cpuinfo, re.MULTILINE) and re.search(r"\bavx512f\b", cpuinfo)
+    return "even" if zen_4 else "half"
 
 
-MKL_MAY_BE_SLOW = _may_be_slow()
-USE_ONEDNN = MKL_MAY_BE_SLOW  # from here on: learners say so before they compute, as they do of threads
-MUCH = 1.5  # times oneDNN's speed to MKL's
+def _here() -> Literal["best", "even", "half"]:
+    path = Path("/proc/cpuinfo")
+    operator = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return mkl_speed(path.read_text("utf-8", "replace") if path.is_file() else "", operator)
+
+
+MKL = _here()
+
+
+class _Products(threading.local):
+    """Who makes this thread's products from here on: a learner says so before it computes, as it does of threads."""
+
+    onednn: bool = MKL != "best"
+
+
+products = _Products()
 
 
 def prefers_onednn(threads: int) -> bool:
     """Whether oneDNN makes the products of a learner with so many threads; 0: as many as come to the same numbers.
 
-    On AMD processors alone. oneDNN's numbers do not depend on threads, so without a wish it has all cores where MKL has
-    one; with one thread it is taken too, since the numbers are to be the same. With more, MKL is taken unless it is far
-    slower: its calls cost less.
+    Where both are even, it is for numbers that do not depend on threads: oneDNN's do not, so without a wish it has all
+    cores where MKL has one, and one thread is to have the same numbers. With more MKL's calls cost less.
     """
-    return MKL_MAY_BE_SLOW and (threads < 2 or mkl_is_slow())
-
-
-@cache
-def mkl_is_slow() -> bool:
-    """Tried on 256 x 400 x 300, one thread. The bar is far from what was seen, so that each start finds the same.
-
-    230 against 102 GFLOP/s on an AMD EPYC of the generation Zen 5, 105 against 94 on one of Zen 4.
-    """
-    x, weight, bias = torch.ones(256, 400), torch.ones(300, 400), torch.ones(300)
-    threads, best = torch.get_num_threads(), {F.linear: math.inf, _product: math.inf}
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            for _ in range(20):
-                for way in best:
-                    began = time.perf_counter()
-                    way(x, weight, bias)
-                    best[way] = min(best[way], time.perf_counter() - began)
-    finally:
-        torch.set_num_threads(threads)
-    return best[F.linear] > MUCH * best[_product]
+    return MKL == "half" or (MKL == "even" and threads < 2)
 
 
 # Products of fewer rows, or smaller ones of less than enough rows, are faster by MKL, whose calls cost less.
@@ -116,7 +112,7 @@ def _merged(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """y = x Wᵀ + b, (B, in) to (B, out), by the fastest way there is here."""
-    if not USE_ONEDNN or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not _is_large(x, weight):
+    if not products.onednn or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not _is_large(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         return OneDnnLinear.apply(x, weight, bias)  # pyright: ignore[reportReturnType]
