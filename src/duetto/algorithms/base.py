@@ -210,9 +210,16 @@ class ReplaySpec(StoredSpec):
     replacement: bool  # sample with replacement
     hindsight: HindsightSpec | None = None
 
+    @property
+    def waits_for(self) -> int:
+        """Steps before the first that counts: without replacement a batch cannot be filled sooner."""
+        return self.learning_starts if self.replacement else max(self.learning_starts, self.batch_size - 1)
+
     def first_update(self, num_envs: int) -> tuple[int, str]:
         """The step at which there can be an update at the earliest, and which setting it waits for."""
         phase = 1 if self.train_at_episode_end else self.train_every
+        if self.waits_for > self.learning_starts:
+            return self.waits_for + phase, f"a batch of {self.batch_size:,} is drawn without replacement"
         return self._after(phase)
 
 

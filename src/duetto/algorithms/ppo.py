@@ -132,7 +132,7 @@ class PPO(Algorithm):
     """Gain of the policy head's orthogonal initial weights; the other layers have √2, the value head 1."""
     zero_biases: bool = True
     """Start biases at 0, or as PyTorch does."""
-    initial_log_std: float = 0.0
+    initial_log_std: Annotated[float, Within(-20.0, 20.0)] = 0.0
     """Logarithm of a continuous policy's std at the start."""
     network: Blocks = "mlp"
     """Hidden layers: plain, with layer normalisation, or SimBa's residual blocks of one size."""

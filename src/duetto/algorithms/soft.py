@@ -7,13 +7,13 @@ temperature  one step down   -log α · mean (log π(ã|s) + H̄)           H̄ 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActorCritic
-from duetto.algorithms.base import Array, Batch, NonNegative, OptimizerSpec, Positive, Tree
+from duetto.algorithms.base import Array, Batch, NonNegative, OptimizerSpec, Positive, Tree, Within
 from duetto.algorithms.exploration import Sampled
 from duetto.algorithms.searching import Search
 from duetto.functional.gradients import stop_gradient
@@ -36,7 +36,7 @@ class SoftActorCritic(ActorCritic):
     """Step size of the actor's Adam."""
     critic_learning_rate: Positive = 3e-4
     """Step size of the critic's Adam."""
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: Annotated[tuple[int, ...], Within(1)] = (256, 256)
     """Units of the hidden layers of the actor, and of the critic unless `critic_hidden` says otherwise."""
     learn_temperature: bool = True
     """Adapt α so that the policy's entropy stays near the target; off, it stays as it is."""

@@ -46,9 +46,11 @@ class TD3(DDPG):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = self.target_noise_clip
-        if low > high:
-            raise UsageError(f"target_noise_clip is {low} {high}; give the lower end first.")
+        clip = self.target_noise_clip
+        if not (isinstance(clip, tuple) and len(clip) == 2 and all(isinstance(end, int | float) for end in clip)):
+            raise UsageError(f"target_noise_clip is {clip!r}; it must be two numbers, as (-0.5, 0.5).")
+        if not clip[0] <= clip[1]:
+            raise UsageError(f"target_noise_clip is {clip[0]} {clip[1]}; give the lower end first.")
 
     def phase(self, update: int) -> int:
         """0 where it is the actor's turn, every `policy_delay` updates, counted over the whole run."""

@@ -17,7 +17,7 @@ from duetto.environments import calls, trees
 from duetto.environments import state as states
 from duetto.environments.actions import Structure, structure
 from duetto.environments.allowing import KEY, Allowing, finally_in_vector, in_vector
-from duetto.environments.faults import Fault, raised
+from duetto.environments.faults import Fault, kind, raised
 from duetto.environments.spaces import Layout
 from duetto.environments.trees import Tree
 from duetto.environments.workers import Workers
@@ -138,7 +138,7 @@ class Loop(Engine):
                 write(obs, i, first)
                 self._allowing.write(obs, i, info.get(KEY))
         lives = None
-        if "lives" in infos[0] and all("lives" in info for info in infos):
+        if "lives" in infos[0] and all(kind(info.get("lives")) in "biuf" for info in infos):
             lives = np.array([info["lives"] for info in infos])
         return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
 
@@ -234,6 +234,8 @@ class Vector(Engine):
         raw_obs, reward, terminated, truncated, infos = calls.step_vector(given, self.num_envs)
         next_obs = self._batch(raw_obs)
         done, lives = terminated | truncated, infos.get("lives")
+        if not (isinstance(lives, np.ndarray) and lives.dtype.kind in "biuf" and lives.ndim == 1):
+            lives = None  # what an environment calls so may be something else
         found = in_vector(infos, self.num_envs)
         if self.mode is AutoresetMode.SAME_STEP and done.any():
             obs = self._allowing.beside(trees.copy(next_obs), found)

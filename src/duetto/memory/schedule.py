@@ -40,9 +40,7 @@ class Schedule:
         """That of a replay memory."""
         if isinstance(spec, SequenceSpec):
             return cls(spec.learning_starts, spec.train_every, spec.gradient_steps)
-        # Without replacement a batch cannot be filled before; the step that fills it is the first that counts.
-        first = spec.learning_starts if spec.replacement else max(spec.learning_starts, spec.batch_size - 1)
-        return cls(first, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
+        return cls(spec.waits_for, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
 
     def advance(self, steps: int, episode_ended: bool) -> None:
         """Count `steps` new steps; `episode_ended` says whether an episode ended with one of them."""

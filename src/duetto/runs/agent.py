@@ -185,11 +185,11 @@ class Agent:
                 f"The agent remembers {self._together} environment(s), and here are {len(part)} observations. Call "
                 "reset() where others begin."
             )
+        rewards = np.zeros(len(part)) if rewards is None else _of_each("rewards", rewards, len(part), "numbers")
+        begins = None if starts is None else _of_each("starts", starts, len(part), "truth values").astype(bool)
         self._together = len(part)
-        rewards = np.zeros(len(part)) if rewards is None else rewards
-        self._acting.rewarded(np.asarray(rewards, np.float32), np.arange(len(part)))
+        self._acting.rewarded(rewards.astype(np.float32), np.arange(len(part)))
         self._acting.explores = not deterministic
-        begins = None if starts is None else np.asarray(starts, bool)
         return self._actions.to_environment(self._acting(obs, begins))
 
     def parameters(self) -> Parameters:
@@ -253,3 +253,14 @@ def _dtype(saved: dict[str, Any]) -> np.dtype | None:
             f"The checkpoint has actions of the type {name!r}, which is none. Use another checkpoint."
         )
     return np.dtype(name)
+
+
+def _of_each(name: str, given: Any, number: int, what: str) -> np.ndarray:
+    """(number,), one for each observation."""
+    try:
+        found = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        found = np.asarray(None)
+    if found.shape != (number,) or found.dtype.kind not in "biuf" or not np.isfinite(found).all():
+        raise UsageError(f"{name} is {given!r:.80}; it must be {what}, one for each of {number} observations.")
+    return found

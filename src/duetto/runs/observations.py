@@ -15,7 +15,7 @@ def rows(layout: Layout, given: Any, several: bool) -> Tree:
     """The observation, or `several` (N, ...), as a `Stepper` gives them.
 
     Raises:
-        UsageError: A part is missing, or has another shape than the agent was trained with.
+        UsageError: A part is missing, has another shape than the agent was trained with, or is not in its space.
     """
     if layout.single:
         return layout.batch(_checked(layout.leaves[0], given, several))
@@ -48,12 +48,26 @@ def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
             raise UsageError(
                 f"The {leaf.describe()} is NaN or infinite ({value.tolist()!r:.80}); no action follows from that."
             )
+        _check_whole(leaf, value)
         return value
     found = value.shape if several else value.shape[1:]
     wanted = f"(N, {str(leaf.shape)[1:]}" if several else str(leaf.shape)
     way = "" if several or found[1:] != leaf.shape else " For several at once there is act_batch."
     way = way if not several or found != leaf.shape else " For a single one there is act."
     raise UsageError(f"The {leaf.describe()} has shape {found}; the agent was trained with {wanted}.{way}")
+
+
+def _check_whole(leaf: Any, value: np.ndarray) -> None:
+    """As in training: boxes of floats may be left, an image's bytes and choices may not."""
+    if value.dtype.kind not in leaf.kinds:
+        hint = " Hand over an image's bytes, 0 to 255, as the environment gives them." if leaf.dtype == np.uint8 else ""
+        raise UsageError(
+            f"The {leaf.describe()} has dtype {value.dtype}; the agent was trained with {leaf.dtype}.{hint}"
+        )
+    if leaf.count is not None or ("f" not in leaf.kinds and value.dtype != leaf.dtype):
+        first, count = 0 if leaf.start is None else leaf.start, 256 if leaf.count is None else leaf.count
+        if not ((value >= first) & (value < first + count)).all():
+            raise UsageError(f"The {leaf.describe()} is not in its space: {value.tolist()!r:.80}.")
 
 
 def _is_nested(given: Any) -> bool:

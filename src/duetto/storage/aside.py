@@ -20,7 +20,11 @@ def free_folder(parent: Path, name: str) -> Path:
         path = parent / (name if number == 1 else f"{name}-{number}")
         try:
             path.mkdir(parents=True)
-        except FileExistsError:
+        except FileExistsError as error:
+            if not parent.is_dir():  # or the search would never end
+                raise UsageError(
+                    f"{parent} is no folder, or a link to one that is gone. Mend it, or choose another --runs-dir."
+                ) from error
             number += 1
         except OSError as error:
             raise UsageError(

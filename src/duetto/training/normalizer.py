@@ -200,5 +200,10 @@ class RewardScaler:
         own = {"sums": self._sums, "moments": dict.fromkeys(Moments._fields, np.zeros(()))}
         forms.check(state, own, "collector/rewards")
         self._sums = np.array(state["sums"])
+        self.take_over(state)
+
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Go on with the statistics in another one's `state_dict`, whose episodes are none of this one's."""
+        forms.check(state.get("moments"), dict.fromkeys(Moments._fields, np.zeros(())), "collector/rewards/moments")
         mean, variance, count = (np.asarray(state["moments"][name]) for name in Moments._fields)
         self.moments = Moments(mean, variance, float(count))

@@ -20,13 +20,15 @@ from duetto.errors import CheckpointError
 from duetto.functional.randomness import generator
 from duetto.learners import dealing
 from duetto.learners.behind import Behind
+from duetto.learners.parameters import Parameters
 from duetto.networks import masks, spaces
+from duetto.networks.specs import Parameter
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.segments import Segment
 from duetto.training import resuming
 from duetto.training.collector import Source
-from duetto.training.normalizer import Normalizer
+from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.place import Place
 
 
@@ -269,9 +271,35 @@ class Parts:
         """
         resuming.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
         self.normalizer.load_state_dict(state["normalizer"])
-        self.learner.load_parameters(state["learner"]["parameters"])
+        self.learner.load_parameters(self._with_fixed(state["learner"]["parameters"]))
         if optimizers:
             self.learner.load_optimizer_state(state["learner"]["optimizers"])
+        self._take_over_rewards(state.get("collector", {}).get("rewards"))
+
+    def set_fixed(self) -> None:
+        """Give numbers that nobody learns, as SAC's temperature can be, the config's values."""
+        self.learner.load_parameters(self._with_fixed(self.learner.parameters()))
+
+    def _with_fixed(self, parameters: Parameters) -> Parameters:
+        algorithm, stepper = self._config.algorithm, self.stepper
+        specs = algorithm.networks(stepper.observation_space, stepper.action_space)
+        learned = algorithm.optimizers().keys() | algorithm.targets().keys()
+        fixed = {name: spec for name, spec in specs.items() if isinstance(spec, Parameter) and name not in learned}
+        return parameters | {
+            name: {"value": np.full(spec.shape, spec.initial, np.float32)} for name, spec in fixed.items()
+        }
+
+    def _take_over_rewards(self, theirs: dict[str, Any] | None) -> None:
+        if self._config.algorithm.reward_scaling() is None:
+            return
+        scaler: RewardScaler | None = getattr(self.collector, "rewards", None)  # none where actors have theirs
+        if scaler is not None and theirs:
+            scaler.take_over(theirs)
+            return
+        self._notices.append(
+            "The other run's statistics of rewards are not taken over, so normalize_rewards begins anew: the value "
+            "function has to learn another scale."
+        )
 
     def remember(self, loaded: Loaded) -> None:
         """Begin with another run's memory, whose episodes are over here."""

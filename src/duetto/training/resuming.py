@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from duetto.algorithms.base import RolloutSpec
+from duetto.algorithms.base import Algorithm, ReplaySpec, RolloutSpec
 from duetto.algorithms.exploration import ActionNoise
 from duetto.environments import Stepper
 from duetto.errors import CheckpointError, UsageError
@@ -40,6 +40,18 @@ FORM: dict[str, Any] = ACTING | {  # of a whole state
 }
 
 
+# Options that only a run's start asks for.
+BEGINNINGS = {
+    f"algorithm.{name}"
+    for name in (
+        "initializer",
+        "initializer_gain",
+        "initializer_final_bound",
+        "policy_gain",
+        "zero_biases",
+        "initial_log_std",
+    )
+}
 # What earlier versions did not write.
 LATER: dict[tuple[str, str], Any] = {
     ("session", "exact"): Optional(bool),
@@ -123,7 +135,9 @@ def _refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path
     )
 
 
-def notes_of_changes(loaded: Loaded, changed: list[Change], versions: dict[str, str]) -> list[str]:
+def notes_of_changes(
+    loaded: Loaded, changed: list[Change], versions: dict[str, str], algorithm: Algorithm
+) -> list[str]:
     """What is said of changes that were accepted, and of packages that are installed in another version now."""
     notes = []
     if changed:
@@ -132,6 +146,9 @@ def notes_of_changes(loaded: Loaded, changed: list[Change], versions: dict[str, 
             f"Changed {_since(loaded)}: {listed(changed)}. The run goes on with the new values"
             + (", and with new episodes." if afresh else ".")
         )
+    beginnings = BEGINNINGS | ({"algorithm.temperature"} if "log_alpha" in algorithm.optimizers() else set())
+    if idle := [change.key for change in changed if change.key in beginnings]:
+        notes.append(f"Only a run's start asks for {', '.join(idle)}: the new value changes nothing now.")
     if others := other_versions(loaded.state.get("versions", {}), versions):
         notes.append(
             f"Installed in another version {_since(loaded)}: {others}. From here the numbers may differ from those of "
@@ -252,8 +269,9 @@ def with_empty_memory(state: dict[str, Any], config: Config, memory: AnyMemory) 
     if isinstance(spec, RolloutSpec):
         name = config.algorithm.name()
         return state, f"{name} has no replay memory: nothing was left out, and the run goes on exactly."
-    waits = f"Learning waits for {spec.learning_starts:,} steps, as at the run's start"
-    if left <= spec.learning_starts:
+    first = spec.waits_for if isinstance(spec, ReplaySpec) else spec.learning_starts
+    waits = f"Learning waits for {first:,} steps, as at the run's start"
+    if left <= first:
         waits += f", and only {left:,} are left: give more --steps to learn on"
     note = (
         "The run goes on with an empty memory and new episodes: what it remembered is left out. "

@@ -445,7 +445,7 @@ class Session:
             CheckpointError: It changes what cannot change in a run that has begun.
         """
         changed = resuming.accepted(loaded, self.config, self.folder, accept_changes)
-        self.notices += resuming.notes_of_changes(loaded, changed, self._versions)
+        self.notices += resuming.notes_of_changes(loaded, changed, self._versions, self.config.algorithm)
         try:
             self._restore(loaded, changed, without_memory)
         except CheckpointError as error:
@@ -463,6 +463,8 @@ class Session:
         if another:
             state = resuming.with_new_episodes(state)
         self.parts.load_state_dict(state, loaded.segments)
+        if any(change.key == "algorithm.temperature" for change in changed):
+            self.parts.set_fixed()
         self.log.load_state_dict(state["log"])
         self._crew = Crew(state.get("callbacks"))  # none in those of earlier versions
         self.step = state["session"]["step"]
