@@ -132,7 +132,7 @@ class Normalizer:
         if state.keys() != self._moments.keys():
             raise CheckpointError(
                 f"The checkpoint has statistics of {_listed(state)} observations, this run wants them of "
-                f"{_listed(self._moments)}. Put normalize_observations back to what it was in config.yaml."
+                f"{_listed(self._moments)}. Put normalize_observations back to what it was there."
             )
         own = {name: {"mean": part.mean, "variance": part.variance} for name, part in self._moments.items()}
         forms.check(state, own, "normalizer")
