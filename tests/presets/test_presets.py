@@ -300,14 +300,15 @@ def test_td3_takes_di_engines_settings_where_they_were_measured_to_be_better(env
 @pytest.mark.parametrize(
     ("environment", "preset"),
     [
-        ("HalfCheetah-v5", "author"),
+        ("HalfCheetah-v5", "HalfCheetah-v5"),
+        ("Hopper-v5", "author"),
         ("Humanoid-v5", "author"),
         ("HopperBulletEnv-v0", "pybullet"),
         ("Pendulum-v1", "Pendulum-v1"),
         ("Reacher-v5", "default"),
     ],
 )
-def test_sac_takes_the_authors_settings_or_the_zoos(environment: str, preset: str):
+def test_sac_takes_the_authors_settings_ours_or_the_zoos(environment: str, preset: str):
     assert choose("sac", environment, None) == (preset, presets("sac").get(preset, Preset()))
 
 
