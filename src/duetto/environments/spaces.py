@@ -67,11 +67,16 @@ class Leaf:
             raise Fault(
                 f"it gave an {self.describe()} that is {shown(found)}, its space wants {self.dtype}. {CORRECT}", env
             )
-        if self.count is not None or ("f" not in self.kinds and value.dtype != self.dtype):
-            first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count
-            if not ((value >= first) & (value < first + count)).all():
-                raise Fault(f"it gave an {self.describe()} that is not in its space: {value}. {CORRECT}", env)
+        if self.is_left(value):
+            raise Fault(f"it gave an {self.describe()} that is not in its space: {value}. {CORRECT}", env)
         return value
+
+    def is_left(self, value: np.ndarray) -> bool:
+        """Whether numbers of one of its `kinds` are not in its space, where that may not be left."""
+        if self.count is None and ("f" in self.kinds or value.dtype == self.dtype):
+            return False
+        first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count
+        return not ((value >= first) & (value < first + count)).all()
 
 
 class Layout:

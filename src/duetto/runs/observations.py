@@ -64,10 +64,8 @@ def _check_whole(leaf: Any, value: np.ndarray) -> None:
         raise UsageError(
             f"The {leaf.describe()} has dtype {value.dtype}; the agent was trained with {leaf.dtype}.{hint}"
         )
-    if leaf.count is not None or ("f" not in leaf.kinds and value.dtype != leaf.dtype):
-        first, count = 0 if leaf.start is None else leaf.start, 256 if leaf.count is None else leaf.count
-        if not ((value >= first) & (value < first + count)).all():
-            raise UsageError(f"The {leaf.describe()} is not in its space: {value.tolist()!r:.80}.")
+    if leaf.is_left(value):
+        raise UsageError(f"The {leaf.describe()} is not in its space: {value.tolist()!r:.80}.")
 
 
 def _is_nested(given: Any) -> bool:
