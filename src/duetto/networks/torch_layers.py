@@ -81,7 +81,7 @@ class _Products(threading.local):
     onednn: bool = MKL != "best"
 
 
-products = _Products()
+products: _Products = _Products()
 
 
 def prefers_onednn(threads: int) -> bool:
