@@ -20,6 +20,7 @@ from scripted_environments import Opaque, Unsure
 
 from duetto.environments import Rehearsal, Stepper, make
 from duetto.environments import state as states
+from duetto.environments.rehearsal import MOST
 
 SAVED = [
     hidden.OfActionSpace,
@@ -37,7 +38,7 @@ def rehearsed(environment: Any, patience: float = 60.0, **options: Any) -> tuple
     stepper, notices, actions = make(environment, **options), [], np.random.default_rng(1)
     rehearsal = Rehearsal(stepper, notices, environment, **options)
     stepper.reset(5)
-    record(stepper, actions, 30)
+    record(stepper, actions, 60)
     rehearsal.begin(stepper.state_dict())
     record(stepper, actions, 260)
     rehearsal.look(patience)
@@ -52,13 +53,14 @@ HIDDEN = [
     (hidden.OfFunction, "at step 1 "),
     (hidden.OfClass, "at step 1 "),
     (hidden.OfModule, "at step 1 "),
-    (hidden.OfResets, "(the next episode's first observation differed at step 20 "),
+    (hidden.OfResets, "(the next episode's first observation differed at step 40 "),
     pytest.param(hidden.OfC, "", marks=pytest.mark.skipif(sys.platform == "win32", reason="another C library")),
 ]
 
 
 @pytest.mark.parametrize(("environment", "finding"), HIDDEN)
-def test_state_that_is_not_saved_is_found(environment: Any, finding: str) -> None:
+def test_state_that_is_not_saved_is_found(environment: Any, finding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hidden, "_TOTAL", [0])  # a module's outlives the tests before
     exact, notices = rehearsed(environment)
     assert exact is False
     [notice] = notices
@@ -97,7 +99,7 @@ def test_the_run_is_not_disturbed() -> None:
         stepper, actions = make(Mixed), np.random.default_rng(1)
         rehearsal = Rehearsal(stepper, [], Mixed)
         stepper.reset(5)
-        record(stepper, actions, 10)
+        record(stepper, actions, 60)
         state = stepper.state_dict()
         if watched:
             rehearsal.begin(state)
@@ -113,6 +115,36 @@ def test_the_run_is_not_disturbed() -> None:
 class Mixed(hidden.Everything):
     def _number(self) -> float:
         return super()._number() + hidden.OfClass._number(self)
+
+
+def test_what_changes_at_resets_is_looked_at_when_an_episode_has_ended() -> None:
+    stepper, actions = make(hidden.OfResets), np.random.default_rng(1)
+    rehearsal = Rehearsal(stepper, [], hidden.OfResets)
+    stepper.reset(5)
+    for steps, watched in ((49, False), (1, True)):
+        record(stepper, actions, steps)
+        rehearsal.begin(stepper.state_dict())
+        assert (stepper.watcher is not None) is watched
+    rehearsal.close()
+
+
+def test_one_whose_episodes_do_not_end_is_looked_at_all_the_same() -> None:
+    stepper, actions = make(Endless), np.random.default_rng(1)
+    rehearsal = Rehearsal(stepper, [], Endless)
+    stepper.reset(5)
+    record(stepper, actions, MOST)
+    rehearsal.begin(stepper.state_dict())
+    assert stepper.watcher is None
+    record(stepper, actions, 1)
+    rehearsal.begin(stepper.state_dict())
+    assert stepper.watcher is not None
+    rehearsal.close()
+
+
+class Endless(hidden.Plain):
+    def step(self, action: Any) -> Any:
+        self.time = 0
+        return super().step(action)
 
 
 # ------------------------------------------------------------------------------------------------ not known
@@ -169,7 +201,7 @@ def test_an_evaluation_ends_the_watch() -> None:
     stepper.reset(5)
     rehearsal.begin(stepper.state_dict())
     assert stepper.watcher is None  # a new environment is like another: that would show nothing
-    record(stepper, actions, 3)
+    record(stepper, actions, 60)
     rehearsal.begin(stepper.state_dict())
     rehearsal.end()  # nothing seen yet: at the next checkpoint
     record(stepper, actions, 3)

@@ -3,7 +3,8 @@
 `state.py` saves what it can see of an environment. A closure, a module's global, a class attribute or a C library's
 memory it cannot see, and a run resumed without them would go on, but elsewhere. So:
 
-    at the first checkpoint   keep the environments' saved state
+    at a checkpoint           keep the environments' saved state: the first one after an episode has ended, since what
+                              changes where episodes begin is in a new process what it is in a first episode
     the run's next steps      note the actions, and a checksum of what they led to
     after these               a new process makes the environments, loads the state, takes the same actions, compares
 
@@ -67,9 +68,18 @@ class Rehearsal:
             if not self._said_unsaved:
                 self._notices.append(f"The state of {self._stepper.name} cannot be saved: {_CONSEQUENCE}")
             self._said_unsaved = True
-        elif self.exact is None and not self._over and self._stepper.steps:  # before the first step all are alike
+        elif self.exact is None and not self._over and self.is_apart(saved):
             self._over, self._saved, self._trace, self._episodes = True, saved, [], 0
             self._stepper.watcher = self._watch
+
+    @staticmethod
+    def is_apart(saved: dict[str, Any]) -> bool:
+        """Whether a stepper with this state has been where one that was just made and reset has not.
+
+        A step tells them apart but for what changes at resets alone; for that an episode has to end. Not for ever: some
+        never end.
+        """
+        return saved["steps"] > min(saved["lengths"].min(), MOST)
 
     def end(self) -> None:
         """Something else comes that the process will not do, such as an evaluation: compare what was seen until now."""
