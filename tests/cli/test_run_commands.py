@@ -353,6 +353,25 @@ def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int, al
     assert list((run / "videos").iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_what_ends_a_command_while_python_drops_exceptions_ends_it_a_moment_later(number: int, capfd: Any):
+    class Swallowing:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+            time.sleep(0)  # where it is raised
+
+    def work() -> None:
+        Swallowing()
+        while time.monotonic() < began + 10:
+            time.sleep(0.01)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), ending_in_order():
+        work()
+    assert time.monotonic() < began + 5
+    assert capfd.readouterr().err == ""
+
+
 def test_what_is_interrupted_in_an_exec_ends_with_the_exit_code_of_all_others(tmp_path: Path):
     """Imports make their named tuples by an `exec` of text: Python would end as if nobody had caught what ends it."""
     (tmp_path / "ending.py").write_text("import signal\nexec('signal.raise_signal(signal.SIGTERM)')\n", "utf-8")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+AGAIN = 0.05  # seconds until a signal comes again that was dropped
 
 
 @contextmanager
@@ -16,7 +20,8 @@ def ending_in_order() -> Iterator[None]:
     While a run is at work they do what `training.interruption` says. One that is ignored (nohup) stays ignored.
 
     Raises:
-        KeyboardInterrupt: One of them came, also where a library in C swallowed it and failed by that.
+        KeyboardInterrupt: One of them came, also where a library in C swallowed it and failed by that, or where Python
+            did and went on: whatever is raised in a `__del__`, a callback of C or of a weak reference is dropped there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -30,8 +35,17 @@ def ending_in_order() -> Iterator[None]:
         came.append(number)
         raise KeyboardInterrupt
 
+    dropped = sys.unraisablehook
+
+    def again(about: sys.UnraisableHookArgs) -> None:
+        if came and isinstance(about.exc_value, KeyboardInterrupt):  # a moment later, or it would be dropped here, too
+            threading.Timer(AGAIN, _thread.interrupt_main, came[-1:]).start()
+        else:
+            dropped(about)
+
     for number in changed:
         signal.signal(number, interrupt)
+    sys.unraisablehook = again
     try:
         yield
     except Exception as error:
@@ -39,5 +53,6 @@ def ending_in_order() -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise
     finally:
+        sys.unraisablehook = dropped
         for number in changed:
             signal.signal(number, earlier[number])
