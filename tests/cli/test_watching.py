@@ -41,7 +41,7 @@ def test_videos(duetto: Command, tmp_path: Path):
     [
         (["--time-limit", "-3"], "--time-limit is -3.0; it must be more than 0."),
         (["--video-every", "0"], "--video-every is 0; it must be at least 1."),
-        (["--stop-at-return", "nan"], "--stop-at-return is nan; it must be at least -inf."),
+        (["--stop-at-return", "nan"], "--stop-at-return is nan; it must be a number."),
         (["--track", "nobody"], "There is no tracker 'nobody'. There are: wandb, mlflow, trackio."),
     ],
 )

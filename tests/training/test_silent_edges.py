@@ -15,7 +15,7 @@ from test_run import edit
 import duetto
 from duetto.algorithms import PPO, SAC, TD3, CrossQ, DiscreteSAC
 from duetto.environments import Layout
-from duetto.errors import UsageError
+from duetto.errors import CheckpointError, NonFiniteError, UsageError
 from duetto.runs.observations import rows
 from duetto.runs.run import Run
 from duetto.storage.aside import free_folder
@@ -180,3 +180,26 @@ class Crowd(Line):
 
 def test_lives_that_are_no_number_are_left_alone(tmp_path: Path):
     train(tmp_path, small(), Crowd, steps=20, num_envs=2)
+
+
+def test_a_reward_beyond_float32_is_said_where_it_comes():
+    """It was said a step later, as a policy that has diverged."""
+
+    class Huge(Line):
+        def step(self, action: Any) -> Any:
+            obs, _, *rest = super().step(action)
+            return obs, 1e39, *rest
+
+    stepper = duetto.environments.make(Huge)
+    stepper.reset(0)
+    with pytest.raises(NonFiniteError, match=r"step 1: the reward 1e\+39 is beyond 3\.4e\+38, where float32 ends"):
+        stepper.step(stepper.sample_actions(np.random.default_rng(0)))
+
+
+def test_a_temperature_that_is_to_be_learned_from_here_on_is_refused_with_what_to_do(tmp_path: Path):
+    run = train(tmp_path, small("sac", learn_temperature=False), steps=60, callbacks=[StopAt(40)])
+    run = edit(run, {"algorithm.learn_temperature": True})
+    with pytest.raises(
+        CheckpointError, match=r"was false, is now true\. If it is that, put the old values back, or begin"
+    ):
+        run.resume(accept_changes=True)

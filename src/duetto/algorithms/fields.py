@@ -79,6 +79,8 @@ def check_field(name: str, value: Any, hint: Any) -> None:
         if not (isinstance(numbers, tuple) and all(isinstance(number, allowed) for number in numbers)):
             raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.")
         if not all(bound.holds(number) for number in numbers):
+            if (bound.low, bound.high) == (-math.inf, math.inf):
+                raise UsageError(f"{name} is {value}; it must be {_WANTED[wanted]}.")
             at_most = "" if bound.high == math.inf else f" and at most {bound.high:g}"
             at_least = f"{'more than' if bound.above else 'at least'} {bound.low:g}"
             raise UsageError(f"{name} is {value}; it must be {at_least}{at_most}.")

@@ -25,6 +25,8 @@ from duetto.functional.forms import ANY, Each, Optional, Rows
 from duetto.networks import masks
 from duetto.networks.spaces import Space
 
+_MOST = float(np.finfo(np.float32).max)
+
 
 class Transition(NamedTuple):
     """K <= num_envs real transitions of one vector step, one row each."""
@@ -145,10 +147,11 @@ class Stepper:
             raise fault.told(self.name, self.steps, self.first) from fault.__cause__
         rows = self._rows if outcome.bogus is None else np.flatnonzero(~outcome.bogus)
         self._check("reward", outcome.reward if outcome.score is None else outcome.score, self._rows)
+        reward = self._single(outcome.reward)
         self._check_obs(outcome.next_obs, self._rows)
         if np.count_nonzero(outcome.starts):
             self._check_obs(outcome.obs, self._rows)
-        transition = self._transition(action, outcome, rows)
+        transition = self._transition(action, reward, outcome, rows)
         self._obs, self.starts, self.lost = outcome.obs, outcome.starts, outcome.lost
         self.obs = trees.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
         episodes = self._count(outcome, rows)
@@ -320,8 +323,17 @@ class Stepper:
         self._has_obs = True
         self._check_obs(obs, self._rows)
 
-    def _transition(self, action: np.ndarray, outcome: Any, rows: np.ndarray) -> Transition:
-        reward = outcome.reward.astype(np.float32)
+    def _single(self, reward: np.ndarray) -> np.ndarray:
+        """Rewards as they are learned from."""
+        if np.vdot(reward, reward) > _MOST**2 and (beyond := np.flatnonzero(np.abs(reward) > _MOST)).size:
+            env = int(beyond[0])
+            raise NonFiniteError(
+                f"{self.name}, environment {env + self.first}, vector step {self.steps}: the reward {reward[env]:g} is "
+                f"beyond {_MOST:.2g}, where float32 ends. Scale the environment's rewards."
+            )
+        return reward.astype(np.float32)
+
+    def _transition(self, action: np.ndarray, reward: np.ndarray, outcome: Any, rows: np.ndarray) -> Transition:
         whole = (self._obs, action, reward, outcome.next_obs, outcome.terminated, outcome.truncated)
         if outcome.bogus is None:
             return Transition(rows.copy(), *whole)

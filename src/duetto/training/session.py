@@ -450,7 +450,10 @@ class Session:
             self._restore(loaded, changed, without_memory)
         except CheckpointError as error:
             if changed:
-                raise CheckpointError(f"{error} What has changed in config.yaml: {listed(changed)}.") from error
+                raise CheckpointError(
+                    f"{error} What has changed in config.yaml: {listed(changed)}. If it is that, put the old values "
+                    f"back, or begin a new run from this one's networks (--from {self.folder})."
+                ) from error
             raise
 
     def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
