@@ -38,10 +38,10 @@ def cheetah() -> str:
     return d.svg()
 
 
-def last_rows() -> list[dict[str, float]]:
-    """The last evaluation of each of these seeds: mean, and spread over its ten episodes."""
+def last_rows(seeds: int = 3) -> list[dict[str, float]]:
+    """The last evaluation of each of the first seeds: mean, and spread over its ten episodes."""
     found = []
-    for seed in range(3):
+    for seed in range(seeds):
         with (LEARNING / f"ppo-halfcheetah-s{seed}" / "evaluations.csv").open(encoding="utf-8") as file:
             row = list(csv.DictReader(file))[-1]
         found.append({name: float(row[name]) for name in ("mean_return", "std_return", "min_return", "max_return")})
