@@ -89,9 +89,37 @@ class TakesAll(DDPG):
         return
 
 
+@dataclass(frozen=True)
+class TwoOptions(DDPG):
+    """An option that is another on JAX, where it is not the default."""
+
+    scale: float = 1.0
+    alternatives: ClassVar[dict[str, Any]] = dict.fromkeys(DDPG.options())
+
+    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
+        scale = self.scale if "torch" in array_namespace(batch.reward).__name__ else self.scale**2
+        return super().critic_loss(nets, batch._replace(reward=batch.reward * scale), noise)
+
+
+@dataclass(frozen=True)
+class OnlyFour(DDPG):
+    """It takes observations of four numbers alone."""
+
+    def check_spaces(self, observation: Any, action: Any, environment: str) -> None:
+        if getattr(observation, "shape", None) != (4,):
+            raise UsageError(f"{self.name()} wants four numbers, {environment} has {observation}.")
+
+
+@pytest.mark.parametrize(("given", "sentence"), [(OnlyFour, "onlyfour cannot be checked"), (DDPG(), "takes the class")])
+def test_what_cannot_be_checked_is_refused(given: Any, sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        check_algorithm(given, "acting")
+
+
 @pytest.mark.parametrize(
     ("kind", "check", "sentence"),
     [
+        (TwoOptions, "options", "twooptions on .* differ"),
         (Unread, "options", "unread: nothing changes with temperature 0.5; is it read"),
         (OwnChance, "resuming", "ownchance: .* is another in a run that was repeated"),
         (OwnChance, "parity", "ownchance on .* differ"),

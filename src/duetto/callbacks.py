@@ -8,12 +8,21 @@ from typing import Annotated, Any
 
 from duetto.algorithms.fields import Count, Positive, Within, check_fields
 from duetto.display import video
+from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import Optional
 from duetto.training.callbacks import Callback
 from duetto.training.session import Session
 
 __all__ = ["Callback", "KeepCheckpoints", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
+
+
+def _check_evaluates(callback: Callback, session: Session) -> None:
+    if not session.config.run.evaluate_every:
+        raise UsageError(
+            f"{type(callback).__name__} goes by evaluations, and evaluate_every is 0: give it steps between them, or "
+            "leave that out."
+        )
 
 
 @dataclass
@@ -24,6 +33,10 @@ class StopAtReturn(Callback):
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def on_start(self, session: Session) -> None:
+        """UsageError where nothing is evaluated."""
+        _check_evaluates(self, session)
 
     def on_evaluation(self, session: Session) -> None:
         """See the class."""
@@ -46,6 +59,10 @@ class StopWithoutImprovement(Callback):
         check_fields(self)
         self._best: float | None = None
         self._without = 0
+
+    def on_start(self, session: Session) -> None:
+        """UsageError where nothing is evaluated."""
+        _check_evaluates(self, session)
 
     def on_evaluation(self, session: Session) -> None:
         """See the class."""
@@ -106,11 +123,17 @@ class KeepCheckpoints(Callback):
     def __post_init__(self) -> None:
         check_fields(self)
 
+    def on_start(self, session: Session) -> None:
+        """UsageError where there is no timetable of checkpoints."""
+        if not session.config.run.checkpoint_every:
+            raise UsageError(
+                "KeepCheckpoints counts the checkpoints that are made every checkpoint_every steps, which is 0: give "
+                "it steps between them, or leave the callback out."
+            )
+
     def on_checkpoint(self, session: Session) -> None:
         """See the class."""
         interval = session.config.run.checkpoint_every
-        if not interval:
-            return
         number, since = divmod(session.step, interval)
         # The first step at or behind the timetable's: a checkpoint where the run was stopped is not counted.
         if number and number % self.every == 0 and since < session.stepper.num_envs:

@@ -152,7 +152,12 @@ MISTAKES = {
     "no keys": (["Pendulum-v1", "--expert", "keyboard"], "Only Discrete ones can be keys"),
     "no run": (["CartPole-v1", "--expert", "."], ". is no run folder"),
     "too good": ([TASK, "--expert", "bot", "--minimum-return", "0.99"], "Only 0 of 20 episodes were good enough"),
-    "no episodes": ([TASK, "--expert", "bot", "--episodes", "0"], "at least 1"),
+    "no episodes": ([TASK, "--expert", "bot", "--episodes", "0"], "episodes is 0; it must be at least 1"),
+    "no episodes of a run": ([TASK, "--expert", ".", "--episodes", "0"], "episodes is 0; it must be at least 1"),
+    "no checkpoints": (
+        [TASK, "--expert", "bot", "--checkpoint", "7"],
+        "--checkpoint is of a run, and the expert is bot",
+    ),
 }
 
 

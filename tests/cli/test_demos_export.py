@@ -242,6 +242,12 @@ def test_several_actions_at_once(duetto: Command):
     )
 
 
+def test_a_seed_of_what_was_remembered_is_refused(duetto: Command):
+    code, _, err = duetto("demos", "export", "runs/any", "--output", "demos", "--seed", "7")
+    assert code == 2
+    assert "--seed is of fresh episodes" in err
+
+
 def test_without_a_replay_memory_it_says_so(duetto: Command):
     small = ["--rollout-steps", "10", "--epochs", "1", "--minibatches", "2", "--hidden", "8", "--backend", "torch"]
     assert duetto("train", "ppo", "Pendulum-v1", "--steps", "20", *small, "--evaluate-every", "0").code == 0

@@ -40,6 +40,7 @@ def test_of_several_the_environments_or_the_one_that_is_named(file: Path):
         ("quick: {run: {step: 500}}", r"a run has no option 'step'\. Did you mean 'steps'"),
         ("quick: {options: {steps: 500}}", "cannot be read"),
         ("- 1", "cannot be read"),
+        ("quick: {algorithm: {tau: 0.1}}\nquick: {}", r"cannot be read \(line 2 has quick once more"),
         ("{", "cannot be read"),
         ("", r"has the presets \(none\)"),
     ],

@@ -17,14 +17,17 @@ import numpy as np
 import pytest
 from line_environment import Short, Slow
 from small_runs import assert_same
-from sweepable import RUN, Orphaned, Stuck, small
+from sweepable import RUN, SMALL, Orphaned, Stuck, small
 
 import duetto
 from duetto.errors import UsageError
 from duetto.runs import job as jobs
 from duetto.runs.run import Run
+from duetto.storage import trust
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.folder_lock import FolderLock
+from duetto.storage.origin import Origin
+from duetto.storage.yaml_files import read_yaml, to_yaml
 from duetto.sweeping.plan import Setting, runs
 from duetto.sweeping.results import Swept
 from duetto.sweeping.settings import from_file
@@ -75,6 +78,37 @@ def test_a_run_that_was_begun_otherwise_is_refused_with_what_differs(found: Swep
         swept(found.folder, steps=90)
     with pytest.raises(UsageError, match=r"algorithm.tau was 0.005 and is 0.1"):
         duetto.sweep({"small": duetto.TD3(tau=0.1)}, Short, output=found.folder, **RUN)
+
+
+OWN = "class TD3(duetto.TD3):\n    pass\n"
+
+
+def test_own_files_that_were_edited_are_refused_also_where_the_runs_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As is the algorithm whose name such a file's class has, and a run that began from another one."""
+    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
+    file, own = tmp_path / "own.py", {"own": {"algorithm": f"{tmp_path}/own.py:TD3", **SMALL}}
+    file.write_text(f"import duetto\n{OWN}")
+
+    def again(algorithms: Any = own) -> Swept:
+        return duetto.sweep(algorithms, "Pendulum-v1", seeds=1, output=tmp_path / "sweep", **RUN)
+
+    assert [run.state for run in again().runs] == ["complete"]
+    assert [run.state for run in again().runs] == ["complete"]
+    before = Origin.from_dict(read_yaml(tmp_path / "sweep" / "own-Pendulum-v1-s0" / "config.yaml")["algorithm"]["from"])
+    file.write_text(f"import duetto  # edited\n{OWN}")
+    with pytest.raises(UsageError, match=rf"own.py:TD3 \(sha256 {before.checksum[:8]}\)' and is 'own.py:TD3 \(sha256 "):
+        again()
+    with pytest.raises(UsageError, match=r"TD3.* and is 'Duetto'\. Give the same options .*, and put back what was ed"):
+        again({"own": small()})
+    file.write_text(f"import duetto\n{OWN}")
+    assert [run.state for run in again().runs] == ["complete"]
+    path = tmp_path / "sweep" / "own-Pendulum-v1-s0" / "config.yaml"
+    began = {"run": "/runs/x", "checkpoint": "last", "optimizers": False, "memory": False, "step": 9}
+    path.write_text(to_yaml(read_yaml(path) | {"from": began}))
+    with pytest.raises(UsageError, match=r"from was 'x \(last, step 9\)' and is 'scratch'"):
+        again()
 
 
 def test_a_run_that_an_earlier_version_began_is_known(tmp_path: Path):
@@ -184,6 +218,7 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
     [
         (None, "cannot be read"),
         ("algorithms: [td3", "cannot be read"),
+        ("algorithms: td3\nseeds: 3\nseeds: 4", r"cannot be read \(line 3 has seeds once more: leave one of them\)"),
         ("- td3", "names no runs. Write, for example:\nalgorithms: [td3, sac]"),
         ("algorithms: [td3]", "has no environments. Write, for example"),
         ("environments: [Pendulum-v1]", "has no algorithms. Write, for example"),

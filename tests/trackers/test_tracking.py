@@ -62,6 +62,15 @@ class Fake(Tracker):
         self.service.calls.append(f"finish {failed}")
 
 
+class Nameless(Fake):
+    name = None  # type: ignore[assignment]
+
+
+class Numbered(Fake):
+    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> Any:
+        return 7, ""
+
+
 def said(run: Run, **options: Any) -> list[str]:
     notices: list[list[str]] = []
     run.resume(on_start=lambda session: notices.append(session.notices), **options)
@@ -117,7 +126,7 @@ def test_what_was_logged_without_it_is_sent_later(tmp_path: Path):
     assert service.steps == [0, 25, 50, 60, 75, 100, 120, 125, 130]
     [note] = said(run, callbacks=[StopAt(160)])
     assert note.startswith("This run was tracked by fake, and goes on without.")
-    assert "--track fake" in note
+    assert "track=[<the tracker fake>] in Python" in note
     assert service.steps[-1] == 130
     assert said(run, track=[Fake(service)]) == ["Tracked by fake: in memory"]
     check_all(service, run, 130)
@@ -183,7 +192,7 @@ def test_a_service_that_fails_is_said_once_and_gets_it_later(tmp_path: Path):
     check_all(service, run)
     assert [notice for notice in heard if "does not take" in notice] == [
         "The tracker fake does not take what is sent: ConnectionError: nobody is there. The run goes on. What was not "
-        "sent is sent as soon as it is taken, or when the run is resumed with --track fake."
+        "sent is sent as soon as it is taken, or when the run is resumed with the same tracker."
     ]
 
 
@@ -214,12 +223,21 @@ def test_videos_come_with_the_next_point(tmp_path: Path):
         (["wandbb"], "There is no tracker 'wandbb'. There are: wandb, mlflow, trackio."),
         ("wandb", r"track is 'wandb'; it must be a list, such as \['wandb'\]"),
         ([Fake(Service()), Fake(Service())], "tracker fake is given twice"),
+        (None, r"track is None; it must be a list"),
+        ([Fake], r"Fake is a class. Hand over an object of it"),
+        ([3], "3 is no tracker"),
+        ([Nameless(Service())], 'The tracker Nameless has no name: write name = "nameless" into the class'),
     ],
 )
 def test_what_is_no_tracker_is_refused_before_anything_is_made(tmp_path: Path, track: Any, message: str):
     with pytest.raises(UsageError, match=message):
         train(tmp_path, track=track)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_id_that_is_none_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match="The tracker fake gave its run the id 7, which is none"):
+        train(tmp_path, track=[Numbered(Service())])
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])

@@ -408,6 +408,14 @@ def test_what_is_no_number_is_said(made: Run, wrong: float):
         with pytest.raises(UsageError, match=r"The observation is NaN or infinite .*no action follows from that"):
             act(given)
     agent.act(np.full(2, 3e38, np.float32))  # whose squares overflow
+    with pytest.raises(UsageError, match=r"The observation is beyond float32 \(\[\[1e\+39, 0\.0\]\]\)"):
+        agent.act(np.array([1e39, 0.0]))
+
+
+@pytest.mark.parametrize("backend", ["tf", "Jax"])
+def test_an_unknown_backend_is_refused(made: Run, backend: str):
+    with pytest.raises(UsageError, match=f"backend is '{backend}'; it must be torch or jax"):
+        duetto.load(made.path, backend=backend)
 
 
 def test_predict_is_act_here(made: Run):

@@ -166,12 +166,29 @@ def test_a_state_that_cannot_be_saved_shows_at_the_start(tmp_path: Path, value: 
     assert not (tmp_path / "careless" / "metrics.jsonl").read_bytes()
 
 
+class Misspelt(duetto.Callback):
+    def on_evaluated(self, session: Session) -> None: ...
+
+
+class Called(duetto.Callback):
+    def __call__(self, session: Session) -> None: ...
+
+
+def with_a_hook_of_its_own() -> Patient:
+    patient = Patient(3)
+    patient.on_step = print  # type: ignore[method-assign]
+    return patient
+
+
 @pytest.mark.parametrize(
     ("callbacks", "message"),
     [
         ([Patient], r"Patient is a class. Hand over an object of it: Patient\(...\)"),
         (Patient(3), r"must be a list, such as \[Patient\]"),
         ([3], "3 is no callback"),
+        ([Misspelt()], r"Misspelt has on_evaluated, which is no hook. Did you mean 'on_evaluation'\?"),
+        ([Called()], "Called is a Callback, so it is called by its hooks, not by __call__"),
+        ([with_a_hook_of_its_own()], "Patient has on_step as an attribute of the object"),
     ],
 )
 def test_what_is_no_callback_is_refused_before_anything_is_made(tmp_path: Path, callbacks: Any, message: str):

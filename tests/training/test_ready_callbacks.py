@@ -46,6 +46,21 @@ def said(run: Run, *callbacks: Any, **options: Any) -> list[str]:
     return notices[0]
 
 
+@pytest.mark.parametrize(
+    ("callback", "options", "sentence"),
+    [
+        (StopAtReturn(1.0), {"evaluate_every": 0}, "StopAtReturn goes by evaluations, and evaluate_every is 0"),
+        (StopWithoutImprovement(2), {"evaluate_every": 0}, "StopWithoutImprovement goes by evaluations"),
+        (KeepCheckpoints(2), {"checkpoint_every": 0}, "every checkpoint_every steps, which is 0"),
+    ],
+)
+def test_what_would_never_be_asked_is_refused(
+    tmp_path: Path, callback: duetto.Callback, options: dict[str, Any], sentence: str
+):
+    with pytest.raises(UsageError, match=sentence):
+        train(tmp_path, callbacks=[callback], **options)
+
+
 def test_it_stops_at_a_return_and_says_why(tmp_path: Path, returns: Any):
     returns([0.0, 7.0, 9.5, 10.0, 12.0, 0.0])
     run = train(tmp_path, callbacks=[StopAtReturn(10)], **OFTEN)

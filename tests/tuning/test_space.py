@@ -13,7 +13,7 @@ from duetto.algorithms.actor_critic import ContinuousActorCritic
 from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative, Positive
 from duetto.algorithms.searching import Around, Choices, Range, Search
 from duetto.errors import UsageError
-from duetto.tuning.space import applied, space
+from duetto.tuning.space import applied, beside_the_start, space
 
 
 @dataclass(frozen=True)
@@ -181,3 +181,17 @@ def test_a_declaration_is_typed():
     declared: dict[str, Search | None] = Own.declared_searches()
     assert declared["rows"] == Around(2, step="doubling")
     assert declared["exploration" if "exploration" in declared else "recurrent"] is None
+
+
+def test_a_start_that_no_trial_can_have_is_said():
+    searched = space(TD3(), {"tau": {"low": 0.2, "high": 0.3}, "batch_size": "auto"}, only=True)
+    start = {"tau": 0.005, "batch_size": 100}
+    assert beside_the_start(searched, start) == (
+        "The first trial is the nearest to the options that the search begins with: batch_size 128 for 100, tau 0.2 "
+        "for 0.005."
+    )
+    assert beside_the_start(searched, {"tau": 0.25, "batch_size": 256}) == ""
+    choices = space(TD3(), {"hidden": {"choices": [[8], [16]]}}, only=True)
+    assert beside_the_start(choices, {"hidden": (400, 300)}) == (
+        "No trial has the options that the search begins with: hidden 400 300 is no choice. The first trial is drawn."
+    )

@@ -10,7 +10,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from duetto import demonstrations
-from duetto.cli.demos_record import play, trained
+from duetto.cli.demos_record import checked, play, trained
 from duetto.cli.demos_showing import progress, say_what_is_there
 from duetto.cli.options import Json, Trust
 from duetto.display.live import say
@@ -35,7 +35,9 @@ def export(
     output: Annotated[str, arg(help="The folder to make.")],
     checkpoint: Annotated[str, arg(help="Whose memory, or whose agent.", metavar="last|best|STEP")] = "last",
     episodes: Annotated[int | None, arg(help=_EPISODES, metavar="N")] = None,
-    seed: Annotated[int, arg(help="Of the first fresh episode; the next one has the next.")] = 0,
+    seed: Annotated[
+        int | None, arg(help="Of the first fresh episode, by default 0; the next one has the next.")
+    ] = None,
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
     json: Json = False,
     trust: Trust = False,
@@ -45,13 +47,14 @@ def export(
     Whole episodes only: those of which the memory has lost the beginning, and those that still run, are left out, and
     it is said how much that is.
     """
+    if episodes is None and seed is not None:
+        raise UsageError("--seed is of fresh episodes, and those that a run remembers have none: give --episodes, too.")
     demonstrations.check_free(Path(output), overwrite)
     folder, console = Run(run, trust=trust), Console(stderr=json)
     if episodes is None:
         _write(console, remembered(folder, checkpoint, trust), output, overwrite, json)
         return
-    if seed < 0:
-        raise UsageError(f"seed is {seed}; it must be at least 0.")
+    seed = checked(episodes, seed or 0)
     config = folder.config
     if not config.remakeable:
         raise UsageError(f"{run} was trained on {config.environment}, an object: no fresh episodes can be made here.")

@@ -57,14 +57,24 @@ def record(
     trust: options.Trust = False,
 ) -> None:
     """Record whole episodes of an expert as a Minari dataset, to learn from."""
-    if seed < 0:
-        raise UsageError(f"seed is {seed}; it must be at least 0.")
+    seed = checked(episodes, seed)
+    if expert in ("bot", "keyboard") and checkpoint != "last":
+        raise UsageError(f"--checkpoint is of a run, and the expert is {expert}: leave it out.")
     demonstrations.check_free(Path(output), overwrite)
     console, environment = Console(stderr=json), own_files.absolute(environment)
     given = options.environment_options(environment_options)
     source = _source(console, expert, environment, given, checkpoint, episodes, trust)
     keep = _condition(minimum_return, only_successes or expert == "bot")
     play(console, environment, source, output, episodes, seed, keep, overwrite, json)
+
+
+def checked(episodes: int, seed: int) -> int:
+    """The seed. UsageError where there is none such, or no such number of episodes."""
+    if episodes < 1:
+        raise UsageError(f"episodes is {episodes}; it must be at least 1.")
+    if seed < 0:
+        raise UsageError(f"seed is {seed}; it must be at least 0.")
+    return seed
 
 
 def play(

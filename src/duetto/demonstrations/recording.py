@@ -61,8 +61,8 @@ def record(
         kept, tried = kept + good, tried + 1
         if tried >= MOST_TRIES * (kept + 1):
             raise UsageError(
-                f"Only {kept} of {tried} episodes were good enough to be kept. Lower the minimum return, or take a "
-                "better expert."
+                f"Only {kept} of {tried} episodes were good enough to be kept. Ask for less (--minimum-return, "
+                "--only-successes), or take a better expert."
             )
         while upcoming in played:
             ready = played.pop(upcoming)

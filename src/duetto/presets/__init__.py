@@ -14,6 +14,7 @@ import yaml
 
 from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
+from duetto.storage import yaml_files
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def check_run(preset: Preset, where: object) -> None:
 
 def _read(path: Path) -> dict[str, Preset]:
     try:
-        values = yaml.safe_load(path.read_text("utf-8")) or {}
+        values = yaml_files.parse(path.read_text("utf-8")) or {}
         return {name: Preset(**value) for name, value in values.items()}
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         keys = ", ".join(entry.name for entry in fields(Preset))

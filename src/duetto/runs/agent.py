@@ -220,6 +220,8 @@ class Agent:
 
 def _backend(config: Config, wanted: str | None) -> Backend:
     """The one asked for; else the run's own; else the one that is installed: parameters fit both."""
+    if wanted not in (None, "torch", "jax"):
+        raise UsageError(f"backend is {wanted!r}; it must be torch or jax.")
     recorded: Any = wanted or config.run.backend
     other: Backend = "torch" if recorded == "jax" else "jax"
     return recorded if wanted or installed(recorded) or not installed(other) else other

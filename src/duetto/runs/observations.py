@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from duetto.environments import Layout, Tree
 from duetto.errors import UsageError
+
+_MOST = float(np.finfo(np.float32).max)
 
 
 def rows(layout: Layout, given: Any, several: bool) -> Tree:
@@ -44,10 +45,8 @@ def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
     value = value if several else value[None]
     if value.ndim and value.shape[1:] == leaf.shape:
         # One dot product says "all finite" in 0.5 µs; squares that overflow are looked at again.
-        if value.dtype.kind == "f" and not math.isfinite(np.vdot(value, value)) and not np.isfinite(value).all():
-            raise UsageError(
-                f"The {leaf.describe()} is NaN or infinite ({value.tolist()!r:.80}); no action follows from that."
-            )
+        if value.dtype.kind == "f" and not float(np.vdot(value, value)) <= _MOST**2:
+            _check_finite(leaf, value)
         _check_whole(leaf, value)
         return value
     found = value.shape if several else value.shape[1:]
@@ -55,6 +54,14 @@ def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
     way = "" if several or found[1:] != leaf.shape else " For several at once there is act_batch."
     way = way if not several or found != leaf.shape else " For a single one there is act."
     raise UsageError(f"The {leaf.describe()} has shape {found}; the agent was trained with {wanted}.{way}")
+
+
+def _check_finite(leaf: Any, value: np.ndarray) -> None:
+    what = "" if np.isfinite(value).all() else "NaN or infinite"
+    if not what and np.abs(value).max() > _MOST:
+        what = "beyond float32"
+    if what:
+        raise UsageError(f"The {leaf.describe()} is {what} ({value.tolist()!r:.80}); no action follows from that.")
 
 
 def _check_whole(leaf: Any, value: np.ndarray) -> None:

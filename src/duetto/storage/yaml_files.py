@@ -15,6 +15,17 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, if it
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
+class _Loader(_LOADER):
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """YAML's own rule: a key stands once. Loaders take the last one instead, without a word."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 class _Dumper(_DUMPER):
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -30,7 +41,16 @@ def read_yaml(path: Path) -> Any:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise ValueError("it is nested too deeply")
-    return _LOADER(text).get_single_data()
+    return parse(text)
+
+
+def parse(text: str) -> Any:
+    """What a text of YAML says. Raises YAMLError where it is none, or has a key twice."""
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def to_yaml(values: Any) -> str:

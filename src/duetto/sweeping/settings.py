@@ -15,6 +15,7 @@ from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.runs.api import made_of
 from duetto.runs.planning import label_of, slug
+from duetto.storage import yaml_files
 from duetto.storage.config import RunOptions
 from duetto.storage.origin import Origin, is_file, named
 from duetto.sweeping.plan import Setting, parsed_seeds
@@ -52,7 +53,7 @@ def settings(
 def from_file(path: str | Path) -> list[Setting]:
     """The settings that a YAML file describes. UsageError where it is none."""
     try:
-        values = yaml.safe_load(Path(path).read_text("utf-8"))
+        values = yaml_files.parse(Path(path).read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"The sweep {path} cannot be read ({error}).") from error
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):

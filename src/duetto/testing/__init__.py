@@ -29,6 +29,10 @@ def check_algorithm(kind: type[Algorithm], *only: str) -> None:
     """
     from duetto.testing.conformance import CHECKS, both_installed
 
+    if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+        raise UsageError(
+            f"check_algorithm takes the class of an algorithm, such as duetto.DDPG; it was given {kind!r:.80}."
+        )
     if not both_installed():
         raise UsageError(f"Checking an algorithm needs both frameworks. Install: {install('torch', 'jax')}")
     for name in only or CHECKS:

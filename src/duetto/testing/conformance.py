@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from duetto import environments, learners
-from duetto.algorithms import Algorithm
+from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
 from duetto.learners import Backend, Learner, acting
 from duetto.learners.base import on_host
@@ -35,7 +36,7 @@ from duetto.learners.voices import Choir
 from duetto.networks import masks
 from duetto.networks.spaces import Dict
 from duetto.testing.alternatives import UNTRIED, alternative, is_custom
-from duetto.testing.trials import Trial, closed, demonstrated, small, supported, temporary
+from duetto.testing.trials import ACTIONS, OBSERVATIONS, Trial, closed, demonstrated, small, supported, temporary
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import Policy
@@ -187,7 +188,10 @@ def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
 
 
 def check_options(kind: type[Algorithm]) -> None:
-    """Another value of each option ends in other numbers; `Algorithm.alternatives` says which where none is obvious."""
+    """Another value of each option ends in other numbers; `Algorithm.alternatives` says which where none is obvious.
+
+    With those that a class of your own adds, both frameworks compute the same, too; Duetto's tests compare its own.
+    """
     unread: list[str] = []
     with _trials(kind) as (trial, *_):
         base: dict[tuple[str, int], dict[str, np.ndarray]] = {}
@@ -199,6 +203,8 @@ def check_options(kind: type[Algorithm]) -> None:
             value, others = other
             before = dataclasses.replace(trial, algorithm=trial.algorithm.with_options(**others))
             after = dataclasses.replace(before, algorithm=before.algorithm.with_options(**{field.name: value}))
+            if field.name in inspect.get_annotations(kind) and kind not in ALGORITHMS.values():
+                _compare(after)
             for steps in (SOON, 48):  # most show soon
                 key = (repr(sorted(others.items())), steps)
                 if key not in base:
@@ -256,7 +262,12 @@ def _trials(kind: type[Algorithm], **options: Any) -> Iterator[list[Trial]]:
     """One for every pair of spaces that it takes, the simplest first."""
     with temporary() as parent:
         made = []
-        for name, observation, action in supported(small(kind)):
+        if not (taken := supported(small(kind))):
+            raise UsageError(
+                f"{kind.name()} cannot be checked: its check_spaces refuses all spaces that one is tried on, such "
+                f"as observations {OBSERVATIONS['vector']} with actions {ACTIONS['numbers']} or {ACTIONS['choice']}."
+            )
+        for name, observation, action in taken:
             folder = None
             if "demonstrations" in kind.options():
                 (parent / name).mkdir()

@@ -27,7 +27,7 @@ def callbacks(track: Sequence[str | Tracker]) -> list[Tracking]:
     Raises:
         UsageError: There is none of that name, its package is not installed, or one is given twice.
     """
-    if isinstance(track, str | Tracker):
+    if isinstance(track, str) or not isinstance(track, Sequence):
         raise UsageError(f"track is {track!r}; it must be a list, such as ['wandb'].")
     trackers = [_made(one) for one in track]
     names = [tracker.name for tracker in trackers]
@@ -45,13 +45,28 @@ def note_of_others(folder: Path, given: Sequence[object]) -> list[str]:
         return []
     return [
         f"This run was tracked by {' and '.join(others)}, and goes on without. What it logs is sent when it is resumed "
-        f"with --track {' '.join(others)} (in Python track={others!r})."
+        f"with {how_to_go_on(others)}."
     ]
 
 
-def _made(one: str | Tracker) -> Tracker:
+def how_to_go_on(names: Sequence[str]) -> str:
+    """The option that brings trackers of these names back, in the terminal and in Python."""
+    if all(name in TRACKERS for name in names):
+        return f"--track {' '.join(names)} (in Python track={list(names)!r})"
+    objects = ", ".join(repr(name) if name in TRACKERS else f"<the tracker {name}>" for name in names)
+    return f"track=[{objects}] in Python"
+
+
+def _made(one: object) -> Tracker:
+    if isinstance(one, type):
+        raise UsageError(f"{one.__name__} is a class. Hand over an object of it: {one.__name__}(...).")
     if isinstance(one, Tracker):
+        if not isinstance(getattr(one, "name", None), str):
+            kind = type(one).__name__
+            raise UsageError(f'The tracker {kind} has no name: write name = "{kind.lower()}" into the class.')
         return one
+    if not isinstance(one, str):
+        raise UsageError(f"{one!r} is no tracker: give its name, or a duetto.trackers.Tracker.")
     if one not in TRACKERS:
         raise UsageError(f"There is no tracker {one!r}. There are: {', '.join(TRACKERS)}.")
     return TRACKERS[one]()

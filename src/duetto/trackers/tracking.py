@@ -65,7 +65,7 @@ class Tracking(Callback):
             going_on = f" To begin another tracked run instead, remove {self._path}." if known else ""
             raise UsageError(f"{self._name} cannot begin: {_told(error)}{going_on}") from error
         session.when_closed(lambda: self._close(session))
-        if not _ID.fullmatch(identity):
+        if not isinstance(identity, str) or not _ID.fullmatch(identity):
             raise UsageError(f"{self._name} gave its run the id {identity!r}, which is none.")
         if known and known["id"] != identity:
             session.notices.append(
@@ -143,7 +143,7 @@ class Tracking(Callback):
             if not self._failed:
                 session.notices.append(
                     f"{self._name} does not take what is sent: {_told(error)} The run goes on. What was not sent is "
-                    f"sent as soon as it is taken, or when the run is resumed with --track {self.tracker.name}."
+                    "sent as soon as it is taken, or when the run is resumed with the same tracker."
                 )
             self._failed = True
             return False

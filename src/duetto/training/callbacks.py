@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import Each
@@ -83,6 +84,25 @@ def check(callbacks: Sequence[AnyCallback]) -> None:
             raise UsageError(f"{callback.__name__} is a class. Hand over an object of it: {callback.__name__}(...).")
         if not (isinstance(callback, Callback) or callable(callback)):
             raise UsageError(f"{callback!r} is no callback: give a duetto.Callback, or a function of the session.")
+        if isinstance(callback, Callback):
+            _check_hooks(callback)
+
+
+def _check_hooks(callback: Callback) -> None:
+    """UsageError where one has something that looks as if it were called, and never would be."""
+    name = _name(callback)
+    own = [hook for hook in HOOKS if hook in getattr(callback, "__dict__", {})]
+    if own:
+        raise UsageError(
+            f"{name} has {own[0]} as an attribute of the object, which is not called: define it in the class."
+        )
+    if callable(callback):
+        raise UsageError(
+            f"{name} is a Callback, so it is called by its hooks, not by __call__: rename that to on_step."
+        )
+    strange = [hook for hook in dir(type(callback)) if hook.startswith("on_") and hook not in HOOKS]
+    if strange:
+        raise UsageError(f"{name} has {strange[0]}, which is no hook.{did_you_mean(strange[0], HOOKS)}")
 
 
 States = list[State]  # of the callbacks, in their order; of functions none

@@ -17,6 +17,7 @@ from duetto.errors import DuettoError, UsageError
 from duetto.functional.randomness import plain
 from duetto.runs.api import made_of
 from duetto.runs.planning import planned, slug
+from duetto.storage import yaml_files
 from duetto.storage.config import RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
@@ -27,7 +28,7 @@ from duetto.tuning.folder import settle
 from duetto.tuning.optuna import Optimizer, Trial, best_of
 from duetto.tuning.results import Tuned
 from duetto.tuning.showing import StudyDisplay
-from duetto.tuning.space import space
+from duetto.tuning.space import beside_the_start, space
 from duetto.tuning.study import Plan, Study
 
 
@@ -132,6 +133,8 @@ def conduct(
     with FolderLock(folder):
         optimizer = Optimizer(folder / "journal.jsonl", plan.space, plan.config.run.seed, plan.start(), plan.prune_from)
         study = Study(plan, folder, optimizer, trials, jobs)
+        if (note := beside_the_start(plan.space, plan.start())) and not optimizer.trials():
+            study.notices.append(note)
         if display is not None:
             display.announce(study)
         study.work()
@@ -180,7 +183,7 @@ def _concluded(study: Study, optimizer: Optimizer) -> Tuned:
 def read_search(path: str | Path) -> dict[str, Any]:
     """What a search file says, by option. UsageError where it is none."""
     try:
-        found = yaml.safe_load(Path(path).read_text("utf-8")) or {}
+        found = yaml_files.parse(Path(path).read_text("utf-8")) or {}
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"The search file {path} cannot be read ({error}).") from error
     if not isinstance(found, dict):

@@ -88,6 +88,23 @@ def as_text(value: Any) -> str:
 Space = dict[str, Dimension]
 
 
+def beside_the_start(space: Space, start: dict[str, Any]) -> str:
+    """A sentence where the first trial cannot have the centre's values, `start` by field; "" where it has them."""
+    strange = [name for name, one in space.items() if one.param(start[name]) is None]
+    if strange:
+        told = ", ".join(f"{name} {as_text(start[name])}" for name in strange)
+        return f"No trial has the options that the search begins with: {told} is no choice. The first trial is drawn."
+    first = {name: one.value(one.param(start[name])) for name, one in space.items() if isinstance(one.how, Range)}
+    moved = [
+        f"{name} {value:g} for {start[name]:g}"
+        for name, value in first.items()
+        if not math.isclose(value, start[name], rel_tol=1e-3)
+    ]
+    if not moved:
+        return ""
+    return f"The first trial is the nearest to the options that the search begins with: {', '.join(moved)}."
+
+
 def space(
     algorithm: Algorithm, search: dict[str, Any] | None = None, only: bool = False, fixed: frozenset[str] = frozenset()
 ) -> Space:
