@@ -219,3 +219,28 @@ def test_a_class_that_was_handed_over_is_handed_over_again(tmp_path: Path, kind:
     assert (type(again.config.algorithm), again.agent().step) == (kind, 30)
     with pytest.raises(UsageError, match="it is of the algorithm"):
         Run(run.path, algorithm=package.DDPG)
+
+
+def test_a_strangers_config_takes_the_class_that_the_call_names(
+    begin: Command, duetto: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As the card of a pushed run says it: the file is not there, and nobody signed it here."""
+    assert begin("--pessimism", "0.25").code == 0
+    sent = tmp_path / "hub" / "x"
+    assert duetto("push", FOLDER, "me/x", "--dry-run", "--output", sent, "--episodes", "1", "--no-video").code == 0
+    card = (sent / "README.md").read_text()
+    assert "# Pessimist on `Pendulum-v1`" in card
+    assert "name: Pessimist" in card
+    assert (
+        "Not sent here: Its algorithm is the class Pessimist of the file `pessimist.py`, which is needed too." in card
+    )
+    (line,) = re.findall(r"^duetto (train .*)$", card, re.MULTILINE)
+    assert line == "train pessimist.py:Pessimist --config x/config.yaml"
+    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "other"))
+    (tmp_path / "x").symlink_to(sent)
+    assert "not begun by you" in duetto("train", "--config", sent).err
+    assert duetto(*line.split(), "--name", "again").code == 0
+    origin = Run("runs/again").config.origin
+    assert origin is not None
+    assert origin.file == str(file.resolve())
+    assert yaml.safe_load(Path("runs/again/config.yaml").read_text())["algorithm"]["pessimism"] == 0.25

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -180,3 +181,61 @@ def test_a_copy_of_a_run_with_a_beginning_says_so(duetto: Command, trained: Path
     assert "It begins with what" in out
     began = yaml.safe_load((tmp_path / "runs" / "tuned" / "config.yaml").read_text())["from"]
     assert (began["run"], began["step"]) == (str(other), 60)
+
+
+@pytest.fixture
+def tuned(duetto: Command, trained: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A run, and one that began with its networks."""
+    first, second = shutil.copytree(trained, tmp_path / "first"), tmp_path / "runs" / "tuned"
+    call = ("--from", first, "--from-optimizers", "--name", "tuned", "--random-steps", "0")
+    assert duetto("train", "--config", trained / "config.yaml", *call).code == 0
+    return first, second
+
+
+def beginning(run: Path) -> Any:
+    return yaml.safe_load((run / "config.yaml").read_text()).get("from")
+
+
+def test_of_a_run_with_a_beginning_config_has_it_too(duetto: Command, tuned: tuple[Path, Path]):
+    first, second = tuned
+    again = second.with_name("again")
+    assert duetto("train", "--config", second / "config.yaml", "--name", "again").code == 0
+    assert beginning(again) == beginning(second)
+    assert Run(again).agent().fingerprint == Run(second).agent().fingerprint
+    assert yaml.safe_load(duetto("train", "--config", second, "--dry-run").out)["from"] == beginning(second)
+    # the other run has gone on, and has that checkpoint still
+    assert duetto("resume", first, "--steps", "80").code == 0
+    assert duetto("train", "--config", second, "--name", "later").code == 0
+    assert Run(second.with_name("later")).agent().fingerprint == Run(second).agent().fingerprint
+    assert duetto("train", "--config", second, "--seeds", "0-1", "--name", "several").code == 0
+    assert [beginning(second.with_name(f"several-s{seed}"))["step"] for seed in range(2)] == [60, 60]
+
+
+def test_where_the_other_run_is_not_what_it_was_config_refuses(duetto: Command, tuned: tuple[Path, Path]):
+    first, second = tuned
+    moved = first.rename(first.with_name("moved"))
+    code, out, err = duetto("train", "--config", second, "--name", "again")
+    assert (code, out.count("step 1")) == (1, 0)
+    assert f"The run began with step 60 of {first}, which cannot be had: {first} is no run to begin from" in err
+    assert "--from RUN" in err
+    assert not second.with_name("again").exists()
+    assert duetto("train", "--config", second, "--from", moved, "--name", "again").code == 0
+    assert beginning(second.with_name("again"))["run"] == str(moved)
+    assert beginning(second.with_name("again"))["optimizers"] is True  # as the file says
+    assert Run(second.with_name("again")).agent().fingerprint == Run(second).agent().fingerprint
+    shutil.copytree(moved, first)
+    assert duetto("resume", first, "--steps", "150").code == 0  # of which that step is forgotten
+    assert f"began with step 60 of {first}, which cannot be had: " in duetto("train", "--config", second).err
+    assert duetto("train", "--config", second, "--from", first, "--no-from-optimizers", "--name", "other").code == 0
+    assert [beginning(second.with_name("other"))[key] for key in ("step", "optimizers")] == [150, False]
+
+
+def test_a_strangers_config_begins_with_no_run_of_ones_own(duetto: Command, tuned: tuple[Path, Path]):
+    first, second = tuned
+    config = yaml.safe_load((second / "config.yaml").read_text())
+    del config["from"]["signature"]
+    (second / "config.yaml").write_text(yaml.safe_dump(config))
+    code, _, err = duetto("train", "--config", second, "--name", "again")
+    assert (code, f"began with the networks of another, step 60 of {first}, and it is of no run" in err) == (2, True)
+    assert "Say yourself where that other run is: --from RUN." in err
+    assert duetto("train", "--config", second, "--from", first, "--name", "again").code == 0

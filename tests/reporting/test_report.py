@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -149,6 +150,63 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
     runs = [pretend(tmp_path / "a", [1]), pretend(tmp_path / "b", [1], algorithm="ppo", options={"g": 9})]
     seen = made(runs, tmp_path)
     assert {"name", "g"} & set(seen.texts["code"]) == {"name"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "command", "sentence"),
+    [
+        (
+            {"from": {"run": "/runs/first", "checkpoint": "last", "optimizers": False, "memory": False, "step": 5}},
+            "duetto train --config config.yaml --seed 0",
+            "It began with the networks of another run, step 5 of /runs/first, which is needed too: --from says where "
+            "it is.",
+        ),
+        (
+            {"algorithm": {"name": "own", "from": {"class": "Own", "file": "/home/me/own.py"}}},
+            "duetto train --config config.yaml --seed 0",
+            "Its algorithm is the class Own of the file /home/me/own.py, which is needed too.",
+        ),
+        (
+            {"algorithm": {"name": "own", "from": {"class": "mine.Own"}}},
+            "duetto train FILE.py:Own --config config.yaml --seed 0",
+            "Its algorithm is the class Own, which was handed over in Python and is needed too: FILE.py stands for a "
+            "file that has it.",
+        ),
+        (
+            {"environment": {"id": "G", "options": {}, "remakeable": False}},
+            "duetto train --config config.yaml ENVIRONMENT --seed 0",
+            "Its environment, G, was handed over as an object, which config.yaml cannot make again: ENVIRONMENT stands "
+            "for the id of the same one, or for FILE.py:CLASS.",
+        ),
+        (
+            {"environment": {"id": "/home/me/g.py:G", "options": {}, "remakeable": True}},
+            "duetto train --config config.yaml --seed 0",
+            "Its environment is the class G of the file /home/me/g.py, which is needed too.",
+        ),
+        (
+            {"algorithm": {"name": "bc", "demonstrations": "demos/a"}},
+            "duetto train --config config.yaml --seed 0",
+            "It learned from the demonstrations in demos/a, which are needed too: --demonstrations says where they "
+            "are.",
+        ),
+        (
+            {"algorithm": {"name": "td3", "network": {"custom": {"torch": "a.Net"}}}},
+            "",
+            "Its networks (network) are classes that were handed over in Python, so no command repeats it: "
+            "duetto.train does, with them.",
+        ),
+    ],
+)
+def test_it_says_what_is_needed_beside_the_configuration(
+    tmp_path: Path, changed: dict[str, Any], command: str, sentence: str
+):
+    run = pretend(tmp_path / "run", [1.0, 2.0])
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    (run / "config.yaml").write_text(yaml.safe_dump(config | changed))
+    seen = made([run], tmp_path)
+    assert sentence in seen.texts["p"]
+    lines = [text for text in seen.texts["pre"] if text.startswith("duetto train") and "--config" in text]
+    assert lines == ([command] if command else [])
 
 
 def test_damage_is_on_the_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -68,7 +68,7 @@ def test_the_card_is_of_the_zoos_form(server: Server, run: Run):
     value = f"{measured.mean_return:.2f} +/- {measured.std_return:.2f}"
     task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
     metric = {"type": "mean_reward", "value": value, "name": "mean_reward", "verified": False}
-    dataset = {"name": "Pendulum-v1", "type": "Pendulum-v1"}
+    dataset = {"name": "Pendulum-v1 (max_episode_steps=30)", "type": "Pendulum-v1"}
     assert front(text) == {
         "library_name": "duetto",
         "tags": ["Pendulum-v1", "deep-reinforcement-learning", "reinforcement-learning", "duetto"],
@@ -78,6 +78,7 @@ def test_the_card_is_of_the_zoos_form(server: Server, run: Run):
     (result,) = read.eval_results or []
     assert (result.dataset_type, result.metric_type, result.metric_value) == ("Pendulum-v1", "mean_reward", value)
     for said in (
+        "# TD3 on `Pendulum-v1 (max_episode_steps=30)`",
         f"**{value}** over 2 whole episodes",
         "seed 0, checkpoint last",
         "duetto pull me/pendulum --output pendulum",
@@ -205,6 +206,12 @@ def test_nothing_personal_is_sent(server: Server, personal: Run, tmp_path: Path)
     assert notice == (
         "Of folders on this machine only the last name is sent: environment.options.file, from.run, command."
     )
+    card = server.repositories["me/filed"].files()["README.md"].decode()
+    assert "duetto train --config filed/config.yaml --from first --from-checkpoint 5\n" in card
+    assert (
+        "It began with the networks of another run, step 5 of `first`, which is needed too: --from says where" in card
+    )
+    assert "# TD3 on `Filed-v0 (file=arm.xml)`" in card
     pulled = duetto.pull("me/filed", tmp_path / "pulled")
     assert pulled.config.environment_options == {"file": "arm.xml"}
     assert pulled.agent().notices == []  # what the checkpoint says of its config fits what is in config.yaml
@@ -228,8 +235,32 @@ def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path
     duetto.push(run, "me/swing", episodes=1, video=False)
     files = server.repositories["me/swing"].files()
     assert b"alice" not in b"\n".join(files.values())
-    assert b"swing.py:Swing" in files["README.md"]
+    card = files["README.md"].decode()
+    assert "# TD3 on `swing.py:Swing`" in card
+    assert "duetto train --config swing/config.yaml swing.py:Swing\n" in card
+    assert "Its environment is the class Swing of the file `swing.py`, which is needed too." in card
     assert b"swing.py:Swing" in files["config.yaml"]
+
+
+def test_of_what_was_handed_over_in_python_the_card_says_so(nobody: None, tmp_path: Path):
+    class Mild(duetto.TD3):
+        pass
+
+    class Short(gymnasium.wrappers.TimeLimit):
+        def __init__(self, render_mode: str | None = None) -> None:
+            super().__init__(PendulumEnv(render_mode=render_mode), 20)
+
+    algorithm = Mild(hidden=(8,), batch_size=4, random_steps=30, learning_starts=30, replay_capacity=50)
+    options: dict[str, Any] = {"steps": 40, "backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
+    run = duetto.train(algorithm, Short, runs_dir=tmp_path / "runs", **options)
+    duetto.push(run, "me/short", episodes=1, video=False, dry_run=True, output="sent")
+    card = Path("sent/README.md").read_text()
+    assert "# Mild on `Short`" in card
+    assert front(card)["model-index"][0]["name"] == "Mild"
+    assert "duetto train FILE.py:Mild --config short/config.yaml ENVIRONMENT\n" in card
+    assert "duetto evaluate short --episodes 1 --seed 0 --environment ENVIRONMENT\n" in card
+    assert "class Mild, which was handed over in Python and is needed too: FILE.py stands for a file" in card
+    assert "Its environment, Short, was handed over as an object, which config.yaml cannot make again" in card
 
 
 def test_a_link_is_not_followed(server: Server, trained: Path, tmp_path: Path):

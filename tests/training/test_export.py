@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import duetto
 from duetto.cli import main
 from duetto.errors import DuettoError, UsageError
 from duetto.exporting import writing
+from duetto.exporting.checking import check
 from duetto.exporting.graph import NEXT, Graph
 from duetto.extras import install
 from duetto.runs.run import Run
@@ -210,6 +212,14 @@ def test_what_does_not_act_alike_is_not_kept(made: Any, tmp_path: Path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
+def test_numbers_that_are_none_are_far_apart(made: Any):
+    run = made("numbers scaled")
+    agent = run.agent()
+    graph = writing._graph(agent)
+    with closing(run.stepper(3)) as stepper, pytest.raises(DuettoError, match="numbers by up to nan of their range"):
+        check(graph, lambda given: {"action": np.full((3, 2), np.nan, np.float32)}, agent.policy, stepper, 0)
+
+
 def off_by_a_little(graph: Any) -> Any:
     moments = {name: part._replace(mean=part.mean + 0.05) for name, part in graph.moments.items()}
     return dataclasses.replace(graph, moments=moments)
@@ -227,6 +237,36 @@ def test_the_command_says_what_goes_in_and_comes_out(made: Any, tmp_path: Path, 
     with pytest.raises(SystemExit) as ended:
         main(["export", str(path), "--format", "torch", "--json"])
     assert json.loads(capsys.readouterr().out)["file"] == "agent.pt2"
+
+
+def test_what_is_no_export_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = train(tmp_path, steps=60, evaluate_every=0)
+    checkpoint = run.path / "checkpoints" / "step-000000000060"
+    mine = tmp_path / "mine.json"
+    mine.write_text("[1]")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for output, lost in [
+        (run.path / "config.yaml", run.path / "config.yaml"),
+        (run.path / "metrics.jsonl", run.path / "metrics.jsonl"),
+        (checkpoint / "manifest", checkpoint / "manifest.json"),  # what stands beside is written, too
+        (tmp_path / "mine", mine),
+    ]:
+        with pytest.raises(UsageError, match=r"is there already and is no export, so it is not replaced\.") as refusal:
+            duetto.export(run, "torch", output)
+        assert str(refusal.value).startswith(f"{lost} is there already")
+    with pytest.raises(SystemExit) as ended:
+        main(["export", str(run.path), "--format", "torch", "--output", str(run.path / "config.yaml")])
+    assert ended.value.code == 2
+    assert "Give another --output." in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+    for _ in range(2):
+        assert duetto.export(run, "torch").exists()  # an earlier export is
+
+
+def test_it_says_which_task_it_acts_in(tmp_path: Path):
+    run = train(tmp_path, steps=60, evaluate_every=0, environment_options={"max_episode_steps": 50})
+    about = json.loads(Path(f"{duetto.export(run, 'torch')}.json").read_text())
+    assert (about["environment"], about["environment_options"]) == ("Pendulum-v1", {"max_episode_steps": 50})
 
 
 def test_links_of_a_strangers_folder_are_replaced_and_not_followed(tmp_path: Path):

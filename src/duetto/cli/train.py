@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -26,6 +26,9 @@ from duetto.presets import Preset, beside, choose
 from duetto.storage import trust
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.origin import Origin, is_file, named
+
+if TYPE_CHECKING:
+    from duetto.runs.beginning import Beginning  # when it runs, only where it is needed: the import takes a while
 
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
@@ -69,10 +72,7 @@ def _again(given: str, rest: list[str], named_first: bool) -> None:
     path = Path(given) / "config.yaml" if Path(given).is_dir() else Path(given)
     if not path.is_file():
         raise UsageError(f"--config is {given!r}; it must be the config.yaml of a run.")
-    try:
-        config = Config.load(path)
-    except CheckpointError as error:
-        raise UsageError(f"--config {given} is no config.yaml of a run: {error}") from error
+    config, recorded = _read(path, given, rest[0] if rest and named_first else "")
     if rest and (named_first or rest[0] in ALGORITHMS):
         _check_agrees(rest[0], config, given)
         rest = rest[1:]
@@ -81,17 +81,42 @@ def _again(given: str, rest: list[str], named_first: bool) -> None:
     if any(one.partition("=")[0] == "--seeds" for one in rest):
         values["run"]["seed"] = 0  # these, not its own
     preset = Preset(f"As {given}.", hyperparameters, values["run"], config.environment_options)
-    command = partial(_command, environment="")
+    command = partial(_command, environment="", recorded=recorded)
     call = parsed(type(config.algorithm), with_address(rest), config.preset, preset, command)
     if call.preset is not None:
         raise UsageError("--config says every option already: leave --preset out.")
     _check_may_be_made(config, call.environment, given)
+    if recorded is not None and call.from_run is None:
+        _check_may_begin(recorded, config, given)
     train(
         dataclasses.replace(call, environment=call.environment or config.environment),
         config.preset,
         preset,
         config.origin,
+        recorded,
     )
+
+
+def _read(path: Path, given: str, algorithm: str) -> tuple[Config, Beginning | None]:
+    """The configuration, and what its run began with; `algorithm` is what the call names it, or "".
+
+    A class that the file only names, a stranger's or one that was handed over in Python, is taken from the call's file.
+    """
+    try:
+        try:
+            config = Config.load(path)
+        except UsageError:
+            if not is_file(algorithm):
+                raise
+            kind, origin = named(algorithm)
+            config = dataclasses.replace(Config.load(path, algorithm=kind), origin=origin)
+        if config.began_from is None:
+            return config, None
+        from duetto.runs.beginning import Beginning
+
+        return config, Beginning.from_dict(config.began_from)
+    except CheckpointError as error:
+        raise UsageError(f"--config {given} is no config.yaml of a run: {error}") from error
 
 
 def _check_agrees(name: str, config: Config, given: str) -> None:
@@ -118,6 +143,17 @@ def _check_may_be_made(config: Config, environment: str, given: str) -> None:
         )
     if not environment and not config.remakeable:
         raise UsageError(f"{given} is of {config.environment}, which is no id. Name an environment after the file.")
+
+
+def _check_may_begin(recorded: Beginning, config: Config, given: str) -> None:
+    """UsageError where the file alone names the run to begin with, and it is a stranger's."""
+    try:
+        trust.check_folder(recorded.run, (config.began_from or {}).get("signature"), given)
+    except UsageError as error:
+        raise UsageError(
+            f"{given} is of a run that began with the networks of another, {recorded}, and it is of no run that you "
+            "began on this machine. Say yourself where that other run is: --from RUN."
+        ) from error
 
 
 # What is not given comes from the preset, --help shows it, and the preset is the one that is asked for or that is made
@@ -165,20 +201,27 @@ def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
             raise UsageError(f"{algorithm.name()} has no option {option.partition('=')[0]}. Did you mean {here}?")
 
 
-def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) -> None:
-    """Start the run that the command line describes, and say where it is and how to go on."""
+def train(
+    call: Any, name: str, preset: Preset, origin: Origin | None = None, recorded: Beginning | None = None
+) -> None:
+    """Start the run that the command line describes, and say where it is and how to go on.
+
+    `recorded` is what the run of --config began with; what the call says of a beginning comes on top of it.
+    """
     from duetto.display.showing import shown
 
     given = preset.environment | environment_options(call.environment_options)
     if call.seeds is not None:
         from duetto.cli.many import train_many
 
-        train_many(call, name, given, origin, _beginning(call))
+        train_many(call, name, given, origin, _beginning(call, recorded))
         return
     if call.dry_run:
         from duetto.runs.planning import planned
 
         config = planned(call.hyperparameters, call.environment, call.run, name, given, origin)
+        if begins := _beginning(call, recorded):
+            config = dataclasses.replace(config, began_from=begins.to_dict()).signed()
         print_json(config.to_dict()) if call.json else print(config.to_yaml(), end="")
         return
     how = {name: getattr(call, name) for name in ("actors", "pace", "block", "ahead", "replay_shards")}
@@ -201,7 +244,7 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
                 callbacks=[display, *looking_on],
                 on_start=display.announce,
                 origin=origin,
-                beginning=_beginning(call),
+                beginning=_beginning(call, recorded),
                 cluster=placed,
             )
         display.finish(run.path)
@@ -209,16 +252,27 @@ def train(call: Any, name: str, preset: Preset, origin: Origin | None = None) ->
         print_json(display.summary(run.path))
 
 
-def _beginning(call: Any) -> Any:
+def _beginning(call: Any, recorded: Beginning | None) -> Beginning | None:
+    """What the call asks for; of the recorded run the recorded step, unless the call names a run or a checkpoint."""
     from duetto.runs.beginning import Beginning
 
-    return Beginning.asked_for(call.from_run, call.from_checkpoint, call.from_optimizers, call.from_memory)
+    run = recorded.run if recorded is not None and call.from_run is None else call.from_run
+    asked = Beginning.asked_for(run, call.from_checkpoint, call.from_optimizers, call.from_memory)
+    if asked is None or recorded is None or call.from_run is not None or asked.checkpoint != recorded.checkpoint:
+        return asked
+    return dataclasses.replace(asked, step=recorded.step)
 
 
 def _command(
-    algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOptions, environment: str | None = None
+    algorithm: type[Algorithm],
+    hyperparameters: Algorithm,
+    run: RunOptions,
+    environment: str | None = None,
+    recorded: Beginning | None = None,
 ) -> Any:
     """The command as a dataclass that tyro reads: its own options, the run's and the algorithm's, side by side."""
+    checkpoint = recorded.checkpoint if recorded else "last"
+    optimizers, memory = (recorded.optimizers, recorded.memory) if recorded else (False, False)
     fields: list[Any] = [
         ("environment", EnvironmentId, dataclasses.field() if environment is None else environment),
         ("run", OmitArgPrefixes[RunOptions], dataclasses.field(default=run)),
@@ -233,9 +287,9 @@ def _command(
             Annotated[str | None, arg(name="from", help="Begin with this run's networks.", metavar="RUN")],
             None,
         ),
-        ("from_checkpoint", Annotated[str, arg(help="Which of its.", metavar="last|best|STEP")], "last"),
-        ("from_optimizers", Annotated[bool, arg(help="Take its optimisers over, too.")], False),
-        ("from_memory", Annotated[bool, arg(help="Take its replay memory over, too.")], False),
+        ("from_checkpoint", Annotated[str, arg(help="Which of its.", metavar="last|best|STEP")], checkpoint),
+        ("from_optimizers", Annotated[bool, arg(help="Take its optimisers over, too.")], optimizers),
+        ("from_memory", Annotated[bool, arg(help="Take its replay memory over, too.")], memory),
         ("seeds", Seeds, None),
         ("cluster", Address, None),
         ("actors", Actors, None),

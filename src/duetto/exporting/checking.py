@@ -50,7 +50,7 @@ def check(graph: Graph, written: Call, policy: Policy, stepper: Stepper, seed: i
         action = policy(stepper.obs, starts)
         found = written(remembered | given | ({"previous_reward": reward, "starts": starts} if graph.carries else {}))
         apart, differs = _compare(graph, graph.apart(units.to_environment(action)), found)
-        largest, differing = max(largest, apart), differing + int(differs.sum())
+        largest, differing = _larger(largest, apart), differing + int(differs.sum())
         # It remembers what *it* did, as it will where nobody stands beside it.
         remembered |= {name.removeprefix(NEXT): part for name, part in found.items() if name.startswith(NEXT)}
         seen += len(action)
@@ -74,10 +74,15 @@ def _compare(graph: Graph, expected: dict[str, np.ndarray], found: dict[str, np.
         if got.shape != wanted.shape:
             raise DuettoError(f"The written file's {port.name} has the shape {got.shape}, the agent's {wanted.shape}.")
         if isinstance(part, Box):
-            largest = max(largest, _distance(part, wanted, got))
+            largest = _larger(largest, _distance(part, wanted, got))
         else:
             differs = differs | np.any((wanted != got).reshape(len(got), -1), axis=1)
     return largest, differs
+
+
+def _larger(one: float, other: float) -> float:
+    """NaN where one of them is, which Python's `max` may pass over."""
+    return float(np.maximum(one, other))
 
 
 def _distance(space: Box, one: np.ndarray, other: np.ndarray) -> float:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
 from duetto import learners, own_files
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.exporting.checking import Call, Verdict, check
 from duetto.exporting.graph import Graph, Port, output
 from duetto.extras import install
@@ -21,7 +21,7 @@ from duetto.learners.acting import OnlyActs
 from duetto.networks.spaces import Dict
 from duetto.runs.agent import Agent
 from duetto.runs.run import Run
-from duetto.storage import disk
+from duetto.storage import disk, within
 
 Format = Literal["onnx", "torch", "jax"]
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {  # the file's ending, and what has to be installed
@@ -29,6 +29,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {  # the file's ending, and wh
     "torch": (".pt2", ("torch",)),
     "jax": (".stablehlo", ("jax",)),
 }
+_LARGEST_CONTRACT = 2**24  # bytes
 ENVIRONMENTS = 3  # that the written file is tried in, side by side
 
 
@@ -52,7 +53,8 @@ def export(
         The file.
 
     Raises:
-        UsageError: Something is not installed, or the run's environment cannot be made here.
+        UsageError: Something is not installed, the run's environment cannot be made here, or a file is there already
+            that is no export.
         DuettoError: The written file does not act as the agent does; it is not kept.
     """
     if format not in get_args(Format):
@@ -67,6 +69,8 @@ def export(
     path = Path(output) if output else run.path / f"agent{ending}"
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
+    about_it = path.with_name(f"{path.name}.json")
+    _check_free(path, about_it)
     agent = run.agent(checkpoint, precision="float32")
     graph = _graph(agent)
     with _new_folder(path) as folder, closing(run.stepper(ENVIRONMENTS)) as stepper:
@@ -74,9 +78,25 @@ def export(
         written = _written(graph, agent, temporary, format)
         verdict = check(graph, written, agent.policy, stepper, run.config.run.seed)
         about = _contract(agent, graph, format, temporary, path.name, verdict)
-        disk.publish_file(path.with_name(f"{path.name}.json"), f"{json.dumps(about, indent=2)}\n".encode())
+        disk.publish_file(about_it, f"{json.dumps(about, indent=2, default=str)}\n".encode())
         temporary.replace(path)
     return path
+
+
+def _check_free(path: Path, about_it: Path) -> None:
+    """UsageError where something would be lost: an earlier export may be replaced, and a link that leads elsewhere."""
+    for file in (path, about_it):
+        if file.exists() and not file.is_symlink() and not _is_export(path, about_it):
+            raise UsageError(f"{file} is there already and is no export, so it is not replaced. Give another --output.")
+
+
+def _is_export(path: Path, about_it: Path) -> bool:
+    """Whether the second file says of the first what `_contract` does."""
+    try:
+        about = json.loads(within.read_file(about_it, _LARGEST_CONTRACT))
+    except (DuettoError, OSError, ValueError, RecursionError):
+        return False
+    return isinstance(about, dict) and about.get("file") == path.name and about.get("format") in FORMATS
 
 
 def _new_folder(path: Path) -> TemporaryDirectory[str]:
@@ -135,6 +155,7 @@ def _contract(agent: Agent, graph: Graph, form: Format, file: Path, name: str, v
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
         "algorithm": graph.algorithm.name(),
         "environment": own_files.short(agent.config.environment),
+        "environment_options": agent.config.environment_options,
         "step": agent.step,
         "parameters": agent.fingerprint,
         "inputs": [_described(port, form) for port in graph.inputs],

@@ -15,7 +15,7 @@ from duetto.errors import DuettoError
 from duetto.reporting import films, meanings
 from duetto.reporting.charts import BANDED, LONGEST, Chart, Drawn
 from duetto.reporting.markup import Html, joined, table, tag, with_code
-from duetto.storage import within
+from duetto.storage import remaking, within
 from duetto.storage.yaml_files import LARGEST
 
 _LONGEST_CONFIG = 2**16  # characters of a configuration
@@ -286,15 +286,17 @@ def repeating(groups: Sequence[Group]) -> Html:
     """Commands that make the runs again, and what they were made with."""
     parts: list[Html] = []
     for group in (group for group in groups if group.runs):
-        seeds = [run.seed for run in group.runs]
-        lines = "\n".join(f"duetto train --config config.yaml --seed {seed}" for seed in seeds)
+        again = {run.seed: remaking.command(run.config, "config.yaml") for run in group.runs}
+        lines = "\n".join(f"{command} --seed {seed}" for seed, command in again.items() if command)
+        lacking = dict.fromkeys(sentence for run in group.runs for sentence in remaking.needed(run.config))
         recorded = "\n".join(
             short(run.config.get("command") or "(none: it was begun in Python)", 2_000) for run in group.runs
         )
         parts += [
             tag("h3", f"{short(group.label)} in {short(group.environment)}"),
-            tag("p", "Save its configuration, above, as ", tag("code", "config.yaml"), "; then"),
-            tag("pre", lines),
+            *([tag("p", "Save its configuration, above, as ", tag("code", "config.yaml"), "; then")] if lines else []),
+            *([tag("pre", lines)] if lines else []),
+            *(tag("p", short(sentence, 2_000)) for sentence in lacking),
             tag("details", tag("summary", "The commands that its folders say they were made by"), tag("pre", recorded)),
         ]
     tables = sorted(
@@ -303,8 +305,8 @@ def repeating(groups: Sequence[Group]) -> Html:
     if tables:
         parts.append(tag("p", f"From tables, which do not say how they were made: {', '.join(map(short, tables))}."))
     note = (
-        "On one machine with the same versions the numbers are the same again. config.yaml has every option; of a run "
-        "from elsewhere, read it first."
+        "On one machine with the same versions, and with all that is said to be needed, the numbers are the same "
+        "again. config.yaml has every option; of a run from elsewhere, read it first."
     )
     return joined(tag("p", note, class_="quiet"), *parts)
 

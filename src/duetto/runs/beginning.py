@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from duetto.algorithms import Algorithm
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.functional import forms
 from duetto.runs.checkpoints import chosen
-from duetto.storage.checkpoint import Loaded
+from duetto.storage.checkpoint import Best, Loaded
 from duetto.storage.deciding import changes
 from duetto.training.resuming import ACTING
 from duetto.training.session import Session
@@ -42,30 +42,28 @@ class Beginning:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """What `to_dict` gave."""
-        forms.check(values, {"run": str, "checkpoint": str, "optimizers": bool, "memory": bool, "step": int}, "from")
+        kinds = {"run": str, "checkpoint": str, "optimizers": bool, "memory": bool, "step": forms.Optional(int)}
+        forms.check(values, kinds, "from")
         return cls(**{name: values[name] for name in ("run", "checkpoint", "optimizers", "memory", "step")})
 
     def to_dict(self) -> dict[str, Any]:
         """YAML values."""
         return dict(vars(self))
 
+    def __str__(self) -> str:
+        return self.run if self.step is None else f"step {self.step} of {self.run}"
+
     def begin(self, session: Session) -> Self:
         """Give the session what it begins with, and say so; this, with the step.
 
         Raises:
             UsageError: The other run's networks, spaces, statistics or memory do not fit.
+            CheckpointError: The step is known, and the other run has that checkpoint no more.
         """
         folder = Path(self.run)
-        if not (folder / "checkpoints").is_dir():
-            raise UsageError(f"{folder} is no run to begin from: it has no checkpoints.")
         if self.checkpoint == "best" and (self.optimizers or self.memory):
             raise UsageError("The best checkpoint has networks only: take --from-checkpoint last, or a step.")
-        loaded = chosen(folder, self.checkpoint, memory=self.memory)
-        if self.step is not None and loaded.step != self.step:
-            raise CheckpointError(
-                f"The run began from step {self.step} of {folder}, whose {self.checkpoint} checkpoint is of step "
-                f"{loaded.step} now. Start a new run."
-            )
+        loaded = self._loaded(folder)
         forms.check(loaded.state, ACTING, "acting")
         try:
             session.parts.begin_from(loaded.state, self.optimizers)
@@ -82,6 +80,24 @@ class Beginning:
                 "--random-steps 0 they are the policy's."
             )
         return type(self)(str(folder.absolute()), self.checkpoint, self.optimizers, self.memory, loaded.step)
+
+    def _loaded(self, folder: Path) -> Loaded | Best:
+        """The checkpoint; where a step is known, the one of that step or none."""
+        which = self.checkpoint if self.step is None or self.checkpoint == "best" else self.step
+        try:
+            if not (folder / "checkpoints").is_dir():
+                raise UsageError(f"{folder} is no run to begin from: it has no checkpoints.")
+            loaded = chosen(folder, which, memory=self.memory)
+            if self.step not in (None, loaded.step):
+                raise CheckpointError(f"Its {self.checkpoint} checkpoint is of step {loaded.step} now.")
+        except DuettoError as error:
+            if self.step is None:
+                raise
+            raise CheckpointError(
+                f"The run began with {self}, which cannot be had: {error} Put it back, or start a new run that says "
+                "with --from RUN what it begins with."
+            ) from error
+        return loaded
 
 
 def _differences(session: Session, theirs: dict[str, Any]) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from duetto import own_files
 from duetto.errors import escaped
 from duetto.sharing.form import CONFIG, VIDEO
-from duetto.sharing.places import bare_command
+from duetto.sharing.places import bare_command, without_places
+from duetto.storage import remaking
 from duetto.storage.config import Config, circumstances
 from duetto.storage.yaml_files import to_yaml
 from duetto.training.evaluation import Evaluation
@@ -35,6 +37,7 @@ def card(config: Config, repository: str, result: Result, unfilmed: str) -> str:
 def metadata(config: Config, result: Result) -> dict[str, Any]:
     """What stands above the card's text, for the Hub and sites that list results."""
     environment, evaluation = escaped(own_files.short(config.environment)), result.evaluation
+    task_name = escaped(_environment(config))
     task = "reinforcement-learning"
     metric = {
         "type": "mean_reward",
@@ -47,11 +50,11 @@ def metadata(config: Config, result: Result) -> dict[str, Any]:
         "tags": [environment, "deep-reinforcement-learning", task, LIBRARY],
         "model-index": [
             {
-                "name": config.algorithm.name().upper(),
+                "name": escaped(_algorithm(config)),
                 "results": [
                     {
                         "task": {"type": task, "name": task},
-                        "dataset": {"name": environment, "type": environment},
+                        "dataset": {"name": task_name, "type": environment},
                         "metrics": [metric],
                     }
                 ],
@@ -79,8 +82,7 @@ def results(result: Result) -> str:
 
 
 def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str:
-    name, run = config.algorithm.name(), config.run
-    environment, evaluation = _code(own_files.short(config.environment)), result.evaluation
+    run, evaluation, values = config.run, result.evaluation, config.to_dict()
     folder = repository.rpartition("/")[2]
     which = "" if result.checkpoint == "last" else f" --checkpoint {result.checkpoint}"
     loaded = "" if result.checkpoint == "last" else f", {_argument(result.checkpoint)}"
@@ -89,10 +91,11 @@ def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str
     film = f"`{VIDEO}` shows one episode." if not unfilmed else f"There is no video: {_plain(unfilmed)}"
     extras = f"hub,{run.backend}"
     versions = ", ".join(f"{package} {version}" for package, version in _versions(run.backend).items())
-    again = [f"duetto train --config {folder}/{CONFIG}"]
-    again.append(f"duetto evaluate {folder}{which} --episodes {episodes} --seed {result.seed}")
+    elsewhere = "" if config.remakeable else " --environment ENVIRONMENT"
+    again = [_plain(remaking.command(values, f"{folder}/{CONFIG}", names_all=True))]
+    again.append(f"duetto evaluate {folder}{which} --episodes {episodes} --seed {result.seed}{elsewhere}")
     sentences = [
-        f"# {name.upper()} on {environment}",
+        f"# {_plain(_algorithm(config))} on {_code(_environment(config))}",
         f"Trained with Duetto for {result.step:,} steps, on {run.backend}, seed {run.seed}. {film}",
         f"Mean return **{evaluation.mean_return:.2f} +/- {evaluation.std_return:.2f}** over {episodes} whole "
         f"episode{plural} without exploration (mean and population standard deviation, seed {result.seed}, checkpoint "
@@ -104,13 +107,24 @@ def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str
         f'```python\nimport duetto\n\nrun = duetto.pull("{repository}", "{folder}")\n'
         f"agent = duetto.load(run.path{loaded})\naction = agent.act(observation)\n```",
         "## Repeat it",
-        "```sh\n" + "\n".join(again) + "\n```",
+        "```sh\n" + "\n".join(filter(None, again)) + "\n```",
     ]
+    if lacking := remaking.needed(values, lambda path: _code(Path(path).name)):
+        sentences.append(_plain(f"Not sent here: {' '.join(lacking)}"))
     if command := bare_command(config.command):
         sentences.append(f"It was trained by `{_plain(command).replace('`', '')}`.")
-    if not config.remakeable:
-        sentences.append("Its environment was handed over as an object: hand it over again to evaluate it.")
     return "\n\n".join(sentences) + "\n"
+
+
+def _algorithm(config: Config) -> str:
+    """Its name, or its class where it is not Duetto's own."""
+    return config.origin.kind.rpartition(".")[2] if config.origin else config.algorithm.name().upper()
+
+
+def _environment(config: Config) -> str:
+    """With its options, which make it another task."""
+    options = ", ".join(f"{key}={value}" for key, value in without_places(config.environment_options).items())
+    return own_files.short(config.environment) + (f" ({options})" if options else "")
 
 
 def _versions(backend: str) -> dict[str, str]:

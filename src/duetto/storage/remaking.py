@@ -1,0 +1,100 @@
+"""What it takes to make a run again beside its `config.yaml`, which may be a stranger's: no value is believed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from duetto import own_files
+
+
+def command(values: Mapping[str, Any], config: str, names_all: bool = False) -> str:
+    """The command that makes a run again, "" where none does.
+
+    Args:
+        values: What `config.yaml` says.
+        config: That file.
+        names_all: Name the files, packages and runs, too, that are believed of nobody but the user's own folders.
+    """
+    if _own_networks(values):
+        return ""
+    algorithm, environment, began = _algorithm(values), values["environment"], _beginning(values)
+    first = [f"FILE.py:{_kind(algorithm)}"] if algorithm and not algorithm.get("file") else []
+    last = [] if _remakeable(values) else ["ENVIRONMENT"]
+    if names_all and algorithm.get("file"):
+        first = [f"{_name(algorithm['file'])}:{_kind(algorithm)}"]
+    if names_all and not last and ":" in environment["id"]:
+        last = [own_files.short(environment["id"])]
+    if names_all and began:
+        which = [] if began.get("checkpoint") == "best" else ["--from-checkpoint", str(began.get("step"))]
+        last += ["--from", _name(began["run"]), *which]
+    return shlex.join(["duetto", "train", *first, "--config", config, *last])
+
+
+def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list[str]:
+    """A sentence for each thing that `config.yaml` names and does not hold; `place` says how a path is written."""
+    algorithm, environment, began = _algorithm(values), values["environment"], _beginning(values)
+    sentences: list[str] = []
+    if networks := _own_networks(values):
+        sentences.append(
+            f"Its networks ({', '.join(networks)}) are classes that were handed over in Python, so no command repeats "
+            "it: duetto.train does, with them."
+        )
+    if algorithm.get("file"):
+        file = place(str(algorithm["file"]))
+        sentences.append(f"Its algorithm is the class {_kind(algorithm)} of the file {file}, which is needed too.")
+    elif algorithm:
+        sentences.append(
+            f"Its algorithm is the class {_kind(algorithm)}, which was handed over in Python and is needed too: "
+            "FILE.py stands for a file that has it."
+        )
+    if not _remakeable(values):
+        sentences.append(
+            f"Its environment, {environment['id']}, was handed over as an object, which config.yaml cannot make again: "
+            "ENVIRONMENT stands for the id of the same one, or for FILE.py:CLASS."
+        )
+    elif own_files.is_file(environment["id"]):
+        file, _, kind = environment["id"].rpartition(":")
+        sentences.append(f"Its environment is the class {kind} of the file {place(file)}, which is needed too.")
+    if began:
+        sentences.append(
+            f"It began with the networks of another run, step {began.get('step')} of {place(began['run'])}, which is "
+            "needed too: --from says where it is."
+        )
+    if folder := values["algorithm"].get("demonstrations"):
+        sentences.append(
+            f"It learned from the demonstrations in {place(str(folder))}, which are needed too: --demonstrations says "
+            "where they are."
+        )
+    return sentences
+
+
+def _algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the algorithm came from; empty for one of Duetto's own."""
+    found = values["algorithm"].get("from")
+    return found if isinstance(found, dict) else {}
+
+
+def _kind(algorithm: Mapping[str, Any]) -> str:
+    """The class's name."""
+    return str(algorithm.get("class")).rpartition(".")[2]
+
+
+def _remakeable(values: Mapping[str, Any]) -> bool:
+    return values["environment"].get("remakeable") is not False
+
+
+def _beginning(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What it began with; empty for a run that began with nothing."""
+    found = values.get("from")
+    return found if isinstance(found, dict) and isinstance(found.get("run"), str) else {}
+
+
+def _own_networks(values: Mapping[str, Any]) -> list[str]:
+    return [str(key) for key, value in values["algorithm"].items() if isinstance(value, dict) and "custom" in value]
+
+
+def _name(path: object) -> str:
+    return Path(str(path)).name
