@@ -60,6 +60,56 @@ def test_read_again_it_makes_the_same_curves(tmp_path: Path):
             np.testing.assert_array_equal(one.values, other.values)
 
 
+def test_runs_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs = [pretend(tmp_path / place / "runs" / "x-s0", [value]) for place, value in (("A", 1), ("B", 2))]
+    rows = table(runs, tmp_path / "t.csv")
+    assert [(row.exp_name, row.seed, row.value) for row in rows] == [("A/runs/x-s0", 0, 1), ("B/runs/x-s0", 0, 2)]
+    assert capsys.readouterr().err == (
+        f"{runs[1]} has the options of {runs[0]} and a seed that is there already: it is in a curve of its own.\n"
+    )
+    assert len(curves([tmp_path / "t.csv"])) == 2
+
+
+def test_a_label_that_is_long_is_read_again(tmp_path: Path):
+    options = [{"a": "x" * 300}, {"a": "x" * 301}]
+    runs = [pretend(tmp_path / f"r{i}", [i], options=own) for i, own in enumerate(options)]
+    table(runs, tmp_path / "t.csv")
+    assert [curve.label for curve in curves([tmp_path / "t.csv"])] == [curve.label for curve in curves(runs)]
+
+
+def test_of_two_values_of_one_step_the_last_is_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Before and after pre-training, both at step 0."""
+    run = pretend(tmp_path / "a", [1.0])
+    with (run / "evaluations.csv").open("a") as file:
+        file.write("0,5.0,1.5,3,7,7\n10,6.0,1.5,3,7,7\n")
+    assert [(row.env_step, row.value) for row in table([run], tmp_path / "t.csv")] == [(0, 5), (10, 6)]
+    said = f"1 of the values of 'mean_return' of {run} have a later one at their step: left out.\n"
+    assert capsys.readouterr().err == said
+    assert len(curves([tmp_path / "t.csv"])) == 1
+
+
+def test_a_metric_by_both_its_names_is_written_once(tmp_path: Path):
+    path = write(tmp_path / "t.csv", HEAD + lines("a", "b"))
+    assert len(table([path], None, ["mean_return", "avg_return"])) == 3
+
+
+def test_what_is_read_and_a_runs_own_files_are_not_written_over(tmp_path: Path):
+    run = pretend(tmp_path / "a", [1, 2])
+    own = (run / "evaluations.csv").read_text()
+    with pytest.raises(UsageError, match=r"evaluations\.csv is a file of the run a, and would be lost\. Give another"):
+        table([run], run / "evaluations.csv")
+    assert (run / "evaluations.csv").read_text() == own
+    path = write(tmp_path / "t.csv", HEAD + lines("a", "Hopper-v5"))
+    with pytest.raises(
+        UsageError, match=r"t\.csv is read, and what of it is not in the new table would be lost\. Give"
+    ):
+        table([path, run], tmp_path / "a" / ".." / "t.csv")
+    assert "Hopper-v5" in path.read_text()
+    for value in (1, 2):  # a table that was put there is no file of the run's
+        assert len(table([run], run / "mine.csv")) == 2, value
+    assert len(table([run], path)) == 2
+
+
 def test_what_steers_a_terminal_is_written_as_an_escape(tmp_path: Path):
     table([pretend(tmp_path / "a", [1], environment="Pen\x1b[2Jdulum")], tmp_path / "t.csv")
     assert "td3,Pen\\x1b[2Jdulum,0," in (tmp_path / "t.csv").read_text()
@@ -128,6 +178,10 @@ def test_a_mark_of_the_encoding_in_front_of_the_first_column_is_no_part_of_its_n
         (f"{HEAD}a,b,1.5,avg_return,0,1\n", "has seed '1.5'; it must be a whole number"),
         (f"{HEAD}a,b,inf,avg_return,0,1\n", "has seed 'inf'; it must be a whole number"),
         (f"{HEAD}a,b,0\n", "Line 2 of .* has 3 cells, fewer than the header"),
+        (
+            f"{HEAD}{lines('a', 'b')}a,b,0,avg_return,10.0,7\n",
+            "Line 5 of .* has a second value of avg_return at step 10 for seed 0 of a in b. Take one of them out",
+        ),
         (f"{HEAD},b,0,avg_return,0,1\n", "has exp_name with 0 characters; it must have 1 to 200"),
         (f"{HEAD}{'a' * 201},b,0,avg_return,0,1\n", "has exp_name with 201 characters"),
         (f"{HEAD}{'a' * 200_000},b,0,avg_return,0,1\n", "is no line of a table: field larger than"),

@@ -218,7 +218,7 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
     [
         (None, "cannot be read"),
         ("algorithms: [td3", "cannot be read"),
-        ("algorithms: td3\nseeds: 3\nseeds: 4", r"cannot be read \(line 3 has seeds once more: leave one of them\)"),
+        ("algorithms: td3\nseeds: 3\nseeds: 4", "cannot be read (line 3 has seeds once more: leave one of them)"),
         ("- td3", "names no runs. Write, for example:\nalgorithms: [td3, sac]"),
         ("algorithms: [td3]", "has no environments. Write, for example"),
         ("environments: [Pendulum-v1]", "has no algorithms. Write, for example"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+from duetto.algorithms.td3 import TD3
 from duetto.display.curves import curves
 from duetto.display.plotting import draw, finish, interquartile, new_figure, plot
 from duetto.errors import DuettoError, UsageError
@@ -141,6 +143,117 @@ def test_what_is_not_finite_is_left_out_and_nothing_is_made_up(make: Make):
 def test_runs_that_differ_in_much_have_their_folders_names(make: Make):
     other = make("much", [1, 2, 3], discount=0.9, tau=1.0, n_step=3, hidden=[8])
     assert [curve.label for curve in curves([make("a", [1, 2, 3]), other])] == ["a", "much"]
+
+
+def rewrite(folder: Path, **sections: dict[str, Any]) -> Path:
+    """The run's folder, with more in these parts of its `config.yaml`."""
+    path = folder / "config.yaml"
+    values = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump(values | {key: values.get(key, {}) | more for key, more in sections.items()}))
+    return folder
+
+
+def began(run: str, **more: Any) -> dict[str, Any]:
+    return {"run": run, "checkpoint": "last", "optimizers": False, "memory": False, "step": 300} | more
+
+
+def test_runs_that_began_from_another_one_are_seeds_of_those_that_began_from_the_same(make: Make):
+    folders = [make(name, [1, 2, 3], seed=seed) for seed, name in enumerate("abcdef")]
+    rewrite(folders[1], **{"from": began("/runs/x-s0", signature="mine")})
+    rewrite(folders[2], **{"from": began("/runs/x-s0", signature="another user's")})
+    rewrite(folders[3], **{"from": began("/runs/y-s0", memory=True)})
+    assert [(curve.label, len(curve.values)) for curve in curves(folders)] == [
+        ("td3, from scratch", 3),
+        ("td3, from x-s0 (last, step 300)", 2),
+        ("td3, from y-s0 (last, step 300, with memory)", 1),
+    ]
+    rewrite(folders[4], **{"from": began("/elsewhere/x-s0")})
+    assert [len(curve.values) for curve in curves(folders)] == [2, 2, 1, 1]
+
+
+OWN = {"class": "TD3", "file": "/home/me/own.py", "sha256": "1a2b3c4d" + "0" * 56, "signature": "s"}
+
+
+def test_an_algorithm_of_a_file_is_not_the_one_whose_name_it_has(make: Make):
+    """Nor is what the file held before it was edited; who signed it and where it lay do not count."""
+    options = {name: list(own) if isinstance(own, tuple) else own for name, own in asdict(TD3()).items()}
+    folders = [make(name, [1, 2, 3], seed=seed, **options) for seed, name in enumerate("abcd")]
+    rewrite(folders[1], algorithm={"from": OWN})
+    rewrite(folders[2], algorithm={"from": OWN | {"file": "/moved/own.py", "signature": "t"}})
+    rewrite(folders[3], algorithm={"from": OWN | {"sha256": "5" * 64}})
+    assert [(curve.label, len(curve.values)) for curve in curves(folders)] == [
+        ("td3, from Duetto", 1),
+        ("td3, from own.py:TD3 (sha256 1a2b3c4d)", 2),
+        ("td3, from own.py:TD3 (sha256 55555555)", 1),
+    ]
+
+
+def test_an_environment_of_a_file_that_was_edited_and_a_clusters_options_are_others(make: Make):
+    folders = [make(name, [1, 2, 3], seed=seed, environment="/here/hill.py:Hill") for seed, name in enumerate("abc")]
+    rewrite(folders[0], environment={"sha256": "1" * 64})
+    rewrite(folders[1], environment={"sha256": "2" * 64})
+    rewrite(folders[2], environment={"sha256": "1" * 64}, cluster={"actors": 2})
+    assert [curve.label for curve in curves(folders)] == [
+        "td3, id /here/hill.py:Hill (sha256 11111111), actors default",
+        "td3, id /here/hill.py:Hill (sha256 22222222), actors default",
+        "td3, id /here/hill.py:Hill (sha256 11111111), actors 2",
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["x", ["x"], {"run": ["x"]}, {"class": "A", "file": 3}])
+def test_a_source_that_is_none_gets_a_sentence(make: Make, wrong: Any):
+    for part in ("algorithm", "whole"):
+        folder = make(part, [1, 2, 3])
+        rewrite(folder, **({"algorithm": {"from": wrong}} if part == "algorithm" else {}))
+        if part == "whole":
+            text = (folder / "config.yaml").read_text()
+            (folder / "config.yaml").write_text(text + yaml.safe_dump({"from": wrong}))
+        with pytest.raises(DuettoError, match=r"config\.yaml cannot be read .* changed by hand"):
+            curves([folder])
+
+
+MUCH: dict[str, Any] = {"tau": 1.0, "n_step": 3, "hidden": [8]}
+
+
+def test_no_two_curves_have_one_label(make: Make, tmp_path: Path):
+    """Where folders tell them apart as far up as it takes; else by a number."""
+    folders = []
+    for place in ("A", "B"):
+        (tmp_path / place / "runs").mkdir(parents=True)
+        folders.append(make(f"{place}/runs/x-s0", [1, 2, 3]))
+    first, second = curves(folders)
+    assert (first.label, second.label) == ("A/runs/x-s0", "B/runs/x-s0")
+    assert first.notices == ()
+    assert second.notices == (
+        f"{folders[1]} has the options of {folders[0]} and a seed that is there already: it is in a curve of its own.",
+    )
+    one = [make(f"x-s{seed}", [1, 2, 3], seed=seed, discount=0.9, **MUCH) for seed in (0, 1)]
+    other = [make(f"x-s{seed}", [1, 2, 3], seed=seed, discount=0.5) for seed in (2, 3)]
+    where = tmp_path.name
+    assert [curve.label for curve in curves([*one, *other])] == [f"{where}/x", f"{where}/x (2)"]
+
+
+def test_a_label_is_no_longer_than_a_tables_name(make: Make):
+    options = [{"name": 7 * "long " + "x" * length} for length in (300, 301)]
+    labels = [
+        curve.label
+        for curve in curves([make(f"f{i}", [1, 2, 3], environment_options=own) for i, own in enumerate(options)])
+    ]
+    assert len(set(labels)) == 2
+    assert [len(label) for label in labels] == [200, 200]
+    assert labels[1].startswith("td3, name long long")
+    assert labels[1].endswith("xx… (2)")
+
+
+def test_what_is_not_finite_is_counted(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = make("a", [1, 2, 3])
+    lines = [{"step": 10, "mine/x": "nan"}, {"step": 20, "mine/x": 0.5}, {"step": 30, "mine/x": "inf"}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (curve,) = curves([folder], "mine/x")
+    said = f"2 of the values of 'mine/x' in {folder}/metrics.jsonl are not finite and are left out."
+    assert curve.notices == (said,)
+    plot([folder], tmp_path / "a.png", "mine/x")
+    assert capsys.readouterr().err == f"{said}\n"
 
 
 def test_numbers_of_the_metrics(make: Make):

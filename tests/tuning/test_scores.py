@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from scipy.stats import trim_mean
 
+from duetto.display.plotting import interquartile
 from duetto.tuning.scores import interquartile_mean, score, window
 
 
@@ -12,15 +15,23 @@ from duetto.tuning.scores import interquartile_mean, score, window
     [
         ([7.0], 7.0),
         ([1.0, 3.0], 2.0),
-        ([0.0, 4.0, 100.0], (0.25 * 0 + 4 + 0.25 * 100) / 1.5),  # of three, 1.5 are in the middle: 0.75 .. 2.25
+        ([0.0, 100.0, 2000.0], 700.0),  # a quarter of three is less than one: all count
         ([9.0, -50.0, 1.0, 3.0], 2.0),  # the outer ones do not count at all
-        ([0.0, 1.0, 2.0, 3.0, 100.0], (0.75 * 1 + 2 + 0.75 * 3) / 2.5),  # 1.25 .. 3.75
+        ([0.0, 1.0, 4.0, 4.0, 100.0], 3.0),  # of five one at either end does not count
+        ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 600.0], 3.0),  # of seven, too: (1 + 2 + 3 + 4 + 5) / 5
         ([0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 90.0, 91.0], 3.0),
     ],
 )
 def test_interquartile_mean(values: list[float], mean: float):
     assert interquartile_mean(values) == pytest.approx(mean)
     assert interquartile_mean(values[::-1]) == pytest.approx(mean)
+    assert float(trim_mean(values, 0.25)) == pytest.approx(mean)  # which is rliable's
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_it_is_the_one_of_the_curves(count: int):
+    values = np.random.default_rng(count).normal(size=count)
+    assert interquartile_mean(values.tolist()) == interquartile(values[:, None])[0][0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import signal
@@ -23,9 +24,14 @@ from duetto.cli import main
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import trust
-from duetto.storage.yaml_files import read_yaml
+from duetto.storage.config import RunOptions
+from duetto.storage.origin import named
+from duetto.storage.yaml_files import read_yaml, to_yaml
+from duetto.tuning.api import planned_study
+from duetto.tuning.folder import settle
 from duetto.tuning.results import Tuned
 from duetto.tuning.scores import interquartile_mean
+from duetto.tuning.study import Plan
 
 
 def tuned(folder: Path, environment: Any = Short, **options: Any) -> Tuned:
@@ -224,6 +230,51 @@ def test_an_algorithm_from_a_file_is_searched_by_its_fields(
     assert isinstance(found["fresh"], float)
     [notice] = found["notices"]
     assert notice.startswith("Trial 0, seed 0: 60 steps are too few: all actions will be random")
+
+
+def planned(algorithm: str, seeds: int = 2) -> Plan:
+    kind, origin = named(algorithm) if ":" in algorithm else (duetto.DDPG, None)
+    run = RunOptions(**RUN)
+    return planned_study(
+        kind(**FIXED), "Pendulum-v1", run, "default", {}, origin, None, False, frozenset(), seeds, True
+    )
+
+
+def test_an_algorithms_file_that_was_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its trials would be of two codes. Put back, the study goes on; one of the built-in algorithm is another."""
+    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
+    own = OWN.replace("import DDPG", "import DDPG as Base").replace("Mine(DDPG)", "DDPG(Base)")
+    file = tmp_path / "mine.py"
+    before, after = (
+        f"mine.py:DDPG (sha256 {hashlib.sha256(text.encode()).hexdigest()[:8]})" for text in (own, own + "#")
+    )
+    file.write_text(own)
+    settle(planned(f"{file}:DDPG"), tmp_path / "study")
+    settle(planned(f"{file}:DDPG"), tmp_path / "study")
+    file.write_text(own + "#")
+    with pytest.raises(UsageError) as raised:
+        settle(planned(f"{file}:DDPG"), tmp_path / "study")
+    assert f"algorithm.from was {before!r} and is {after!r}. Give the same options" in str(raised.value)
+    assert "and put back what was edited; or begin another one with --output." in str(raised.value)
+    with pytest.raises(UsageError, match=r"algorithm.from was 'mine.py.*' and is 'Duetto'"):
+        settle(planned("ddpg"), tmp_path / "study")
+    file.write_text(own)
+    settle(planned(f"{file}:DDPG"), tmp_path / "study")
+
+
+def test_a_study_of_an_earlier_version(tmp_path: Path):
+    """One goes on whose scores are the same; what it did not write is taken to be as it is now."""
+    for seeds in (2, 3):
+        folder = tmp_path / str(seeds)
+        settle(planned("ddpg", seeds), folder)
+        told = read_yaml(folder / "study.yaml")
+        assert told["algorithm"].pop("from") == "Duetto"
+        (folder / "study.yaml").write_text(to_yaml(told | {"format": 1}))
+    settle(planned("ddpg", 2), tmp_path / "2")
+    with pytest.raises(
+        UsageError, match=r"an earlier version, whose scores of 3 seeds are others.*Begin another study"
+    ):
+        settle(planned("ddpg", 3), tmp_path / "3")
 
 
 # ---------------------------------------------------------------------------------------------------- failures

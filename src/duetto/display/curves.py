@@ -1,8 +1,9 @@
 """Which runs make one learning curve, and its numbers, from what their folders hold; no framework is needed.
 
 Runs that differ in nothing but their seed make one curve. How often they are looked at does not count; all else does,
-their length too, since schedules follow it. A seed that is there twice makes a curve of its own. In a tidy table (see
-`tidy`) each experiment makes a curve in each environment.
+their length too, since schedules follow it, the run that they began from, and the contents of a file of the user's own.
+A seed that is there twice makes a curve of its own. In a tidy table (see `tidy`) each experiment makes a curve in each
+environment. No two curves of an environment have one label.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import yaml
 
 from duetto import own_files
 from duetto.algorithms import ALGORITHMS
-from duetto.display import tidy
+from duetto.display import sources, tidy
 from duetto.display.series import Logs, Series
 from duetto.display.tidy import Tabled
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, UsageError, escaped
 from duetto.storage.yaml_files import read_yaml
 
-Option = tuple[str, str]  # of the algorithm, the run or the environment; its name
+Option = tuple[str, str]  # of the algorithm, the run, the environment or the cluster; its name
 
 _LOOKS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every")
 _UNSEEN: set[Option] = {("run", name) for name in ("seed", "threads", *_LOOKS)}
@@ -144,13 +145,16 @@ def groups(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Grou
     folders = [path for path in named.values() if not tidy.is_table(path)]
     found = _groups([_recorded(folder) for folder in folders])
     environments = {group[0].environment for group in found}
-    grouped = [Group(label, group[0].environment, group) for label, group in zip(_labels(found), found, strict=True)]
+    grouped = [
+        Group(_cut(label), group[0].environment, group, _again(group, found))
+        for label, group in zip(_labels(found), found, strict=True)
+    ]
     for path in named.values():
         if tidy.is_table(path):
             grouped += _of_table(path, metric, environments, {(one.environment, one.label) for one in grouped})
     if len(grouped) > MOST:
         raise UsageError(f"These would be {len(grouped):,} curves, more than {MOST}. Name fewer, or cut the table.")
-    return grouped
+    return _told_apart(grouped)
 
 
 def _of_table(path: Path, metric: str, environments: set[str], taken: set[tuple[str, str]]) -> list[Group]:
@@ -182,6 +186,26 @@ def _of_table(path: Path, metric: str, environments: set[str], taken: set[tuple[
     ]
 
 
+def _told_apart(grouped: list[Group]) -> list[Group]:
+    """With a number behind each label that an earlier curve of the environment has."""
+    taken: set[tuple[str, str]] = set()
+    found: list[Group] = []
+    for group in grouped:
+        label, number = _cut(group.label), 1
+        while (group.environment, label) in taken:
+            number += 1
+            label = _cut(group.label, f" ({number})")
+        taken.add((group.environment, label))
+        found.append(dataclasses.replace(group, label=label))
+    return found
+
+
+def _cut(label: str, ending: str = "") -> str:
+    """No longer than a table's name may be, and as a table gives it back."""
+    label, most = escaped(label).strip(), tidy.LONGEST - len(ending)
+    return (label if len(label) <= most else f"{label[: most - 1]}…") + ending
+
+
 def _some(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -194,10 +218,15 @@ def _recorded(folder: Path) -> Recorded:
     try:
         values = read_yaml(path)
         algorithm, environment = values["algorithm"], values["environment"]
-        name, options = algorithm["name"], {key: value for key, value in algorithm.items() if key != "name"}
-        sections = {"algorithm": _complete(name, options), "run": values["run"], "environment": environment["options"]}
+        name = algorithm["name"]
+        sections = {
+            "algorithm": {"from": sources.of_algorithm(algorithm)} | _complete(algorithm),
+            "run": values["run"] | {"from": sources.of_networks(values)},
+            "environment": environment["options"],
+            "cluster": values.get("cluster") or {},
+        }
         settings = {(where, key): value for where, found in sections.items() for key, value in found.items()}
-        settings |= {("algorithm", "name"): name, ("environment", "id"): environment["id"]}
+        settings |= {("algorithm", "name"): name, ("environment", "id"): _with_checksum(environment)}
         settings = {option: value for option, value in settings.items() if option not in _UNSEEN}
         if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
             raise TypeError("an id is text, and a seed a whole number")
@@ -208,13 +237,20 @@ def _recorded(folder: Path) -> Recorded:
         raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
 
 
-def _complete(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """With the defaults of what an older version did not write, without what it wrote and nobody reads."""
-    if name not in ALGORITHMS:
-        return options
-    defaults = dataclasses.asdict(ALGORITHMS[name]())
+def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
+    """The options, with the defaults of what an older version did not write, without what it wrote and nobody reads."""
+    kind = None if algorithm.get("from") else ALGORITHMS.get(algorithm["name"])
+    if kind is None:
+        return {key: value for key, value in algorithm.items() if key not in ("name", "from")}
+    defaults = dataclasses.asdict(kind())
     defaults = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
-    return {key: options.get(key, defaults[key]) for key in ALGORITHMS[name].options()}
+    return {key: algorithm.get(key, defaults[key]) for key in kind.options()}
+
+
+def _with_checksum(environment: dict[str, Any]) -> str:
+    """The id, with what its file held where it has one."""
+    name, checksum = environment["id"], environment.get("sha256")
+    return f"{name} (sha256 {checksum[:8]})" if checksum else name
 
 
 def _groups(runs: list[Recorded]) -> list[list[Recorded]]:
@@ -229,13 +265,36 @@ def _groups(runs: list[Recorded]) -> list[list[Recorded]]:
     return groups
 
 
+def _again(group: list[Recorded], groups: list[list[Recorded]]) -> tuple[str, ...]:
+    """A sentence where an earlier curve is of the same settings and has its seed."""
+    first = next(other for other in groups if other[0].settings == group[0].settings)
+    if first is group:
+        return ()
+    return (f"{group[0]} has the options of {first[0]} and a seed that is there already: it is in a curve of its own.",)
+
+
 def _labels(groups: list[list[Recorded]]) -> list[str]:
-    """The algorithm, and in what it differs from the other curves of the same algorithm and environment."""
+    """The algorithm, and in what it differs from the other curves of the same algorithm and environment; where that
+    tells no two of them apart, their folders.
+    """
+    alike: dict[tuple[str, str], list[Path]] = {}
     labels = [(group[0].environment, _label(group, groups)) for group in groups]
+    paths = [group[0].folder.resolve().parent / _folder_name(group) for group in groups]
+    for label, path in zip(labels, paths, strict=True):
+        alike.setdefault(label, []).append(path)
     return [
-        label[1] if labels.count(label) == 1 else f"{group[0].folder.resolve().parent.name}/{_folder_name(group)}"
-        for label, group in zip(labels, groups, strict=True)
+        label[1] if len(alike[label]) == 1 else _end(path, alike[label])
+        for label, path in zip(labels, paths, strict=True)
     ]
+
+
+def _end(path: Path, others: list[Path]) -> str:
+    """As much of a path's end as no other one has, but two names at least."""
+    lengths = range(2, len(path.parts))
+    unlike = (
+        length for length in lengths if [other.parts[-length:] for other in others].count(path.parts[-length:]) == 1
+    )
+    return "/".join(path.parts[-next(unlike, 2) :])
 
 
 def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
@@ -267,10 +326,10 @@ def _joined(group: Sequence[Member], found: list[Series]) -> tuple[np.ndarray, n
     remark = f", as far as {shortest.name} is" if any(own[-1] > end for own, _ in series) else ""
     if all(np.array_equal(own[inside], steps) for (own, _), inside in zip(series, within, strict=True)):
         return steps, np.stack([values[inside] for (_, values), inside in zip(series, within, strict=True)]), remark
-    return steps, np.stack([np.interp(steps, *_once(*each)) for each in series]), remark
+    return steps, np.stack([np.interp(steps, *once(*each)) for each in series]), remark
 
 
-def _once(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def once(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The last value of each step: before and after pre-training there is one of step 0."""
     last = dict(zip(steps.tolist(), values.tolist(), strict=True))
     return np.array(list(last)), np.array(list(last.values()))

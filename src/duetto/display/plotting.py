@@ -84,12 +84,22 @@ def draw(axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: in
     axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
+def interquartile_mean(values: np.ndarray) -> np.ndarray:
+    """Mean over seeds (...) of (seeds, ...), without the quarter of them, rounded down, that is at either end.
+
+    As rliable's (Agarwal et al., 2021, arXiv:2108.13264), which is SciPy's `trim_mean(values, 0.25)`: of three seeds or
+    fewer it is their mean.
+    """
+    cut = len(values) // 4
+    return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
+
+
 def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Interquartile mean over seeds (T,) of (seeds, T), and its 95 % stratified bootstrap interval (2, T)."""
-    library, trim_mean = statistics()
+    library = statistics()
 
     def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); of all T at once, which rliable's own is not
-        return trim_mean(scores[:, 0], 0.25, axis=0)
+        return interquartile_mean(scores[:, 0])
 
     before = np.random.get_state()
     np.random.seed(0)  # the same runs, the same picture; to hand rliable a generator of its own, arch warns against
@@ -100,14 +110,13 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return points[""], intervals[""]
 
 
-def statistics() -> tuple[Any, Any]:
-    """rliable's library and SciPy's trimmed mean. UsageError where they cannot be imported."""
+def statistics() -> Any:
+    """rliable's library. UsageError where it cannot be imported."""
     try:
         from rliable import library
-        from scipy.stats import trim_mean
     except ImportError as error:
         raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
-    return library, trim_mean
+    return library
 
 
 def finish(axes: Any, title: str, ylabel: str) -> None:

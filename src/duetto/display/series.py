@@ -21,7 +21,7 @@ class Series:
 
     steps: np.ndarray  # (T,)
     values: np.ndarray  # (T,)
-    notice: str  # how many lines cannot be read, and that others were changed, if so
+    notice: str  # how many lines cannot be read, how many values are not finite, that a file was changed, if so
 
 
 class Logs:
@@ -49,7 +49,10 @@ class Logs:
             if file in self._changed:
                 said.append(f"{path} is not what it was at the checkpoint of step {self._changed[file]}.")
             notices += said
-            points = points[np.isfinite(points).all(1)]
+            finite = np.isfinite(points).all(1)
+            if (not_finite := int((~finite).sum())) > 0:
+                said.append(f"{not_finite} of the values of {metric!r} in {path} are not finite and are left out.")
+            points = points[finite]
             if len(points):
                 return Series(points[:, 0], points[:, 1], " ".join(said))
             names |= _names(found)

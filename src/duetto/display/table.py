@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from duetto.display import files, tidy
-from duetto.display.curves import groups
+from duetto.display.curves import groups, once
 from duetto.display.tidy import Row
 from duetto.errors import UsageError
 
@@ -18,31 +18,53 @@ def table(
     """The numbers of `runs` as rows `(exp_name, env_name, seed, metric, env_step, value)`, one for each point.
 
     `exp_name` is what `duetto.plot` calls the curve. The metric "mean_return" is written "avg_return", as the authors
-    of SimbaV2 and XQC call it. How many lines of a file cannot be read goes to stderr.
+    of SimbaV2 and XQC call it. Where a run has several values at one step, before and after pre-training, the table has
+    the last. What is left out of it goes to stderr, a sentence each.
 
     Args:
         runs: Folders of runs, and tables of this schema (.csv).
-        output: A .csv to write them to, which `duetto.plot` and `duetto.report` read.
+        output: A .csv to write them to, which `duetto.plot` and `duetto.report` read; none of `runs`, and no file of a
+            run's own.
         metrics: Columns of `evaluations.csv`, or numbers of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
-        UsageError: A folder is no run, a table is of another schema, or one of them has not that number.
+        UsageError: A folder is no run, a table is of another schema, or one of them has not that number, or
+            `output` would take the place of one of them.
         DuettoError: Nothing of a file can be read, or the table cannot be written.
     """
     path = files.check_name(output, ".csv", "a table") if output is not None else None
+    if path is not None:
+        _check_free(path, runs)
     if not metrics or isinstance(metrics, str):
         raise UsageError(f"metrics is {metrics!r}; it must be one name or more, such as ['mean_return'].")
     rows: list[Row] = []
     notices: dict[str, None] = {}
-    for metric in dict.fromkeys(metrics):
+    for metric in {tidy.their(metric): metric for metric in metrics}.values():
         for group in groups(runs, metric):
             for member in group.members:
                 series = member.series(metric)
-                notices |= dict.fromkeys(filter(None, (*group.notices, series.notice)))
+                steps, values = once(series.steps, series.values)
+                doubled = len(series.steps) - len(steps)
+                earlier = f"{doubled} of the values of {metric!r} of {member} have a later one at their step: left out."
+                said = (*group.notices, series.notice, earlier * (doubled > 0))
+                notices |= dict.fromkeys(filter(None, said))
                 point = (group.label, group.environment, member.seed, tidy.their(metric))
-                rows += [Row(*point, *pair) for pair in zip(series.steps.tolist(), series.values.tolist(), strict=True)]
+                rows += [Row(*point, *pair) for pair in zip(steps.tolist(), values.tolist(), strict=True)]
     for notice in notices:
         print(notice, file=sys.stderr)
     if path is not None:
         files.publish(path, tidy.written(rows))
     return rows
+
+
+def _check_free(path: Path, runs: Sequence[str | Path]) -> None:
+    """UsageError where writing the table would lose one that is read, or a file of a run's folder but another table."""
+    if not path.is_file():
+        return
+    if path.resolve() in [Path(run).resolve() for run in runs]:
+        raise UsageError(
+            f"{path} is read, and what of it is not in the new table would be lost. Give another --output."
+        )
+    folder = next((folder for folder in path.resolve().parents if (folder / "config.yaml").is_file()), None)
+    if folder is not None and not tidy.is_written(path):
+        raise UsageError(f"{path} is a file of the run {folder.name}, and would be lost. Give another --output.")

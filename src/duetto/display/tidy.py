@@ -21,7 +21,7 @@ from duetto.display.series import Series
 from duetto.errors import UsageError, escaped
 
 LARGEST = 2**28  # bytes of a table that is read
-_LONGEST = 200  # characters of a name
+LONGEST = 200  # characters of a name
 _THEIRS = {"mean_return": "avg_return"}
 _NUMBERS = ("env_step", "value")
 
@@ -97,30 +97,46 @@ def read(path: Path) -> list[Tabled]:
 
     Raises UsageError where it is no such table, with the line and what is wrong there.
     """
-    points: dict[tuple[str, str, int], dict[str, list[tuple[float, float]]]] = {}
+    points: dict[tuple[str, str, int], dict[str, dict[float, float]]] = {}
     rows = not_finite = 0
-    for row in _rows(path):
+    for where, row in _rows(path):
         rows += 1
         if not (math.isfinite(row.env_step) and math.isfinite(row.value)):
             not_finite += 1
             continue
         seeds = points.setdefault((row.exp_name, row.env_name, row.seed), {})
-        seeds.setdefault(row.metric, []).append((row.env_step, row.value))
+        found = seeds.setdefault(row.metric, {})
+        if row.env_step in found:
+            raise UsageError(
+                f"{where} has a second value of {row.metric} at step {row.env_step:g} for seed {row.seed} of "
+                f"{row.exp_name} in {row.env_name}. Take one of them out, or give their runs an exp_name each."
+            )
+        found[row.env_step] = row.value
     if not points:
         raise UsageError(f"{path} has no {'finite number' if rows else 'rows'} below its header. Leave it out.")
     notice = f"{not_finite} of the values of {path} are not finite and are left out." if not_finite else ""
     return [
-        Tabled(path, *key, {metric: _series(pairs, notice) for metric, pairs in found.items()})
-        for key, found in points.items()
+        Tabled(path, *key, {metric: _series(found, notice) for metric, found in metrics.items()})
+        for key, metrics in points.items()
     ]
 
 
-def _series(pairs: list[tuple[float, float]], notice: str) -> Series:
-    array = np.array(sorted(pairs, key=lambda pair: pair[0]))
+def _series(points: dict[float, float], notice: str) -> Series:
+    array = np.array(sorted(points.items()))
     return Series(array[:, 0], array[:, 1], notice)
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def is_written(path: Path) -> bool:
+    """Whether a file begins as `written` does."""
+    try:
+        with path.open("rb") as file:
+            return file.readline(LONGEST).strip() == ",".join(Row._fields).encode()
+    except OSError:
+        return False
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Each with the line that it stands in, in words."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -137,7 +153,7 @@ def _rows(path: Path) -> Iterator[Row]:
         raise UsageError(f"{path} is no table: it is not text in UTF-8.") from error
 
 
-def _parsed(file: TextIO, path: Path) -> Iterator[Row]:
+def _parsed(file: TextIO, path: Path) -> Iterator[tuple[str, Row]]:
     reader = csv.reader(file)
     try:
         header = next(reader, [])
@@ -145,12 +161,13 @@ def _parsed(file: TextIO, path: Path) -> Iterator[Row]:
         if missing:
             raise UsageError(
                 f"{path} has not each of the columns {','.join(Row._fields)} once ({', '.join(missing)}): its first "
-                f"line is {','.join(header)[:_LONGEST]!r}."
+                f"line is {','.join(header)[:LONGEST]!r}."
             )
         places = [header.index(name) for name in Row._fields]
         for cells in reader:
             if cells:
-                yield _row(cells, places, f"Line {reader.line_num:,} of {path}")
+                where = f"Line {reader.line_num:,} of {path}"
+                yield where, _row(cells, places, where)
     except csv.Error as error:
         raise UsageError(f"Line {reader.line_num:,} of {path} is no line of a table: {error}.") from error
 
@@ -160,8 +177,8 @@ def _row(cells: list[str], places: list[int], where: str) -> Row:
         raise UsageError(f"{where} has {len(cells)} cells, fewer than the header. Correct it, or take it out.")
     found = dict(zip(Row._fields, (cells[place].strip() for place in places), strict=True))
     for name in ("exp_name", "env_name", "metric"):
-        if not 0 < len(found[name]) <= _LONGEST:
-            raise UsageError(f"{where} has {name} with {len(found[name]):,} characters; it must have 1 to {_LONGEST}.")
+        if not 0 < len(found[name]) <= LONGEST:
+            raise UsageError(f"{where} has {name} with {len(found[name]):,} characters; it must have 1 to {LONGEST}.")
     seed, step, value = (_number(name, found[name], where) for name in ("seed", *_NUMBERS))
     if not (math.isfinite(seed) and seed.is_integer()):
         raise UsageError(f"{where} has seed {found['seed']!r}; it must be a whole number.")

@@ -12,6 +12,7 @@ import yaml
 
 from duetto import trackers
 from duetto.algorithms import Algorithm
+from duetto.display import sources
 from duetto.environments import is_instance
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional.randomness import plain
@@ -124,16 +125,20 @@ def _check(run: Planned) -> None:
     both = before.keys() & now.keys()  # an option that one version has, and the other not, is no change
     if changed := differences(*({key: values[key] for key in values if key in both} for values in (before, now))):
         raise UsageError(
-            f"{run.folder} was begun otherwise: {changed}. Give the same options to go on, or choose another --output."
+            f"{run.folder} was begun otherwise: {changed}. Give the same options to go on, and put back what "
+            "was edited; or choose another --output."
         )
 
 
 def _deciding(values: dict[str, Any]) -> dict[str, Any]:
-    algorithm, environment = dict(values["algorithm"]), values["environment"]
-    algorithm.pop("from", None)
-    return flat({"algorithm": algorithm, "environment": environment["id"], "run": values["run"]}) | {
-        "environment_options": environment["options"]
-    }
+    """Also what the user's own files hold: a sweep's runs are compared, so all are of one code."""
+    algorithm, environment = values["algorithm"], values["environment"]
+    algorithm = algorithm | {"from": str(sources.of_algorithm(algorithm))}
+    return (
+        flat({"algorithm": algorithm, "environment": environment["id"], "run": values["run"]})
+        | {"environment_options": environment["options"], "from": str(sources.of_networks(values))}
+        | ({"environment.sha256": environment["sha256"]} if environment.get("sha256") else {})
+    )
 
 
 def parsed_seeds(given: Any) -> tuple[int, ...]:

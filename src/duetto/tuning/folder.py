@@ -7,13 +7,16 @@ from typing import Any
 
 import yaml
 
+from duetto.display import sources
 from duetto.errors import CheckpointError, UsageError
 from duetto.storage import disk
 from duetto.storage.differences import differences, flat
 from duetto.storage.yaml_files import read_yaml, to_yaml
 from duetto.tuning.study import Plan
 
-FORMAT = 1
+FORMAT = 2
+_ENVIRONMENT = ("id", "options", "sha256")
+_LATER = ("algorithm.from", "environment.sha256")  # what earlier versions did not write: it is taken to be as it is now
 
 
 def settle(plan: Plan, folder: Path) -> None:
@@ -39,10 +42,23 @@ def settle(plan: Plan, folder: Path) -> None:
         before = flat(read_yaml(path))
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}): was it changed by hand?") from error
-    if changed := differences(before, flat(told)):
+    _check_scores(before, folder)
+    now = flat(told)
+    known = {key: now[key] for key in _LATER if key in now} | before | {"format": FORMAT}
+    if changed := differences(known, now):
         raise UsageError(
             f"{folder} is of another study: {changed}. Give the same options to go on with it (more --trials and "
-            "other --jobs are free), or begin another one with --output."
+            "other --jobs are free), and put back what was edited; or begin another one with --output."
+        )
+
+
+def _check_scores(before: dict[str, Any], folder: Path) -> None:
+    """UsageError where its trials have scores of format 1, which cut a quarter of the seeds also in part."""
+    seeds = before.get("seeds")
+    if before.get("format") == 1 and isinstance(seeds, int) and seeds > 2 and seeds % 4:
+        raise UsageError(
+            f"{folder} is of an earlier version, whose scores of {seeds} seeds are others, so that its trials cannot "
+            "be compared with new ones. Begin another study with --output."
         )
 
 
@@ -53,8 +69,8 @@ def _told(plan: Plan) -> dict[str, Any]:
         "search": {name: one.to_dict() for name, one in plan.space.items()},
         "seeds": plan.seeds,
         "prune": plan.prune,
-        "algorithm": {key: value for key, value in config["algorithm"].items() if key != "from"},
-        "environment": {key: config["environment"][key] for key in ("id", "options")},
+        "algorithm": config["algorithm"] | {"from": str(sources.of_algorithm(config["algorithm"]))},
+        "environment": {key: value for key, value in config["environment"].items() if key in _ENVIRONMENT},
         "run": config["run"],
         "format": FORMAT,
     }

@@ -6,21 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from duetto.display import plotting
+
 LAST = 3  # evaluations that a seed's score is the mean of, where there are enough
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean of the middle half of the values, also where their number is no multiple of four (Agarwal et al., 2021).
-
-    Of n sorted values a quarter of n is cut away at either end, in part where that is no whole number: of three, the
-    outer ones count a quarter each. So of one it is that one, of two their mean.
-    """
-    ordered = np.sort(np.asarray(values, np.float64))
-    count = len(ordered)
-    edges = np.arange(count + 1)
-    low, high = count / 4, 3 * count / 4
-    weights = np.clip(edges[1:], low, high) - np.clip(edges[:-1], low, high)
-    return float(weights @ ordered / weights.sum())
+    """That of `duetto plot` and `duetto sweep`; of three seeds or fewer their mean."""
+    return float(plotting.interquartile_mean(np.asarray(values, np.float64)))
 
 
 def window(steps: int, every: int) -> int:

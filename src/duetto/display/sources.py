@@ -1,0 +1,48 @@
+"""Where a run's algorithm and its first networks come from, as few words as a label or a refusal can hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from duetto.storage.origin import Origin
+
+
+@dataclass(frozen=True)
+class Source:
+    """Two are the same where the whole is; the words alone are shown."""
+
+    words: str = field(compare=False)
+    whole: Any
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def of_algorithm(algorithm: dict[str, Any]) -> Source:
+    """`Duetto`, or `mine.py:Mine (sha256 1a2b3c4d)`, of what `config.yaml` has under `algorithm`.
+
+    Raises KeyError, TypeError or AttributeError where its `from` is not what `Origin.to_dict` gives.
+    """
+    if not algorithm.get("from"):
+        return Source("Duetto", None)
+    origin = Origin.from_dict(algorithm["from"])
+    words = (
+        f"{Path(origin.file).name}:{origin.kind} (sha256 {origin.checksum[:8]})" if origin.file else str(origin.kind)
+    )
+    return Source(words, (origin.kind, origin.checksum))
+
+
+def of_networks(config: dict[str, Any]) -> Source:
+    """`scratch`, or `td3-Pendulum-v1-s0 (last, step 300)`, of a whole `config.yaml`.
+
+    Raises KeyError, TypeError or AttributeError where its `from` is not what `Beginning.to_dict` gives.
+    """
+    if not (began := config.get("from")):
+        return Source("scratch", None)
+    whole = {name: value for name, value in began.items() if name != "signature"}
+    with_it = [f"with {name}" for name in ("optimizers", "memory") if began.get(name)]
+    step = [] if began.get("step") is None else [f"step {began['step']}"]
+    details = ", ".join([str(began.get("checkpoint")), *step, *with_it])
+    return Source(f"{Path(began['run']).name} ({details})", whole)
