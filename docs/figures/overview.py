@@ -50,7 +50,7 @@ def overview() -> str:
     _draw(d, plot, "ppo-pong", "PPO", "ink-reward", 16)
     _crosses(d, plot, published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"))
 
-    plot = _panel(d, 2, "MemoryS9, which needs a memory", (0, 4e5), (-0.05, 1.05), (0, 2e5, 4e5), (0, 0.5, 1))
+    plot = _panel(d, 2, "MemoryS9, a task of memory", (0, 4e5), (-0.05, 1.05), (0, 2e5, 4e5), (0, 0.5, 1))
     _draw(d, plot, "r2d2-memory", "R2D2", "ink-actor")
     _draw(d, plot, "dqn-memory", "DQN", "ink-critic")
 
