@@ -37,9 +37,10 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
     lines = out.splitlines()
     assert lines[0] == "td3 on Pendulum-v1, torch on cpu, around preset Pendulum-v1: 2 trials of 1 seeds, 60 steps each"
     assert lines[1:3] == ["searched: discount, tau", "studies/td3-Pendulum-v1/"]
-    assert lines[3].startswith("trial   0  -")
-    assert lines[3].endswith("  best so far")
-    assert lines[4] == "          discount 0.98, tau 0.01"  # the preset's 0.005 is outside; this is the nearest
+    assert lines[3].endswith("the nearest to the options that the search begins with: tau 0.01 for 0.005.")
+    assert lines[4].startswith("trial   0  -")
+    assert lines[4].endswith("  best so far")
+    assert lines[5] == "          discount 0.98, tau 0.01"
     assert "2 trials: 2 complete." in lines
     again = [number for number, line in enumerate(lines) if line.startswith("Confirming trial ")]
     assert lines[again[0]].endswith(" with 1 seed that it was not chosen by, from 2 on.")
