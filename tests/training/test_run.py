@@ -339,6 +339,17 @@ def test_no_evaluations_of_no_episodes(made: Run):
         made.evaluate(0)
 
 
+@pytest.mark.parametrize("given", [2.5, "3"])
+def test_numbers_that_are_not_whole_are_refused(made: Run, given: Any):
+    with pytest.raises(UsageError, match=f"episodes is {given!r}; it must be a whole number"):
+        made.evaluate(given)
+    if not isinstance(given, str):
+        with pytest.raises(UsageError, match=r"checkpoint is 2\.5; it must be last, best or a step"):
+            made.agent(given)
+    with pytest.raises(UsageError, match="checkpoint is None; it must be last, best or a step"):
+        made.agent(None)  # type: ignore[arg-type]
+
+
 # ---------------------------------------------------------------------------------------------------- the rest
 def test_what_a_run_says_about_itself(tmp_path: Path):
     run = train(tmp_path, steps=60)

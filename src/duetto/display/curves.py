@@ -137,6 +137,8 @@ def groups(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Grou
         UsageError: A folder is no run, a table is none or has nothing that fits, or there are too many curves.
         DuettoError: A file is damaged, and nothing of it can be read.
     """
+    if isinstance(runs, str | Path) or not all(isinstance(run, str | Path) for run in runs):
+        raise UsageError(f"runs is {runs!r:.200}; it must be a list of folders, such as ['runs/td3-Pendulum-v1-s0'].")
     named: dict[Path, Path] = {}
     for run in runs:
         named.setdefault(Path(run).resolve(), Path(run))

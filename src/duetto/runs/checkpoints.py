@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from duetto.errors import UsageError
+from duetto.functional.randomness import plain
 from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
 
 
@@ -25,6 +26,9 @@ def chosen(folder: Path, checkpoint: str | int, memory: bool = False) -> Loaded 
 
 def _step(checkpoint: str | int) -> int:
     try:
-        return int(checkpoint)
+        number = int(checkpoint) if isinstance(checkpoint, str) else plain(checkpoint)
     except ValueError:
-        raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.") from None
+        number = None
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.")
+    return number

@@ -225,6 +225,8 @@ class Run:
         With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
         on how far it is.
         """
+        if not isinstance(episodes := plain(episodes), int):
+            raise UsageError(f"episodes is {episodes!r}; it must be a whole number.")
         if episodes < 1:
             raise UsageError(f"episodes is {episodes}; it must be at least 1.")
         seed = _check_seed(seed)
