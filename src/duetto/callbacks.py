@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from duetto.algorithms.fields import Count, Positive, Within, check_fields
 from duetto.display import video
-from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import Optional
 from duetto.training.callbacks import Callback
@@ -17,11 +16,11 @@ from duetto.training.session import Session
 __all__ = ["Callback", "KeepCheckpoints", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
 
 
-def _check_evaluates(callback: Callback, session: Session) -> None:
+def _say_if_nothing_is_evaluated(callback: Callback, session: Session) -> None:
     if not session.config.run.evaluate_every:
-        raise UsageError(
-            f"{type(callback).__name__} goes by evaluations, and evaluate_every is 0: give it steps between them, or "
-            "leave that out."
+        session.notices.append(
+            f"{type(callback).__name__} goes by evaluations, and evaluate_every is 0: there are none but those that "
+            "something calls session.evaluate() for."
         )
 
 
@@ -35,8 +34,8 @@ class StopAtReturn(Callback):
         check_fields(self)
 
     def on_start(self, session: Session) -> None:
-        """UsageError where nothing is evaluated."""
-        _check_evaluates(self, session)
+        """Say so where nothing is evaluated."""
+        _say_if_nothing_is_evaluated(self, session)
 
     def on_evaluation(self, session: Session) -> None:
         """See the class."""
@@ -61,8 +60,8 @@ class StopWithoutImprovement(Callback):
         self._without = 0
 
     def on_start(self, session: Session) -> None:
-        """UsageError where nothing is evaluated."""
-        _check_evaluates(self, session)
+        """Say so where nothing is evaluated."""
+        _say_if_nothing_is_evaluated(self, session)
 
     def on_evaluation(self, session: Session) -> None:
         """See the class."""
@@ -124,16 +123,15 @@ class KeepCheckpoints(Callback):
         check_fields(self)
 
     def on_start(self, session: Session) -> None:
-        """UsageError where there is no timetable of checkpoints."""
+        """Say so where there is no timetable of checkpoints."""
         if not session.config.run.checkpoint_every:
-            raise UsageError(
-                "KeepCheckpoints counts the checkpoints that are made every checkpoint_every steps, which is 0: give "
-                "it steps between them, or leave the callback out."
-            )
+            session.notices.append("KeepCheckpoints goes by checkpoint_every, which is 0: it keeps none for good.")
 
     def on_checkpoint(self, session: Session) -> None:
         """See the class."""
         interval = session.config.run.checkpoint_every
+        if not interval:
+            return
         number, since = divmod(session.step, interval)
         # The first step at or behind the timetable's: a checkpoint where the run was stopped is not counted.
         if number and number % self.every == 0 and since < session.stepper.num_envs:

@@ -237,5 +237,5 @@ def test_a_strangers_config_begins_with_no_run_of_ones_own(duetto: Command, tune
     (second / "config.yaml").write_text(yaml.safe_dump(config))
     code, _, err = duetto("train", "--config", second, "--name", "again")
     assert (code, f"began with the networks of another, step 60 of {first}, and it is of no run" in err) == (2, True)
-    assert "Say yourself where that other run is: --from RUN." in err
+    assert "Say yourself where that other run is: --from RUN --from-checkpoint " in err
     assert duetto("train", "--config", second, "--from", first, "--name", "again").code == 0

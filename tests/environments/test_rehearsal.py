@@ -128,6 +128,21 @@ def test_what_changes_at_resets_is_looked_at_when_an_episode_has_ended() -> None
     rehearsal.close()
 
 
+def test_after_a_resume_an_episode_has_to_end_in_this_process():
+    stepper, actions = make(hidden.OfResets), np.random.default_rng(1)
+    stepper.reset(5)
+    record(stepper, actions, 70)
+    again = make(hidden.OfResets)
+    again.load_state_dict(stepper.state_dict())
+    rehearsal = Rehearsal(again, [], hidden.OfResets)
+    rehearsal.recall(None)
+    for steps, watched in ((29, False), (1, True)):
+        record(again, actions, steps)
+        rehearsal.begin(again.state_dict())
+        assert (again.watcher is not None) is watched
+    rehearsal.close()
+
+
 def test_one_whose_episodes_do_not_end_is_looked_at_all_the_same() -> None:
     stepper, actions = make(Endless), np.random.default_rng(1)
     rehearsal = Rehearsal(stepper, [], Endless)

@@ -158,8 +158,8 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
         (
             {"from": {"run": "/runs/first", "checkpoint": "last", "optimizers": False, "memory": False, "step": 5}},
             "duetto train --config config.yaml --seed 0",
-            "It began with the networks of another run, step 5 of /runs/first, which is needed too: --from says where "
-            "it is.",
+            "It began with the networks of another run, step 5 of /runs/first, which is needed too: --from RUN "
+            "--from-checkpoint 5 say where it is.",
         ),
         (
             {"algorithm": {"name": "own", "from": {"class": "Own", "file": "/home/me/own.py"}}},

@@ -208,9 +208,7 @@ def test_nothing_personal_is_sent(server: Server, personal: Run, tmp_path: Path)
     )
     card = server.repositories["me/filed"].files()["README.md"].decode()
     assert "duetto train --config filed/config.yaml --from first --from-checkpoint 5\n" in card
-    assert (
-        "It began with the networks of another run, step 5 of `first`, which is needed too: --from says where" in card
-    )
+    assert "It began with the networks of another run, step 5 of `first`, which is needed too: --from RUN" in card
     assert "# TD3 on `Filed-v0 (file=arm.xml)`" in card
     pulled = duetto.pull("me/filed", tmp_path / "pulled")
     assert pulled.config.environment_options == {"file": "arm.xml"}

@@ -176,8 +176,31 @@ class Called(duetto.Callback):
 
 def with_a_hook_of_its_own() -> Patient:
     patient = Patient(3)
-    patient.on_step = print  # type: ignore[method-assign]
+    patient.on_end = print  # type: ignore[method-assign]
     return patient
+
+
+class Fine(duetto.Callback):
+    """Names that begin as hooks do, and a hook that the object replaces."""
+
+    on_policy = True
+
+    def __init__(self) -> None:
+        self.on_step = self.on_new_best  # type: ignore[method-assign]
+        self.seen: list[int] = []
+
+    def on_new_best(self, session: Session) -> None:
+        self.seen.append(session.step)
+
+    def on_step(self, session: Session) -> None: ...
+
+    def __call__(self) -> None: ...
+
+
+def test_names_of_its_own_are_a_callbacks_own(tmp_path: Path):
+    fine = Fine()
+    train(tmp_path, steps=40, callbacks=[fine])
+    assert fine.seen
 
 
 @pytest.mark.parametrize(
@@ -188,7 +211,7 @@ def with_a_hook_of_its_own() -> Patient:
         ([3], "3 is no callback"),
         ([Misspelt()], r"Misspelt has on_evaluated, which is no hook. Did you mean 'on_evaluation'\?"),
         ([Called()], "Called is a Callback, so it is called by its hooks, not by __call__"),
-        ([with_a_hook_of_its_own()], "Patient has on_step as an attribute of the object"),
+        ([with_a_hook_of_its_own()], "Patient has on_end as an attribute of the object"),
     ],
 )
 def test_what_is_no_callback_is_refused_before_anything_is_made(tmp_path: Path, callbacks: Any, message: str):

@@ -345,7 +345,8 @@ def test_what_cannot_be_plotted(make: Make, tmp_path: Path):
     folder = make("a", [1, 2, 3])
     with pytest.raises(UsageError, match="No run is named"):
         plot([])
-    for wrong in (str(folder), folder, [3]):
+    assert [len(one.values) for one in curves(path for path in [folder])] == [1]  # type: ignore[arg-type]
+    for wrong in (str(folder), folder, [3], None):
         with pytest.raises(UsageError, match="it must be a list of folders, such as"):
             plot(wrong)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"nowhere is no run folder: it has no config\.yaml"):
@@ -369,3 +370,10 @@ def test_what_cannot_be_plotted(make: Make, tmp_path: Path):
     (folder / "config.yaml").write_text("algorithm: []")
     with pytest.raises(DuettoError, match=r"config\.yaml cannot be read .* changed by hand"):
         plot([folder])
+
+
+def test_seeds_of_two_versions_make_one_curve():
+    """The later ones have options of the run, and a format, that the first three were written without."""
+    learned = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
+    [curve] = curves(sorted(learned.glob("ppo-halfcheetah-s*")))
+    assert len(curve.values) == 10

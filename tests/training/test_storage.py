@@ -1,15 +1,19 @@
 import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import yaml
 from fake_run import same
 from hypothesis import example, given
 from hypothesis.extra import numpy as hnp
 from safetensors import numpy as safetensors_numpy
 
 from duetto.errors import CheckpointError
+from duetto.storage import yaml_files
 from duetto.storage.states import decode_tree, encode_tree, load_tree, save_tree
 
 DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"]
@@ -152,3 +156,28 @@ def test_damaged_or_missing_arrays_are_an_error_for_the_user(tmp_path: Path):
         load_tree(tmp_path, "t")
     with pytest.raises(CheckpointError, match=r"other\.json is missing"):
         load_tree(tmp_path, "other")
+
+
+# ------------------------------------------------------------------------------------------------ YAML
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("b: &b {x: 1, y: 1}\ndefs: {a: &a {<<: *b, x: 2}}\nc: {<<: *a}", {"c": {"x": 2, "y": 1}}),
+        ("{1: a, '1': b}", {1: "a", "1": "b"}),
+        ("a: &a {x: 1}\nb: &b {y: 2}\nc:\n  <<: *a\n  <<: *b", {"c": {"x": 1, "y": 2}}),
+    ],
+)
+def test_keys_that_only_look_alike_are_read(text: str, read: dict[Any, Any]):
+    assert read.items() <= yaml_files.parse(text).items()
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: 2\na: 3", "- {a: 1}\n- {b: 1,\n   c: 2, b: 3}"])
+def test_a_key_that_stands_twice_is_refused(text: str):
+    with pytest.raises(yaml.YAMLError, match=r"line [23] has [ab] once more: leave one of them"):
+        yaml_files.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "!!map [td3]", "3"])
+def test_what_is_no_mapping_is_yaml_all_the_same(text: str):
+    with suppress(yaml.YAMLError):
+        assert not isinstance(yaml_files.parse(text), dict)

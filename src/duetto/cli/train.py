@@ -152,7 +152,8 @@ def _check_may_begin(recorded: Beginning, config: Config, given: str) -> None:
     except UsageError as error:
         raise UsageError(
             f"{given} is of a run that began with the networks of another, {recorded}, and it is of no run that you "
-            "began on this machine. Say yourself where that other run is: --from RUN."
+            "began on this machine. Say yourself where that other run is: --from RUN --from-checkpoint "
+            f"{recorded.step}."
         ) from error
 
 

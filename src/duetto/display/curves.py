@@ -9,8 +9,9 @@ environment. No two curves of an environment have one label.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +25,8 @@ from duetto.display import sources, tidy
 from duetto.display.series import Logs, Series
 from duetto.display.tidy import Tabled
 from duetto.errors import DuettoError, UsageError, escaped
+from duetto.storage.config import RunOptions
+from duetto.storage.migration import migrated
 from duetto.storage.yaml_files import read_yaml
 
 Option = tuple[str, str]  # of the algorithm, the run, the environment or the cluster; its name
@@ -137,10 +140,8 @@ def groups(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Grou
         UsageError: A folder is no run, a table is none or has nothing that fits, or there are too many curves.
         DuettoError: A file is damaged, and nothing of it can be read.
     """
-    if isinstance(runs, str | Path) or not all(isinstance(run, str | Path) for run in runs):
-        raise UsageError(f"runs is {runs!r:.200}; it must be a list of folders, such as ['runs/td3-Pendulum-v1-s0'].")
     named: dict[Path, Path] = {}
-    for run in runs:
+    for run in listed(runs):
         named.setdefault(Path(run).resolve(), Path(run))
     if not named:
         raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
@@ -157,6 +158,15 @@ def groups(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Grou
     if len(grouped) > MOST:
         raise UsageError(f"These would be {len(grouped):,} curves, more than {MOST}. Name fewer, or cut the table.")
     return _told_apart(grouped)
+
+
+def listed(runs: Any) -> list[str | Path]:
+    """What was named. UsageError where that is no list of paths, nor something else that gives some."""
+    if not isinstance(runs, str | os.PathLike) and isinstance(runs, Iterable):
+        found = list(runs)
+        if all(isinstance(run, str | os.PathLike) for run in found):
+            return found
+    raise UsageError(f"runs is {runs!r:.200}; it must be a list of folders, such as ['runs/td3-Pendulum-v1-s0'].")
 
 
 def _of_table(path: Path, metric: str, environments: set[str], taken: set[tuple[str, str]]) -> list[Group]:
@@ -218,12 +228,12 @@ def _recorded(folder: Path) -> Recorded:
     if not path.is_file():
         raise UsageError(f"{folder} is no run folder: it has no {path.name}.")
     try:
-        values = read_yaml(path)
+        values = migrated(read_yaml(path))
         algorithm, environment = values["algorithm"], values["environment"]
         name = algorithm["name"]
         sections = {
             "algorithm": {"from": sources.of_algorithm(algorithm)} | _complete(algorithm),
-            "run": values["run"] | {"from": sources.of_networks(values)},
+            "run": dataclasses.asdict(RunOptions()) | values["run"] | {"from": sources.of_networks(values)},
             "environment": environment["options"],
             "cluster": values.get("cluster") or {},
         }

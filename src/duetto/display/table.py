@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from duetto.display import files, tidy
-from duetto.display.curves import groups, once
+from duetto.display.curves import groups, listed, once
 from duetto.display.tidy import Row
 from duetto.errors import UsageError
 
@@ -33,6 +33,7 @@ def table(
         DuettoError: Nothing of a file can be read, or the table cannot be written.
     """
     path = files.check_name(output, ".csv", "a table") if output is not None else None
+    runs = listed(runs)
     if path is not None:
         _check_free(path, runs)
     if not metrics or isinstance(metrics, str):

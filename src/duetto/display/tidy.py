@@ -98,7 +98,7 @@ def read(path: Path) -> list[Tabled]:
     Raises UsageError where it is no such table, with the line and what is wrong there.
     """
     points: dict[tuple[str, str, int], dict[str, dict[float, float]]] = {}
-    rows = not_finite = 0
+    rows = not_finite = earlier = 0
     for where, row in _rows(path):
         rows += 1
         if not (math.isfinite(row.env_step) and math.isfinite(row.value)):
@@ -106,15 +106,18 @@ def read(path: Path) -> list[Tabled]:
             continue
         seeds = points.setdefault((row.exp_name, row.env_name, row.seed), {})
         found = seeds.setdefault(row.metric, {})
-        if row.env_step in found:
+        if row.env_step in found and row.env_step != 0:  # where there are two of step 0, pre-training lies between
             raise UsageError(
                 f"{where} has a second value of {row.metric} at step {row.env_step:g} for seed {row.seed} of "
                 f"{row.exp_name} in {row.env_name}. Take one of them out, or give their runs an exp_name each."
             )
+        earlier += row.env_step in found
         found[row.env_step] = row.value
     if not points:
         raise UsageError(f"{path} has no {'finite number' if rows else 'rows'} below its header. Leave it out.")
-    notice = f"{not_finite} of the values of {path} are not finite and are left out." if not_finite else ""
+    said = [f"{not_finite} of the values of {path} are not finite and are left out."] if not_finite else []
+    said += [f"{earlier} of the values of {path} have a later one at step 0, and are left out."] if earlier else []
+    notice = " ".join(said)
     return [
         Tabled(path, *key, {metric: _series(found, notice) for metric, found in metrics.items()})
         for key, metrics in points.items()

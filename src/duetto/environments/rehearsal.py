@@ -58,6 +58,7 @@ class Rehearsal:
         self._process: subprocess.Popen[bytes] | None = None
         self._answer: IO[bytes] | None = None
         self._over = self._said_unsaved = False
+        self._began = 0  # the stepper's steps that were made elsewhere
         self._recipe = b"" if self.exact else self._pickle(environment, options)
 
     def begin(self, saved: dict[str, Any]) -> None:
@@ -72,14 +73,13 @@ class Rehearsal:
             self._over, self._saved, self._trace, self._episodes = True, saved, [], 0
             self._stepper.watcher = self._watch
 
-    @staticmethod
-    def is_apart(saved: dict[str, Any]) -> bool:
-        """Whether a stepper with this state has been where one that was just made and reset has not.
+    def is_apart(self, saved: dict[str, Any]) -> bool:
+        """Whether the stepper, whose state this is, has been where one that was just made and reset has not.
 
-        A step tells them apart but for what changes at resets alone; for that an episode has to end. Not for ever: some
-        never end.
+        A step tells them apart but for what changes at resets alone; for that an episode has to end in this process.
+        Not for ever: some never end.
         """
-        return saved["steps"] > min(saved["lengths"].min(), MOST)
+        return saved["steps"] - self._began > min(saved["lengths"].min(), MOST)
 
     def end(self) -> None:
         """Something else comes that the process will not do, such as an evaluation: compare what was seen until now."""
@@ -124,7 +124,7 @@ class Rehearsal:
 
     def recall(self, exact: bool | None) -> None:
         """What a checkpoint knows that the run was resumed from. That it was not exact may have been mended since."""
-        self._said_unsaved = not self._stepper.resumed_exactly
+        self._said_unsaved, self._began = not self._stepper.resumed_exactly, self._stepper.steps
         self.exact = self.exact or exact or None
         if self.exact is None and self._stepper.resumed_exactly:
             self._notices.append(

@@ -61,7 +61,7 @@ def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list
     if began:
         sentences.append(
             f"It began with the networks of another run, step {began.get('step')} of {place(began['run'])}, which is "
-            "needed too: --from says where it is."
+            f"needed too: --from RUN --from-checkpoint {began.get('step')} say where it is."
         )
     if folder := values["algorithm"].get("demonstrations"):
         sentences.append(

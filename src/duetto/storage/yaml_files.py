@@ -13,17 +13,7 @@ LARGEST = 2**20  # bytes
 DEEPEST = 50  # lists within lists
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, if it is there: 3 times as fast
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-class _Loader(_LOADER):
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """YAML's own rule: a key stands once. Loaders take the last one instead, without a word."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Dumper(_DUMPER):
@@ -46,11 +36,29 @@ def read_yaml(path: Path) -> Any:
 
 def parse(text: str) -> Any:
     """What a text of YAML says. Raises YAMLError where it is none, or has a key twice."""
-    loader = _Loader(text)
+    loader = _LOADER(text)
     try:
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        _check_keys(node, set())
+        return None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _check_keys(node: Any, seen: set[int]) -> None:
+    """YAML's own rule: a key stands once. Loaders take the last one instead, without a word."""
+    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen.add(id(node))  # aliases lead there again
+    keys: set[tuple[str, str]] = set()
+    for part in node.value:
+        key, *values = part if isinstance(part, tuple) else (None, part)
+        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+            if (key.tag, key.value) in keys:
+                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
+            keys.add((key.tag, key.value))
+        for value in values:
+            _check_keys(value, seen)
 
 
 def to_yaml(values: Any) -> str:

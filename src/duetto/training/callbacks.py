@@ -11,11 +11,11 @@ nothing had happened.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import Each
@@ -90,19 +90,20 @@ def check(callbacks: Sequence[AnyCallback]) -> None:
 
 def _check_hooks(callback: Callback) -> None:
     """UsageError where one has something that looks as if it were called, and never would be."""
-    name = _name(callback)
-    own = [hook for hook in HOOKS if hook in getattr(callback, "__dict__", {})]
-    if own:
+    kind, name = type(callback), _name(callback)
+    unheard = [hook for hook in HOOKS if getattr(kind, hook) is getattr(Callback, hook)]
+    if own := [hook for hook in unheard if hook in getattr(callback, "__dict__", {})]:
         raise UsageError(
             f"{name} has {own[0]} as an attribute of the object, which is not called: define it in the class."
         )
-    if callable(callback):
+    if callable(callback) and len(unheard) == len(HOOKS):
         raise UsageError(
             f"{name} is a Callback, so it is called by its hooks, not by __call__: rename that to on_step."
         )
-    strange = [hook for hook in dir(type(callback)) if hook.startswith("on_") and hook not in HOOKS]
-    if strange:
-        raise UsageError(f"{name} has {strange[0]}, which is no hook.{did_you_mean(strange[0], HOOKS)}")
+    for method in dir(kind):
+        near = difflib.get_close_matches(method, HOOKS, n=1, cutoff=0.8)
+        if near and method not in HOOKS and callable(getattr(kind, method)):
+            raise UsageError(f"{name} has {method}, which is no hook. Did you mean {near[0]!r}?")
 
 
 States = list[State]  # of the callbacks, in their order; of functions none

@@ -34,7 +34,7 @@ def saving(
         _step(stepper, draw, STEPS, alive)
         saved = stepper.state_dict()
         rehearsal.begin(saved)
-        if saved["environments"] is not None and not rehearsal.is_apart(saved):
+        if saved["environments"] is not None and rehearsal.exact is None and not rehearsal.is_apart(saved):
             notices.append(
                 f"No episode ended within {ENOUGH:.0f} seconds, so whether it comes back exactly was not tried; a run "
                 "finds out."
