@@ -49,7 +49,7 @@ def test_a_run_says_once_that_resuming_begins_new_episodes_and_does_so(tmp_path:
     [notice] = heard.said
     assert notice.startswith("OfClass does not come back exactly from its saved state (the observation")
     assert stored(run) == (False, None)
-    run.resume(steps=280, callbacks=[heard])
+    run.resume(steps=320, callbacks=[heard])
     notice, again = heard.said  # it might have been mended
     assert notice.startswith("The state of OfClass could not be restored: the run goes on with new episodes")
     assert again.startswith("OfClass does not come back exactly")
@@ -60,7 +60,7 @@ def test_an_environment_that_was_mended_is_exact_again(tmp_path: Path):
     heard = Listening()
     train(tmp_path, environment=hidden.OfClass, name="run", **EVERY)
     run = Run(tmp_path / "run", hidden.Plain)
-    run.resume(steps=280, callbacks=[heard])
+    run.resume(steps=320, callbacks=[heard])
     assert len(heard.said) == 1
     exact, environments = stored(run)
     assert exact is True
