@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ class Fake(Tracker):
 
 
 class Nameless(Fake):
-    name = None  # type: ignore[assignment]
+    name: ClassVar[Any] = None
 
 
 class Numbered(Fake):

@@ -175,8 +175,8 @@ class Called(duetto.Callback):
 
 
 def with_a_hook_of_its_own() -> Patient:
-    patient = Patient(3)
-    patient.on_end = print  # type: ignore[method-assign]
+    patient: Any = Patient(3)
+    patient.on_end = print
     return patient
 
 
@@ -186,7 +186,7 @@ class Fine(duetto.Callback):
     on_policy = True
 
     def __init__(self) -> None:
-        self.on_step = self.on_new_best  # type: ignore[method-assign]
+        vars(self)["on_step"] = self.on_new_best
         self.seen: list[int] = []
 
     def on_new_best(self, session: Session) -> None:

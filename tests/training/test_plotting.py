@@ -345,10 +345,11 @@ def test_what_cannot_be_plotted(make: Make, tmp_path: Path):
     folder = make("a", [1, 2, 3])
     with pytest.raises(UsageError, match="No run is named"):
         plot([])
-    assert [len(one.values) for one in curves(path for path in [folder])] == [1]  # type: ignore[arg-type]
+    assert [len(one.values) for one in curves(path for path in [folder])] == [1]
+    wrong: Any
     for wrong in (str(folder), folder, [3], None):
         with pytest.raises(UsageError, match="it must be a list of folders, such as"):
-            plot(wrong)  # type: ignore[arg-type]
+            plot(wrong)
     with pytest.raises(UsageError, match=r"nowhere is no run folder: it has no config\.yaml"):
         plot([folder, tmp_path / "nowhere"])
     with pytest.raises(UsageError, match=r"curves\.jpeg is no name for a picture: end it in \.png, \.svg or \.pdf"):

@@ -346,8 +346,9 @@ def test_numbers_that_are_not_whole_are_refused(made: Run, given: Any):
     if not isinstance(given, str):
         with pytest.raises(UsageError, match=r"checkpoint is 2\.5; it must be last, best or a step"):
             made.agent(given)
+    nothing: Any = None
     with pytest.raises(UsageError, match="checkpoint is None; it must be last, best or a step"):
-        made.agent(None)  # type: ignore[arg-type]
+        made.agent(nothing)
 
 
 # ---------------------------------------------------------------------------------------------------- the rest

@@ -115,7 +115,7 @@ class Group:
         return [member for member in self.members if isinstance(member, Recorded)]
 
 
-def curves(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Curve]:
+def curves(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Curve]:
     """The curves of `runs`, folders of runs and tidy tables, in their order; see `groups`."""
     return [curve(group, metric) for group in groups(runs, metric)]
 
@@ -127,7 +127,7 @@ def curve(group: Group, metric: str) -> Curve:
     return Curve(group.label, group.environment, *_joined(group.members, own), tuple(dict.fromkeys(notices)))
 
 
-def groups(runs: Sequence[str | Path], metric: str = "mean_return") -> list[Group]:
+def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Group]:
     """Which of `runs` make one curve, in their order, the tables' behind them.
 
     Beside folders of runs, a table counts in the runs' environments alone.

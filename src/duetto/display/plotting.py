@@ -7,7 +7,7 @@ et al., 2021, arXiv:2108.13264; by rliable). Of fewer every seed is drawn, and t
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ INSIDE = 6  # entries of a legend that do not yet hide the curves; more stand be
 _LINES = ("-", "--", ":", "-.")
 
 
-def plot(runs: Sequence[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
+def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
     """Draw the learning curves of `runs`, folders of runs and tables of results, and return the picture's path.
 
     How many lines of a file cannot be read goes to stderr.

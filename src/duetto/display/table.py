@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from duetto.display import files, tidy
@@ -13,7 +13,7 @@ from duetto.errors import UsageError
 
 
 def table(
-    runs: Sequence[str | Path], output: str | Path | None = None, metrics: Sequence[str] = ("mean_return",)
+    runs: Iterable[str | Path], output: str | Path | None = None, metrics: Sequence[str] = ("mean_return",)
 ) -> list[Row]:
     """The numbers of `runs` as rows `(exp_name, env_name, seed, metric, env_step, value)`, one for each point.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from duetto.reporting.page import page, plotly
 
 
 def report(
-    runs: Sequence[str | Path],
+    runs: Iterable[str | Path],
     output: str | Path = "report.html",
     metric: str = "mean_return",
     tell: Callable[[str], None] = lambda _: None,
@@ -50,7 +50,7 @@ def report(
     return path
 
 
-def _html(runs: Sequence[str | Path], metric: str, tell: Callable[[str], None]) -> tuple[str, list[str]]:
+def _html(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None]) -> tuple[str, list[str]]:
     """The page, and what was found damaged."""
     found = groups(runs, metric)
     drawn = []
