@@ -80,9 +80,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="jobs whose names begin so")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
+    chosen = [job for job in JOBS if job.name.startswith(options.only)]
+    if not chosen:
+        parser.error(f"no job's name begins with {options.only!r}. They are: {'; '.join(job.name for job in JOBS)}")
     rows, raw, about = [], [], circumstances({"Versions": listing()["packages"]})
     text = METHOD.format(last=options.seeds - 1, rounds=options.rounds)
-    for job in (job for job in JOBS if job.name.startswith(options.only)):
+    for job in chosen:
         for backend in options.backend:
             found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
             for number in range(options.rounds):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 TABLES = sorted([*RESULTS.glob("speed*.csv"), *RESULTS.glob("speed/*.csv")])
@@ -62,34 +64,48 @@ ROWS = {
 Where = tuple[str, str]  # a task, and the processor that it was measured on
 
 
-@cache
-def rates(precision: str = "float32") -> dict[Where, dict[str, float]]:
-    """Of each task on each processor, each contender's median over the rounds, at its better number of threads."""
-    return _medians(TABLES, precision)
+class Round(NamedTuple):
+    """A line of a table: what one contender did in one round of one go."""
+
+    where: Where
+    go: str
+    contender: str
+    threads: str
+    rate: float
 
 
 @cache
-def behind() -> dict[Where, dict[str, float]]:
-    """The same, of the goes in which we acted one step behind, too."""
-    return _medians(WITH_BEHIND, "float32")
-
-
-def _medians(tables: list[Path], precision: str) -> dict[Where, dict[str, float]]:
-    found: dict[tuple[Where, str, str], list[float]] = {}
-    for path in tables:
+def rounds(precision: str = "float32", behind: bool = False) -> list[Round]:
+    """All that was measured, or only the goes in which we acted one step behind, too."""
+    found = []
+    for path in WITH_BEHIND if behind else TABLES:
         machine = _machine(path)
         with path.open(encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 again = precision == "float32" and row["contender"] in REPEATED.get(path.stem, ())
                 if row["precision"] == precision and row["steps_per_second"] and not again:
-                    key = (row["task"], machine), row["contender"], row["threads"]
-                    found.setdefault(key, []).append(float(row["steps_per_second"]))
+                    rate = float(row["steps_per_second"])
+                    found.append(Round((row["task"], machine), path.stem, row["contender"], row["threads"], rate))
+    return found
+
+
+def medians(of: Iterable[Round]) -> dict[Where, dict[str, float]]:
+    """Of each task on each processor, each contender's median over its rounds, at its better number of threads."""
+    found: dict[tuple[Where, str, str], list[float]] = {}
+    for one in of:
+        found.setdefault((one.where, one.contender, one.threads), []).append(one.rate)
     best: dict[Where, dict[str, float]] = {}
     for (where, contender, _), values in found.items():
         of_task = best.setdefault(where, {})
         of_task[contender] = max(of_task.get(contender, 0.0), median(values))
     order = list(TASKS)
     return dict(sorted(best.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
+
+
+@cache
+def rates() -> dict[Where, dict[str, float]]:
+    """Medians of all goes, in float32."""
+    return medians(rounds())
 
 
 def _machine(path: Path) -> str:
@@ -134,12 +150,21 @@ def beside() -> tuple[list[str], list[list[str]]]:
 
 
 def _compared(where: Where, own: str, other: str | None) -> str:
-    measured = dict(rates().get(where, {}) if own != BEHIND else behind().get(where, {}))
-    if (in_bf16 := rates("bf16").get(where, {}).get("duetto-jax")) is not None:
-        measured[BF16] = in_bf16
-    if own not in measured:
+    """From those goes alone in which both took turns: the hours of a machine differ by more than libraries do."""
+    others = [one for one in rounds(behind=own == BEHIND) if one.where == where]
+    ours = others if own != BF16 else [one for one in rounds("bf16") if one.where == where]
+    contender = own if own != BF16 else "duetto-jax"
+    ours = [one for one in ours if one.contender == contender]
+    peers = {one.contender for one in others if not one.contender.startswith("duetto") and one.contender in LABELS}
+    pairs = []
+    for peer in [other] if other else sorted(peers):
+        theirs = [one for one in others if one.contender == peer]
+        both = {one.go for one in ours} & {one.go for one in theirs}
+        sides = [[one for one in side if one.go in both] for side in (ours, theirs)]
+        if both:
+            pairs.append([medians(side)[where][name] for side, name in zip(sides, (contender, peer), strict=True)])
+    if not pairs:
         return "–"
-    peers = [name for name in measured if name in LABELS and not name.startswith("duetto") and name in (other or name,)]
-    most = max(measured[name] for name in peers)
-    ratio = f"{measured[own] / most:.2f}"
-    return f"{f'**{ratio}**' if float(ratio) >= 1.1 else ratio} ({measured[own]:,.0f} : {most:,.0f})"
+    mine, most = max(pairs, key=lambda pair: pair[1] / pair[0])
+    ratio = f"{mine / most:.2f}"
+    return f"{f'**{ratio}**' if float(ratio) >= 1.1 else ratio} ({mine:,.0f} : {most:,.0f})"
