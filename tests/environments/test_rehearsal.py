@@ -156,6 +156,62 @@ def test_one_whose_episodes_do_not_end_is_looked_at_all_the_same() -> None:
     rehearsal.close()
 
 
+def test_what_cuts_it_short_leaves_the_rest_to_other_checkpoints() -> None:
+    """Evaluations after 10 steps: what changes at resets alone is not believed to come back, but looked at again."""
+    stepper, actions, notices = make(hidden.OfResets), np.random.default_rng(1), list[str]()
+    rehearsal = Rehearsal(stepper, notices, hidden.OfResets)
+    stepper.reset(5)
+    record(stepper, actions, 60)
+    for steps, finding in ((10, None), (45, False)):  # episodes are of 50 steps
+        rehearsal.begin(stepper.state_dict())
+        record(stepper, actions, steps)
+        rehearsal.end()
+        assert rehearsal._process is not None
+        rehearsal._process.wait(60.0)
+        rehearsal.look()
+        assert rehearsal.exact is finding
+    assert len(notices) == 1
+    rehearsal.close()
+
+
+def test_short_looks_add_up() -> None:
+    stepper, actions, notices = make(hidden.Plain), np.random.default_rng(1), list[str]()
+    rehearsal = Rehearsal(stepper, notices, hidden.Plain)
+    stepper.reset(5)
+    record(stepper, actions, 60)
+    for seen in (None, None, True):
+        rehearsal.begin(stepper.state_dict())
+        record(stepper, actions, 90)
+        rehearsal.end()
+        rehearsal._process.wait(60.0)
+        rehearsal.look()
+        assert (rehearsal.exact, notices) == (seen, [])
+    rehearsal.close()
+
+
+def test_too_little_is_said_at_the_end() -> None:
+    stepper, actions, notices = make(hidden.Plain), np.random.default_rng(1), list[str]()
+    rehearsal = Rehearsal(stepper, notices, hidden.Plain)
+    stepper.reset(5)
+    record(stepper, actions, 60)
+    rehearsal.begin(stepper.state_dict())
+    record(stepper, actions, 5)
+    rehearsal.look(60.0)
+    assert rehearsal.exact is None
+    [notice] = notices
+    assert notice.endswith("not known: nothing differed in 5 steps, but no episode ended in them.")
+
+
+def test_a_machine_without_room_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("duetto.environments.rehearsal.pickle.dump", full)
+    exact, [notice] = rehearsed(hidden.Plain)
+    assert exact is None
+    assert notice.endswith("is not known: no other process could be asked ([Errno 28] No space left on device).")
+
+
 class Endless(hidden.Plain):
     def step(self, action: Any) -> Any:
         self.time = 0
@@ -225,7 +281,8 @@ def test_an_evaluation_ends_the_watch() -> None:
     rehearsal.end()
     assert stepper.watcher is None
     rehearsal.look(60.0)
-    assert (rehearsal.exact, notices) == (True, [])
+    assert rehearsal.exact is None  # three steps and no episode's end
+    assert len(notices) == 1
 
 
 # ------------------------------------------------------------------------------------------------ restored

@@ -30,7 +30,9 @@ from duetto.environments import families, naming, recipes, trees
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
 
-LEAST, MOST = 200, 1000  # vector steps that are compared; between these, until an episode has ended
+# Vector steps that are compared; between these, until an episode has ended. What cuts them short, such as evaluations
+# in the same process, leaves the rest to other checkpoints: what did not differ in a few steps may do so later.
+LEAST, MOST = 200, 1000
 
 # The tests compare these for every id that installs; the others are the user's own, or cannot be saved anyway.
 _TESTED = {families.MUJOCO.name, families.ATARI.name, families.MINIGRID.name, "classic control", "PyBullet"}
@@ -54,7 +56,8 @@ class Rehearsal:
         self._stepper, self._notices = stepper, notices
         self._saved: dict[str, Any] = {}
         self._trace: _Trace = []
-        self._episodes = 0  # that ended while it watched
+        self._compared = 0  # vector steps in which nothing differed, from all checkpoints
+        self._ended = False  # whether an episode's end is among them
         self._process: subprocess.Popen[bytes] | None = None
         self._answer: IO[bytes] | None = None
         self._over = self._said_unsaved = False
@@ -70,7 +73,7 @@ class Rehearsal:
                 self._notices.append(f"The state of {self._stepper.name} cannot be saved: {_CONSEQUENCE}")
             self._said_unsaved = True
         elif self.exact is None and not self._over and self.is_apart(saved):
-            self._over, self._saved, self._trace, self._episodes = True, saved, [], 0
+            self._over, self._saved, self._trace = True, saved, []
             self._stepper.watcher = self._watch
 
     def is_apart(self, saved: dict[str, Any]) -> bool:
@@ -90,7 +93,15 @@ class Rehearsal:
             self._over = False  # at another checkpoint, then
             return
         job = {"recipe": self._recipe, "saved": self._saved, "trace": self._trace}
+        self._compared += len(self._trace)
         self._saved, self._trace = {}, []
+        try:
+            self._ask(job)
+        except OSError as error:  # no room for temporary files, no process left: the run goes on
+            self.close()
+            self._say(None, f"no other process could be asked ({error})")
+
+    def _ask(self, job: dict[str, Any]) -> None:
         self._answer = tempfile.TemporaryFile()  # noqa: SIM115 - open until the answer is read
         with tempfile.TemporaryFile() as question:
             pickle.dump(job, question)
@@ -120,7 +131,17 @@ class Rehearsal:
         text = self._answer.read()
         exact, finding = json.loads(text) if text else (None, f"its process ended with {self._process.returncode}")
         self.close()
+        if exact and self._compared < self._wanted():
+            self._over = False  # at other checkpoints, more
+            if not patience:
+                return
+            if not self._ended:
+                exact, finding = None, f"nothing differed in {self._compared} steps, but no episode ended in them"
         self._say(exact, finding)
+
+    def _wanted(self) -> int:
+        """How many steps are to be compared in all."""
+        return LEAST if self._ended else MOST
 
     def recall(self, exact: bool | None) -> None:
         """What a checkpoint knows that the run was resumed from. That it was not exact may have been mended since."""
@@ -153,8 +174,8 @@ class Rehearsal:
 
     def _watch(self, actions: np.ndarray, transition: Transition, episodes: list[Episode]) -> None:
         self._trace.append((actions.copy(), _checksums(self._stepper, transition, episodes)))
-        self._episodes += len(episodes)
-        if len(self._trace) >= (LEAST if self._episodes else MOST):
+        self._ended = self._ended or bool(episodes)
+        if self._compared + len(self._trace) >= self._wanted():
             self.end()
 
     def _say(self, exact: bool | None, finding: str) -> None:

@@ -41,6 +41,7 @@ def saving(
             )
         elif saved["environments"] is not None and rehearsal.exact is None:
             _step(stepper, draw, LEAST, alive)
+            _step(stepper, draw, MOST - LEAST, alive, until_ended=True)
             rehearsal.look(patience)
     finally:
         rehearsal.close()
