@@ -140,6 +140,17 @@ class OfRandom(Plain):
         return random.gauss(0.0, 1.0)
 
 
+class OfOlderGenerators(Plain):
+    """As environments had them before NumPy's Generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers, self.more = np.random.RandomState(1), random.Random(1)
+
+    def _number(self) -> float:
+        return float(self.numbers.normal()) + self.more.gauss(0.0, 1.0)
+
+
 class OfSlots(Plain):
     __slots__ = ("__hidden", "shown")
 

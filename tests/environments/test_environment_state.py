@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from typing import Any
 
@@ -146,6 +147,14 @@ def test_values_come_back_with_their_types(value: Any) -> None:
 
 def test_two_names_for_one_object_are_refused() -> None:
     array, shared = np.zeros(4), [1]
-    for value in ([array, array[1:]], [shared, shared], object(), np.array([None]), {1, 2}):
+    older = np.random.RandomState(np.random.PCG64(1))  # whose state another one would not take
+    the_process = [np.random.mtrand._rand, random._inst]  # and is saved as such
+    for value in ([array, array[1:]], [shared, shared], object(), np.array([None]), {1, 2}, older, *the_process):
         with pytest.raises(values.NotSimpleError):
             values.encode(value, values.Seen())
+
+
+@pytest.mark.parametrize("kind", ["RandomState", "Random"])
+def test_what_should_be_a_generator_and_is_none_is_refused(kind: str) -> None:
+    with pytest.raises(CheckpointError, match="should be a random generator's state is none"):
+        values.decode({"kind": kind, "state": 3})

@@ -27,6 +27,7 @@ SAVED = [
     hidden.OfObservationSpace,
     hidden.OfNumpy,
     hidden.OfRandom,
+    hidden.OfOlderGenerators,
     hidden.OfSlots,
     hidden.OfMetadata,
     hidden.OfText,

@@ -288,6 +288,18 @@ def test_a_run_in_bfloat16_comes_out_in_float32(tmp_path: Path):
     np.testing.assert_allclose(written({"observation": obs})["action"], expected, atol=1e-5)
 
 
+def test_a_full_disk_is_said_and_leaves_nothing(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(
+        UsageError, match=r"agent\.pt2 cannot be written: No space left on device\. Give another --output"
+    ):
+        duetto.export(made("numbers scaled"), "torch", tmp_path / "agent.pt2")
+    assert not list(tmp_path.iterdir())
+
+
 def test_mistakes(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = made("numbers scaled")
     with pytest.raises(UsageError, match="format is 'tflite'; it must be one of onnx, torch, jax"):

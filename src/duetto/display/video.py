@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
@@ -64,7 +65,15 @@ def record(
             partial.replace(path)
             return episode
     except OSError as error:
-        raise DuettoError(f"The video {path} cannot be written: {error.strerror or error}.") from error
+        raise DuettoError(f"The video {path} cannot be written: {_cause(error, path.parent)}.") from error
+
+
+def _cause(error: OSError, folder: Path) -> str:
+    """In words. Of a full disk ffmpeg says nothing: it ends, its pipe breaks, and imageio quotes its command line."""
+    if isinstance(error, BrokenPipeError) or "FFMPEG" in str(error).upper():
+        free = shutil.disk_usage(folder).free / 1e6 if folder.is_dir() else 0.0
+        return f"ffmpeg ended before it was done (the disk has {free:.1f} MB free)"
+    return error.strerror or str(error)
 
 
 def place(folder: Path, step: int) -> Path:

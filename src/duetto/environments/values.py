@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,10 @@ def encode(value: Any, seen: Seen) -> Any:
         return _encode_text(value)
     if kind is np.random.Generator:
         return {"kind": "generator", "value": randomness.state_of(value)}
+    if kind in _OLDER:
+        if value is np.random.mtrand._rand or value is random._inst:  # pyright: ignore[reportAttributeAccessIssue]
+            raise NotSimpleError("the process's own generator under another name")
+        return {"kind": kind.__name__, "state": encode(_OLDER[kind](value), seen)}
     if kind is dict:
         keys, items = encode(list(value.keys()), seen), encode(list(value.values()), seen)
         return {"kind": "dict", "keys": keys, "items": items}
@@ -77,13 +83,35 @@ def decode(value: Any) -> Any:
         case "text":
             return np.frombuffer(value["bytes"].tobytes(), value["dtype"]).reshape(value["shape"]).copy()
         case "generator":
-            random = np.random.Generator(_bit_generator(value["value"]["bit_generator"]))
-            randomness.restore(random, value["value"])
-            return random
+            generator = np.random.Generator(_bit_generator(value["value"]["bit_generator"]))
+            randomness.restore(generator, value["value"])
+            return generator
+        case "RandomState" | "Random":
+            return _older(value["kind"], decode(value["state"]))
         case "dict":
             return dict(zip(decode(value["keys"]), decode(value["items"]), strict=True))
         case kind:
             return _decode_sequence(_SEQUENCES[kind], value)
+
+
+def _state_of(older: np.random.RandomState) -> dict[str, Any]:
+    state: Any = older.get_state(legacy=False)
+    if state["bit_generator"] != "MT19937":
+        raise NotSimpleError(f"a RandomState that draws from {state['bit_generator']}")
+    return state
+
+
+# Generators of the time before NumPy's Generator, and what gives their state.
+_OLDER: dict[type, Callable[[Any], Any]] = {np.random.RandomState: _state_of, random.Random: random.Random.getstate}
+
+
+def _older(kind: str, state: Any) -> np.random.RandomState | random.Random:
+    try:
+        generator = np.random.RandomState() if kind == "RandomState" else random.Random()
+        generator.set_state(state) if isinstance(generator, np.random.RandomState) else generator.setstate(state)
+        return generator
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"What should be a random generator's state is none ({error!r}).") from error
 
 
 def _encode_text(value: np.ndarray) -> dict[str, Any]:

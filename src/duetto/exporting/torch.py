@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator
@@ -42,7 +43,9 @@ def write(graph: Graph, learner: TorchLearner, path: Path, form: str) -> None:
         batch = torch.export.Dim("batch", min=1, max=2**20)
         program = torch.export.export(module, arrays, dynamic_shapes=(tuple({0: batch} for _ in arrays),))
         if form == "torch":
-            torch.export.save(program, str(path))
+            whole = io.BytesIO()  # PyTorch's own writer ends the process where the disk is full
+            torch.export.save(program, whole)
+            path.write_bytes(whole.getbuffer())
             return
         torch.onnx.export(
             program,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -73,7 +74,7 @@ def export(
     _check_free(path, about_it)
     agent = run.agent(checkpoint, precision="float32")
     graph = _graph(agent)
-    with _new_folder(path) as folder, closing(run.stepper(ENVIRONMENTS)) as stepper:
+    with closing(run.stepper(ENVIRONMENTS)) as stepper, _written_at(path), _new_folder(path) as folder:
         temporary = Path(folder) / f"agent{ending}"
         written = _written(graph, agent, temporary, format)
         verdict = check(graph, written, agent.policy, stepper, run.config.run.seed)
@@ -99,13 +100,20 @@ def _is_export(path: Path, about_it: Path) -> bool:
     return isinstance(about, dict) and about.get("file") == path.name and about.get("format") in FORMATS
 
 
+@contextmanager
+def _written_at(path: Path) -> Iterator[None]:
+    """UsageError where the disk does not take the file, or something on the way to it."""
+    try:
+        yield
+    except OSError as error:
+        because = error.strerror or error
+        raise UsageError(f"{path} cannot be written: {because}. Give another --output.") from error
+
+
 def _new_folder(path: Path) -> TemporaryDirectory[str]:
     """Beside the file: in a stranger's folder there may be a link of any name that can be foreseen."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return TemporaryDirectory(prefix=".export-", dir=path.parent)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}. Give another --output.") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return TemporaryDirectory(prefix=".export-", dir=path.parent)
 
 
 def _graph(agent: Agent) -> Graph:

@@ -61,7 +61,7 @@ def refusal(what: str, folder: Path, size: int, error: OSError) -> CheckpointErr
     """Say that the disk did not take `size` bytes, why, and what to do."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return CheckpointError(
-        f"{what} could not be written to {folder}: {error.strerror or error}. It needs {size / 1e6:.1f} MB. "
+        f"{what} could not be written to {folder}: {error.strerror or error}. It needs {max(size, 1e5) / 1e6:.1f} MB. "
         f"{'Free some space' if full else 'Put that right'}, then go on with: duetto resume {folder.parent}"
     )
 
