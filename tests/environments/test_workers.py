@@ -248,6 +248,16 @@ def test_a_trainer_that_is_killed_takes_even_those_along_that_hang(tmp_path: Pat
         process.communicate()  # closes its pipes
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_after_a_trainer_that_is_killed_there_are_no_tracebacks(tmp_path: Path) -> None:
+    process, pids = script(tmp_path, "print(1, flush=True); import time; time.sleep(60)")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    assert "Traceback" not in process.communicate(timeout=30)[1]
+    assert gone(pids, 10)
+
+
 AT_IMPORT = """
 import os
 import gymnasium

@@ -240,7 +240,14 @@ def _work(index: int, make: Callable[[], gymnasium.Env], pipe: Any, *rest: Any) 
         errors.put((index, None, error if isinstance(error, DuettoError) else raised("making it", error, index), ""))
         pipe.send((None, False))
         return
-    _async_worker(index, lambda: env, pipe, *rest)
+    try:
+        _async_worker(index, lambda: env, pipe, *rest)
+    except OSError:  # the pipe's other end is gone
+        trainer = multiprocessing.parent_process()
+        assert trainer is not None
+        trainer.join(ORPHANED)
+        if trainer.is_alive():
+            raise
 
 
 def _leave_with_the_trainer() -> None:
