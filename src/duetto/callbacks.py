@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from duetto.algorithms.fields import Count, Positive, Within, check_fields
+from duetto.algorithms.fields import Count, Within, check_fields
 from duetto.display import video
 from duetto.functional import forms
 from duetto.functional.forms import Optional
@@ -28,7 +28,7 @@ def _say_if_nothing_is_evaluated(callback: Callback, session: Session) -> None:
 class StopAtReturn(Callback):
     """End the run where an evaluation's mean return is at least `value`."""
 
-    value: Annotated[float, Within()]
+    value: Annotated[float, Within(endless=True)]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -97,7 +97,7 @@ class TimeLimit(Callback):
     first: who ends the process in that evaluation loses nothing.
     """
 
-    seconds: Positive
+    seconds: Annotated[float, Within(0.0, above=True, endless=True)]
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -30,6 +30,10 @@ def test_every_class_is_found_by_its_name():
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1."),
         ({"actor_learning_rate": 0.0}, "actor_learning_rate is 0.0; it must be more than 0."),
         ({"exploration_noise": -1}, "exploration_noise is -1; it must be at least 0."),
+        ({"exploration_noise": math.inf}, "exploration_noise is inf; it must be finite."),
+        ({"critic_learning_rate": np.float32(math.inf)}, "critic_learning_rate is inf; it must be finite."),
+        ({"critic_learning_rate": -math.inf}, "critic_learning_rate is -inf; it must be more than 0."),
+        ({"tau": math.inf}, "tau is inf; it must be at least 0 and at most 1."),
         ({"hidden": (64, 0)}, "hidden is (64, 0); it must be at least 1."),
         ({"activation": "relo"}, "activation is 'relo'; it must be one of relu, tanh, elu, silu."),
         ({"exploration": None}, "exploration is None; it must be one of gaussian, ou, none."),
@@ -64,6 +68,7 @@ def test_out_of_range(options, sentence):
         ({"minibatches": 0}, "minibatches is 0; it must be at least 1."),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be more than 0."),
         ({"learning_rate_final": -0.5}, "learning_rate_final is -0.5; it must be at least 0 and at most 1."),
+        ({"learning_rate": math.inf}, "learning_rate is inf; it must be finite."),
         ({"adam_epsilon": 0}, "adam_epsilon is 0; it must be more than 0."),
         ({"max_grad_norm": -1}, "max_grad_norm is -1; it must be at least 0."),
         ({"clip_range": 0.0}, "clip_range is 0.0; it must be more than 0."),
@@ -85,7 +90,10 @@ def test_out_of_range_for_ppo(options, sentence):
     assert str(refusal.value) == sentence
 
 
-@pytest.mark.parametrize("options", [{"gae_lambda": 0}, {"gae_lambda": 1}, {"hidden": ()}, {"max_grad_norm": 0.0}])
+@pytest.mark.parametrize(
+    "options",
+    [{"gae_lambda": 0}, {"gae_lambda": 1}, {"hidden": ()}, {"max_grad_norm": 0.0}, {"observation_clip": math.inf}],
+)
 def test_the_ends_of_its_ranges_belong_to_them(options):
     PPO(**options)
 

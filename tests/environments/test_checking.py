@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -216,6 +217,56 @@ def test_what_cannot_be_saved_is_named():
 def test_what_cannot_be_filmed(environment: Any, sentence: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inside.keeping, "saving", lambda *_, **__: ())  # a process of its own
     assert sentence in found(environment)["costs", "video"]
+
+
+class Doubled(questionable.Plain):
+    """Observations of float64: an offset, and how far they go around it."""
+
+    def __init__(self, offset: float, spread: float) -> None:
+        super().__init__()
+        self.observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+        self.offset, self.spread = offset, spread
+
+    def observe(self) -> Any:
+        return self.offset + self.spread * self.np_random.normal(size=2)
+
+
+LOST = "has numbers that float32, which networks take, does not tell apart: "
+
+
+@pytest.mark.parametrize(
+    ("offset", "spread", "what"),
+    [
+        (1.7e9, 1.0, r"1[67]\d+\.\d+ becomes 1[67]\d+\. Subtract"),
+        (1e5, 1e-4, r"99999.* and .* both become 100000\."),
+        (1e5, 1.0, ""),
+    ],
+)
+def test_what_float32_loses(offset: float, spread: float, what: str):
+    sentences = found(partial(Doubled, offset, spread), until="seed")
+    assert (LOST in sentences["costs", "observations"]) == bool(what)
+    if what:
+        assert re.search(LOST + what, sentences["costs", "observations"])
+
+
+def test_what_float32_cannot_hold():
+    sentence = found(partial(Doubled, 1e300, 1.0), until="seed")["broken", "numbers"]
+    assert sentence.startswith("Of step 0, the observation is beyond 3.4e+38, where float32 ends ([1.e+300 1.e+300]). ")
+
+
+class Frames(questionable.Plain):
+    """A stack of grey pictures, as a wrapper gives it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = Box(0, 255, (4, 20, 20, 1), np.uint8)
+
+    def observe(self) -> Any:
+        return np.zeros((4, 20, 20, 1), np.uint8)
+
+
+def test_a_stack_of_pictures_that_is_no_image():
+    assert "uint8 of shape (4, 20, 20, 1), looks like an image" in found(Frames, until="played")["costs", "images"]
 
 
 class Reaching(questionable.Plain):

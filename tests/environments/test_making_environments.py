@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import threading
 import types
 import warnings
 from pathlib import Path
@@ -14,7 +15,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils import EzPickle
 from gymnasium.vector import SyncVectorEnv
+from gymnasium.wrappers import RecordVideo, TimeLimit
+from gymnasium.wrappers import vector as around
 from scripted_environments import Counting, Ending, Scripted
 
 import duetto
@@ -158,6 +162,8 @@ def test_instances() -> None:
     assert make(vector).num_envs == 3
     with pytest.raises(UsageError, match="has 3 environments, num_envs says 2"):
         make(vector, num_envs=2)
+    with pytest.raises(UsageError, match=r'vectorization="subprocess" comes too late\. Leave it out'):
+        make(vector, vectorization="subprocess")
     with pytest.raises(UsageError, match="is no environment"):
         make(7)
 
@@ -194,6 +200,98 @@ def test_separate_shares_nothing() -> None:
     scripted.lock = sys.stdout  # no copy of that exists
     with pytest.raises(UsageError, match=r"Scripted cannot be made anew.*a factory"):
         separate(scripted)
+
+
+class Constructed(Counting, EzPickle):
+    """Pickled by its constructor's arguments, as Gymnasium's MuJoCo environments are."""
+
+    def __init__(self) -> None:
+        Counting.__init__(self)
+        EzPickle.__init__(self)
+
+
+@pytest.mark.parametrize("kind", [Counting, Constructed])
+def test_a_copy_has_what_was_set_on_the_object(kind: Any) -> None:
+    env = TimeLimit(kind(), 5)
+    env.unwrapped.gain, env.unwrapped.held = 5.0, [1]
+    env.reset(seed=0)
+    several = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2)
+    several.set_attr("gravity", 0.0)
+    stepper = separate(env, num_envs=2)
+    for copied in stepper.engine.envs:
+        assert copied.unwrapped.gain == 5.0
+        assert copied.unwrapped.held == [1]
+        assert copied.unwrapped.held is not env.unwrapped.held
+        assert copied.unwrapped is not env.unwrapped
+    assert separate(several).engine.envs[0].unwrapped.gravity == 0.0
+    assert stepper.notices == []
+
+
+def test_a_copy_in_mujoco_is_of_its_world() -> None:
+    pytest.importorskip("mujoco")
+    env = gymnasium.make("InvertedPendulum-v5")
+    env.unwrapped.model.opt.gravity[2] = -1.0
+    copied = separate(env).engine.envs[0].unwrapped
+    assert copied.model.opt.gravity[2] == -1.0
+    copied.model.opt.gravity[2] = -2.0
+    assert env.unwrapped.model.opt.gravity[2] == -1.0
+
+
+def test_a_copy_is_given_the_render_mode_of_videos() -> None:
+    env = gymnasium.make("CartPole-v1")
+    env.unwrapped.gravity = 0.0
+    stepper = separate(env, render_mode="rgb_array")
+    stepper.reset(0)
+    assert stepper.render().ndim == 3
+    assert stepper.engine.envs[0].unwrapped.gravity == 0.0
+    assert env.render_mode is None
+    assert stepper.notices == []
+
+
+def test_what_cannot_be_copied_is_made_anew_and_says_it() -> None:
+    env = gymnasium.make("CartPole-v1")
+    env.unwrapped.lock = threading.Lock()
+    (notice,) = separate(env, num_envs=3).notices
+    assert re.search(r"CartPole-v1 cannot be copied \(TypeError: .*lock.*made anew from its id: what was set", notice)
+    assert notice.endswith("Pass a function that makes it, and sets that, too.")
+
+
+def test_what_would_act_on_the_object_itself_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = gymnasium.make("CartPole-v1")
+    step = env.unwrapped.step
+    env.unwrapped.step = lambda action: step(action)
+    assert "the function step that was set on it refers to the object itself" in separate(env).notices[0]
+    bullet = types.ModuleType("pybullet")
+    monkeypatch.setitem(sys.modules, "pybullet", bullet)
+    monkeypatch.setattr(sys.modules[Counting.__module__], "p", bullet, raising=False)
+    with pytest.raises(UsageError, match=r"Counting cannot be made anew for evaluation \(PyBullet's worlds cannot be"):
+        separate(Counting())
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_copy_does_not_write_over_the_objects_videos(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "moviepy", types.ModuleType("moviepy"))
+    inner = gymnasium.make("CartPole-v1", render_mode="rgb_array")
+    env = TimeLimit(RecordVideo(inner, str(tmp_path / "videos"), episode_trigger=bool), 7)
+    if broken:
+        env.unwrapped.lock = threading.Lock()
+    copied = separate(env)
+    assert "RecordVideo" not in str(copied.engine.envs[0])
+    assert "TimeLimit" in str(copied.engine.envs[0])
+    assert len(copied.notices) == broken
+
+
+def test_wrappers_around_a_whole_vector_environment() -> None:
+    vector = SyncVectorEnv([Counting] * 2)
+    wrapped = around.TransformReward(around.ClipReward(vector, -1, 1), lambda reward: reward)
+    with pytest.raises(UsageError, match=r"has TransformReward, ClipReward around .* inside the functions"):
+        separate(wrapped)
+    assert separate(around.RecordEpisodeStatistics(vector)).num_envs == 1
+    native = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="vector_entry_point")
+    with pytest.raises(UsageError, match=r"can be made from CartPole-v1, a CartPoleVectorEnv\. Pass an id"):
+        separate(native)
 
 
 def test_importing_the_package_imports_no_family_and_no_framework() -> None:

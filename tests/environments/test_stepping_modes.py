@@ -289,3 +289,31 @@ def test_a_bad_part_is_named() -> None:
     stepper.step(np.zeros((2, 2)))
     with pytest.raises(NonFiniteError, match="Parts, environment 0, vector step 2: the observation b/0 is NaN"):
         stepper.step(np.zeros((2, 2)))
+
+
+class Enormous(Counting):
+    """Its observations are more than a float32 holds, from the second step on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        self.taken = 0
+
+    def reset(self, **arguments: Any) -> Any:
+        return np.zeros(1), super().reset(**arguments)[1]
+
+    def step(self, action: Any) -> Any:
+        self.taken += 1
+        return np.full(1, -1e300 if self.taken == 2 else 1.0), *super().step(action)[1:]
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.filterwarnings("error")
+def test_what_float32_cannot_hold_is_no_infinity(several: bool) -> None:
+    makers = [Enormous, Enormous]
+    stepper = make(SyncVectorEnv(makers) if several else Enormous, num_envs=2)
+    stepper.reset(0)
+    stepper.step(np.zeros(2, int))
+    sentence = r"environment 0, vector step 2: the observation is beyond 3.4e\+38, where float32 ends \(\[-1.e\+300\]\)"
+    with pytest.raises(NonFiniteError, match=sentence):
+        stepper.step(np.zeros(2, int))

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from learning_cases import PARTS, box
 
-from duetto.networks.encoding import encode, is_image
-from duetto.networks.spaces import Dict, Discrete, MultiDiscrete
+from duetto.networks.encoding import encode, flattened_images, is_image
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete
 
 
 @pytest.fixture
@@ -89,3 +89,13 @@ def test_images():
     assert is_image(camera)
     assert is_image(Dict((("camera", camera), ("speed", box(1)))))
     assert not any(map(is_image, (box(3), box(3, 8, 8), box(8, 8, dtype="uint8"), Discrete(3), PARTS)))
+
+
+def test_what_seems_an_image_and_is_taken_as_a_vector_is_said():
+    flat = Box((84, 84), "uint8", (0.0,), (255.0,))
+    [sentence] = flattened_images(flat)
+    assert sentence.startswith("The observation, uint8 of shape (84, 84), looks like an image, and is taken as 7,056 ")
+    camera = Dict((("camera", flat), ("image", Box((84, 84, 3), "uint8", (0.0,), (255.0,))), ("where", box(2))))
+    [sentence] = flattened_images(camera)
+    assert sentence.startswith("The observation camera, uint8 of shape (84, 84), looks")
+    assert flattened_images(box(2)) == []

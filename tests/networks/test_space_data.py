@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learning_cases import PARTS, box
 
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, from_json, to_json
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, differing, from_json, to_json
 
 BOUND = st.floats(allow_nan=False, width=32)
 BOXES = st.lists(st.integers(0, 3), max_size=3).flatmap(
@@ -40,3 +40,54 @@ def test_a_space_comes_back_from_a_checkpoint(space):
 def test_size_is_that_of_the_network_input(space, size, text):
     assert space.size == size
     assert str(space) == text
+
+
+BYTES, FLOATS = "uint8", "float32"
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "seems"),
+    [
+        ((84, 84), BYTES, True),
+        ((4, 40, 40, 3), BYTES, True),
+        ((4, 3, 40, 40), BYTES, True),
+        ((40, 40, 3), FLOATS, True),
+        ((3, 40, 40), FLOATS, True),
+        ((40, 40, 3), BYTES, False),  # it is one
+        ((8, 8), BYTES, False),  # a board
+        ((128, 2), BYTES, False),
+        ((40, 40), FLOATS, False),  # a matrix
+        ((8, 8, 20), FLOATS, False),
+        ((20, 30, 40), FLOATS, False),
+        ((100,), BYTES, False),
+    ],
+)
+def test_what_seems_to_be_an_image(shape, dtype, seems):
+    assert Box(shape, dtype, (0.0,), (255.0,)).seems_image == seems
+
+
+def test_where_only_bounds_differ_they_are_shown():
+    one, other = Box((1,), "float32", (-1.0,), (1.0,)), Box((1,), "float32", (-3.0,), (1.0,))
+    assert differing("action", one, one) is None
+    assert differing("action", one, other) == (
+        "Box(1,) of float32 from -1 to 1",
+        "Box(1,) of float32 from -3 to 1",
+    )
+    parts = [Dict((("arm", part), ("hand", one))) for part in (one, other)]
+    assert differing("action", *parts) == (
+        "Dict(arm: Box(1,) of float32 from -1 to 1)",
+        "Dict(arm: Box(1,) of float32 from -3 to 1)",
+    )
+    assert differing("action", one, Discrete(2)) == ("Box(1,)", "Discrete(2)")
+    several = Box((2,), "float32", (-1.0, -2.0), (1.0, 1.0))
+    assert several.in_detail() == "Box(2,) of float32 from [-1, -2] to 1"
+
+
+def test_bounds_of_observations_make_no_difference_but_dtypes_do():
+    one, other = Box((1,), "float32", (-1.0,), (1.0,)), Box((1,), "float32", (-3.0,), (1.0,))
+    assert differing("observation", one, other) is None
+    assert differing("observation", Dict((("a", one),)), Dict((("a", other),))) is None
+    assert differing("observation", one, Box((1,), "uint8", (0.0,), (255.0,))) == (
+        "Box(1,) of float32 from -1 to 1",
+        "Box(1,) of uint8 from 0 to 255",
+    )

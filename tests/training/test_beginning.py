@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fake_run import same
+from gymnasium.spaces import Box
+from gymnasium.wrappers import TimeLimit
 from line_environment import Line
 from small_runs import CrashAt, CrashError, checkpoints, outcome, small, train
 
@@ -129,6 +132,7 @@ def test_killed_before_its_first_checkpoint_it_begins_there_again(made: Run, tmp
         ({"normalize_observations": "off"}, {}, "has statistics of all observations"),
         ({}, {"from_checkpoint": "best", "from_memory": True}, "The best checkpoint has networks only"),
         ({}, {"from_checkpoint": "7"}, "has no checkpoint at step 7"),
+        ({"prioritized": True}, {"from_memory": True}, "a new run can also begin without the other's memory."),
         ({"replay_capacity": 50}, {"from_memory": True}, "Set replay_capacity and the number of environments back."),
     ],
 )
@@ -208,3 +212,47 @@ def test_where_nothing_is_measured_in_the_runs_length_nothing_is_said(tmp_path: 
     said: list[str] = []
     run.resume(steps=120, on_start=lambda session: said.extend(session.notices))
     assert said == []
+
+
+class Apart(Line):
+    """A line whose observations, or actions, have other bounds, or lie far away."""
+
+    def __init__(self, observation: float = np.inf, action: float = 1.0, far: float = 0.0, shape: Any = (2,)) -> None:
+        super().__init__()
+        self.observation_space = Box(-observation, observation, shape, np.float32)
+        self.action_space = Box(-action, action, (2,), np.float32)
+        self.far = far
+
+    def see(self) -> Any:
+        return np.full(self.observation_space.shape, self.position + self.far, np.float32)
+
+    def step(self, action: Any) -> Any:
+        return self.see(), 0.0, False, False, {}
+
+
+def test_only_bounds_that_matter_are_compared(tmp_path: Path):
+    options: dict[str, Any] = {"steps": 20, "evaluate_every": 0}
+    run = train(tmp_path, small(), Apart, **options)
+    inside, wide = partial(Apart, 9.0), partial(Apart, action=3.0)
+    assert run.evaluate(1, environment=lambda: TimeLimit(inside(), 5)).lengths == [5]
+    assert train(tmp_path, small(), inside, from_run=run, **options).agent().step == 20
+    sentence = r"Box\(2,\) of float32 from -3 to 3; the agent was trained with Box\(2,\) of float32 from -1 to 1"
+    with pytest.raises(UsageError, match=sentence):
+        run.evaluate(1, environment=wide)
+    with pytest.raises(UsageError, match=r"from -1 to 1; Apart has Box\(2,\) of float32 from -3 to 3\. Choose"):
+        train(tmp_path, small(), wide, from_run=run, **options)
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"far": 1.7e9}, "The observation reaches 1.7e+09, where float32, which networks take, tells numbers apart"),
+        ({"shape": (20, 20, 3)}, "The observation, float32 of shape (20, 20, 3), looks like an image, and is taken as"),
+        ({}, ""),
+    ],
+)
+def test_observations_that_lose_something_are_said(tmp_path: Path, how: dict[str, Any], sentence: str):
+    said: list[str] = []
+    options: dict[str, Any] = {"steps": 40, "evaluate_every": 0}
+    train(tmp_path, small(), partial(Apart, **how), callbacks=[lambda run: said.extend(run.notices)], **options)
+    assert any(one.startswith(sentence) for one in said) if sentence else not said

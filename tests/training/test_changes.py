@@ -156,6 +156,20 @@ def test_a_rate_can_begin_and_cease_to_adapt(tmp_path: Path):
     assert run.metrics()[-1]["learn/agent_learning_rate"] == 0.01
 
 
+def test_a_rate_that_has_adapted_does_not_begin_anew_and_that_is_said(tmp_path: Path):
+    run = train(tmp_path, small("ppo", learning_rate=3e-4, learning_rate_kl=0.01), steps=100, callbacks=[StopAt(64)])
+    before = run.metrics()[-1]["learn/agent_learning_rate"]
+    edited = edit(run, {"algorithm.learning_rate": 1e-5})
+    assert resumed(edited, accept_changes=True, callbacks=[StopAt(65)])[1:] == [
+        "Only a run's start asks for algorithm.learning_rate: the new value changes nothing now."
+    ]
+    assert edited.metrics()[-1]["learn/agent_learning_rate"] == before
+    constant = train(tmp_path, small("ppo"), name="constant", steps=100, callbacks=[StopAt(64)])
+    edited = edit(constant, {"algorithm.learning_rate": 1e-5, "algorithm.learning_rate_kl": 0.01})
+    assert resumed(edited, accept_changes=True, callbacks=[StopAt(65)])[1:] == []
+    assert edited.metrics()[-1]["learn/agent_learning_rate"] == 1e-5  # it adapts from there
+
+
 # ---------------------------------------------------------------------------------------------------- free
 def test_what_is_free_may_change_without_a_word(made: Run):
     """Threads too; of these, what they change is said by another sentence."""

@@ -108,24 +108,49 @@ class Waited(Line):
         return super().reset(seed=seed, options=options)
 
 
-def test_ctrl_c_in_an_evaluation_says_at_once_that_it_is_heard(tmp_path: Path):
+@pytest.mark.parametrize(("resets", "step"), [(1, 0), (2, 60)])
+def test_ctrl_c_in_an_evaluation_breaks_it_off_and_loses_nothing(tmp_path: Path, resets: int, step: int):
+    """Whoever ends a run may kill it soon: the checkpoint comes first, and who goes on makes the evaluation."""
+    sessions: list[Session] = []
+
+    class Starting(duetto.Callback):
+        def on_start(self, session: Session) -> None:
+            sessions.append(session)
+
+    Waited.after = resets
+    run = train(tmp_path, name="broken", environment=Waited, callbacks=[Starting()], checkpoint_every=1000)
+    assert sessions[0].notices == [
+        f"The evaluation at step {step} was broken off: duetto resume makes it, or duetto evaluate."
+    ]
+    assert steps(run) == [0][:step]
+    assert sessions[0].step == step
+    Waited.after = 0
+    assert_same(train(tmp_path, name="whole", environment=Waited, checkpoint_every=1000), run.resume())
+
+
+def test_an_evaluation_that_a_callback_asks_for_is_whole(tmp_path: Path):
+    """And says at once that Ctrl-C was heard."""
     heard: list[tuple[int, bool]] = []
     sessions: list[Session] = []
 
-    class Listening(duetto.Callback):
+    class Asking(duetto.Callback):
         def on_start(self, session: Session) -> None:
             sessions.append(session)
             session.on_activity = lambda text: heard.append((session.step, bool(session.notices)))
 
-    Waited.after = 2
-    run = train(tmp_path, environment=Waited, callbacks=[Listening()])
+        def on_step(self, session: Session) -> None:
+            if session.step == 40:
+                Waited.after = 1
+                session.evaluate()
+
+    Waited.after = 0
+    run = train(tmp_path, environment=Waited, callbacks=[Asking()])
     assert sessions[0].notices == [
         "The run stops after this evaluation. A second Ctrl-C (or the same signal) ends it at once, without what came "
         "after its last checkpoint."
     ]
-    assert (60, True) in heard  # while it lasts
-    assert steps(run) == [0, 60]
-    assert sessions[0].step == 60
+    assert (40, True) in heard  # while it lasts
+    assert steps(run) == [0, 40]
 
 
 def test_after_ctrl_c_nobody_waits_for_an_evaluation(tmp_path: Path):

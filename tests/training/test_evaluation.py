@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.wrappers import NormalizeObservation
+from gymnasium.wrappers import vector as around
 from line_environment import Line, Parts
 from small_runs import BRIEF, differences, outcome, small, train
 
 from duetto import environments
+from duetto.errors import UsageError
+from duetto.runs.run import Run
+from duetto.training import evaluation as evaluation_module
 from duetto.training.evaluation import Evaluation, evaluate, watch
 from duetto.training.session import Session
 
@@ -152,3 +158,106 @@ def test_an_instance_is_evaluated_on_a_copy(tmp_path: Path):
     run = train(tmp_path, environment=environment, steps=60)
     by_id = train(tmp_path, steps=60)
     assert differences(outcome(run)["memory"], outcome(by_id)["memory"]) == []
+
+
+def gains(tmp_path: Path, environment: Any, **options: Any) -> tuple[Run, list[float]]:
+    run = train(tmp_path, environment=environment, steps=60, **options)
+    return run, [row["mean_return"] for row in run.evaluations()]
+
+
+def test_what_was_set_on_an_object_is_evaluated_too(tmp_path: Path):
+    still_one = gymnasium.make("Pendulum-v1", **BRIEF)
+    run, before = gains(tmp_path, still_one)
+    changed = gymnasium.make("Pendulum-v1", **BRIEF)
+    changed.unwrapped.g = changed.unwrapped.max_torque = 0.0
+    assert run.evaluate(2, environment=changed).mean_return != run.evaluate(2).mean_return
+    assert gains(tmp_path, changed)[1][0] != before[0]
+    assert run.notices == []
+
+
+def test_an_object_that_cannot_be_copied_says_it_once(tmp_path: Path):
+    environment = gymnasium.make("Pendulum-v1", **BRIEF)
+    environment.unwrapped.lock = threading.Lock()
+    said: list[list[str]] = []
+    run = train(tmp_path, environment=environment, steps=60, callbacks=[lambda session: said.append(session.notices)])
+    assert sum("Pendulum-v1 cannot be copied" in notice for notice in said[-1]) == 1
+    for _ in range(2):
+        run.evaluate(1)
+    assert [notice.split(" (")[0] for notice in run.notices] == ["Pendulum-v1 cannot be copied"]
+
+
+def test_fixed_statistics_of_an_object_are_those_of_its_evaluations(tmp_path: Path):
+    """The observations of evaluations are (position - 3) / 2 of those without."""
+    environment = NormalizeObservation(Line())
+    environment.obs_rms.mean[:], environment.obs_rms.var[:] = 3.0, 4.0
+    environment.update_running_mean = False
+    run = train(tmp_path, environment=environment, steps=60)
+    stepper, plain = run.stepper(1), environments.make(Line)
+    stepper.reset(5)
+    plain.reset(5)
+    np.testing.assert_allclose(stepper.obs, (plain.obs - 3) / 2, rtol=1e-4)
+
+
+def never(tmp_path: Path, environment: Any, **options: Any) -> str:
+    with pytest.raises(UsageError) as refusal:
+        train(tmp_path, environment=environment, **options)
+    assert not list(tmp_path.iterdir())
+    return str(refusal.value)
+
+
+def test_vectors_that_no_evaluation_is_like_are_refused_before_anything_is_written(tmp_path: Path):
+    vector = gymnasium.vector.SyncVectorEnv([Line] * 2)
+    said = never(tmp_path, around.FlattenObservation(vector))
+    assert "has FlattenObservation around the whole vector environment" in said
+    assert said.endswith("Or train without evaluations: evaluate_every=0.")
+    native = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point")
+    said = never(tmp_path, native, algorithm=small("ppo"))
+    assert said.endswith("that makes a single environment. Or train without evaluations: evaluate_every=0.")
+    rewarded = around.TransformReward(vector, lambda reward: reward)
+    run = train(tmp_path, environment=rewarded, evaluate_every=0, steps=40)
+    with pytest.raises(UsageError, match="has TransformReward around"):
+        run.evaluate(1)
+
+
+def test_vectors_of_running_statistics_are_not_led_into_that(tmp_path: Path):
+    said = never(tmp_path, around.NormalizeObservation(gymnasium.vector.SyncVectorEnv([Line] * 2)))
+    assert "put a NormalizeObservation around each environment instead, inside the functions" in said
+
+
+def test_a_vector_environments_options_are_its_own(tmp_path: Path):
+    vector = gymnasium.vector.SyncVectorEnv([Line] * 3)
+    assert "comes too late" in never(tmp_path, vector, vectorization="subprocess")
+    assert "has 3 environments, num_envs says 2" in never(tmp_path, vector, num_envs=2)
+    assert "is one environment; num_envs=2" in never(tmp_path, Line(), num_envs=2)
+    run = train(tmp_path, environment=vector, steps=60)
+    assert (run.config.run.num_envs, run.config.run.vectorization) == (3, "sync")
+    assert run.resume(steps=90).metrics()[-1]["step"] == 90
+
+
+def test_an_evaluation_of_other_spaces_is_refused(tmp_path: Path):
+    vector = gymnasium.vector.SyncVectorEnv([Line] * 2)
+    vector.envs[0] = Line(size=3)  # what a copy is made of
+    assert "has the observation space Box(3,)" in never(tmp_path, vector)
+    sizes = iter([2, 2, 3])  # looked at before, trained in, evaluated in
+    with pytest.raises(UsageError, match="the agent was trained with"):
+        train(tmp_path, environment=lambda: Line(size=next(sizes)))
+
+
+def test_an_evaluation_whose_episodes_do_not_end_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(evaluation_module, "PATIENCE", 40)
+    told: list[str] = []
+    stepper = environments.make(Line, num_envs=2, kwargs={"length": 39})
+    evaluate(still, stepper, 6, seed=0, tell=told.append)  # 117 steps, with ends between
+    assert caplog.messages == []
+    assert not any("time limit" in text for text in told)
+    longer = environments.make(Line, num_envs=2, kwargs={"length": 50})
+    for _ in range(2):
+        evaluate(still, longer, 2, seed=0, tell=told.append)
+    [message] = caplog.messages
+    assert message.startswith(
+        "Line: no episode has ended for 40 steps, and an evaluation waits until its episodes end."
+    )
+    assert "evaluate_every=0" in message
+    assert told[-1].endswith("step 49 of those that run; none ends: has it a time limit?")

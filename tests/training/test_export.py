@@ -17,6 +17,7 @@ from masked_environments import Turnstile, Turnstiles
 from policy_environments import Cell, Free, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
 from small_runs import small, train
 from test_joint_actions import Cockpit, Notches
+from test_normalizer import Bytes
 
 import duetto
 from duetto.cli import main
@@ -30,6 +31,7 @@ from duetto.runs.run import Run
 LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
 CASES: dict[str, tuple[Any, Any]] = {
     "numbers scaled": (lambda: small("td3", normalize_observations="collected"), Numbers),
+    "bytes scaled": (lambda: small("td3", normalize_observations="collected"), Bytes),
     "squashed": (lambda: small("sac", network="simba"), Numbers),
     "running statistics": (lambda: small("crossq"), Numbers),
     "gaussian": (lambda: small("ppo", normalize_observations=True), Numbers),

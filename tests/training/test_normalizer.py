@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line
-from policy_environments import Wander
+from policy_environments import Cell, Wander
 from small_runs import checkpoints, small, train
 
 from duetto.algorithms import PPO
@@ -18,11 +18,13 @@ from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
 from duetto.errors import CheckpointError
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.networks.windows import Window
+from duetto.training import normalizer as scaling
 from duetto.training.normalizer import Normalizer
 from duetto.training.session import Session
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
 IMAGE = Box((3, 4, 4), "uint8", (0.0,) * 48, (255.0,) * 48)
+BYTES = Box((2,), "uint8", (0.0,), (255.0,))
 PARTS = Dict((("choice", Discrete(3)), ("image", IMAGE), ("where", VECTOR)))
 
 
@@ -291,3 +293,97 @@ def test_in_a_run_steps_ratios_of_the_first_minibatch_are_1(tmp_path: Path):
     algorithm = small("ppo", normalize_observations=True, observation_statistics="steps", epochs=1, minibatches=1)
     run = train(tmp_path, algorithm, Wander, **options)
     assert [line["learn/approx_kl"] < 1e-6 for line in run.metrics()] == [True] * 3
+
+
+# ---------------------------------------------------------------------------------------------------- bytes
+class Bytes(Line):
+    """Seen as bytes, which are no image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(0, 255, (2,), np.uint8)
+
+    def see(self) -> Any:
+        return np.array([100 + self.time, 200], np.uint8)
+
+
+BYTE_RUNS: list[tuple[str, dict[str, Any]]] = [
+    ("td3", {"normalize_observations": "collected"}),
+    ("ppo", {"normalize_observations": True}),
+    ("ppo", {"normalize_observations": True, "observation_statistics": "steps"}),
+]
+
+
+def test_bytes_that_are_no_image_are_scaled():
+    normalizer = Normalizer(BYTES, "collected")
+    obs = np.array([[10, 200], [30, 200]], np.uint8)
+    normalizer.observe(obs)
+    mean, variance, _ = moments(normalizer)
+    np.testing.assert_allclose(mean, [40 / 3, 400 / 3])
+    np.testing.assert_allclose(normalizer(obs), (obs - mean) / np.sqrt(variance), rtol=1e-5)
+    assert normalizer(obs).dtype == np.float32
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize(("name", "options"), BYTE_RUNS)
+def test_in_a_run_bytes_are_scaled_learned_from_and_resumed(
+    tmp_path: Path, name: str, options: dict[str, Any], backend: str
+):
+    """Also where the memory holds what was scaled, and in the middle of a rollout."""
+    run_options: dict[str, Any] = {"evaluate_every": 0, "steps": 70, "backend": backend}
+    run = train(tmp_path, small(name, **options), Bytes, **run_options)
+    mean, _, count = moments(run.agent().normalizer)
+    assert 100 * (count - 1) / count < mean[0] < 110
+    assert mean[1] == pytest.approx(200 * (count - 1) / count)
+    longer = run.resume(steps=100)
+    assert moments(longer.agent().normalizer)[2] > count
+    without = train(tmp_path, small(name), Bytes, **run_options | {"steps": 100})
+    assert longer.agent().fingerprint != without.agent().fingerprint
+
+
+def made_by_an_earlier_version(parent: Path, name: str, options: dict[str, Any]) -> Any:
+    """Of which bytes had no statistics."""
+    now = scaling._scalable
+    with pytest.MonkeyPatch.context() as patch:
+        earlier = lambda space: {name: part for name, part in now(space).items() if part.dtype != "uint8"}  # noqa: E731
+        patch.setattr(scaling, "_scalable", earlier)
+        return train(parent, small(name, **options), Bytes, evaluate_every=0, steps=70)
+
+
+def test_what_an_earlier_version_left_alone_stays_so_and_that_is_said(tmp_path: Path):
+    name, options = BYTE_RUNS[0]
+    run = made_by_an_earlier_version(tmp_path, name, options)
+    assert run.agent().normalizer(np.array([[100, 200]], np.uint8)).tolist() == [[100, 200]]
+    said: list[str] = []
+    longer = run.resume(steps=100, on_start=lambda session: said.extend(session.notices))
+    assert longer.agent().normalizer.moments == {}
+    [notice] = [one for one in said if "statistics" in one]
+    assert "no statistics of all observations, which are bytes: they stay unscaled" in notice
+    said.clear()
+    look: list[Any] = [lambda session: said.extend(session.notices)]
+    tuned = train(tmp_path, small(name, **options), Bytes, from_run=run, callbacks=look)
+    assert tuned.agent().normalizer.moments == {}
+    assert notice in said
+
+
+def test_a_rollout_of_an_earlier_versions_bytes_is_refused(tmp_path: Path):
+    run = made_by_an_earlier_version(tmp_path, *BYTE_RUNS[2])
+    assert run.agent().normalizer.left_alone == [""]
+    with pytest.raises(
+        CheckpointError, match=r"a version of Duetto that did not scale bytes\. Resume with that version"
+    ):
+        run.resume(steps=100)
+
+
+@pytest.mark.parametrize("space", [IMAGE, Discrete(3), Dict((("choice", Discrete(3)), ("image", IMAGE)))])
+def test_nothing_to_scale_is_said(space: Any):
+    assert Normalizer(space, "collected").idle.startswith("normalize_observations has no effect")
+    assert not Normalizer(space, "off").idle
+    assert not Normalizer(PARTS, "collected").idle
+
+
+def test_in_a_run_nothing_to_scale_is_said(tmp_path: Path):
+    said: list[str] = []
+    options: dict[str, Any] = {"steps": 16, "evaluate_every": 0, "callbacks": [lambda run: said.extend(run.notices)]}
+    train(tmp_path, small("ppo", normalize_observations=True), Cell, **options)
+    assert [one for one in said if one.startswith("normalize_observations has no effect")]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
+from line_environment import Line
 from small_runs import StopAt, small, train
+from test_run import edit
 
 from duetto.algorithms import PPO
+from duetto.errors import NonFiniteError
 from duetto.networks.spaces import Box, Discrete
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
@@ -28,6 +34,18 @@ def noted(folder: Path, algorithm: str = "td3", hyperparameters: dict[str, Any] 
     options = {"backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0} | options
     start(chosen, "Pendulum-v1", RunOptions(**options), runs_dir=folder, on_start=look)
     return said, sessions[0].learner.updates
+
+
+class Choosing(Line):
+    """Line with two actions."""
+
+    def __init__(self, length: int = 10) -> None:
+        super().__init__(length)
+        self.action_space = gymnasium.spaces.Discrete(2)
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        return self.see(), 1.0, False, self.time == self.length, {}
 
 
 CASES: list[tuple[str, dict[str, Any], int, int, str]] = [
@@ -79,6 +97,135 @@ def test_a_run_that_goes_on_says_it_only_of_what_is_to_come(tmp_path: Path):
     assert len(said) == 1
 
 
+@pytest.mark.parametrize(
+    ("steps", "num_envs", "said"),
+    [
+        (
+            31,
+            1,
+            "the last 15 of 31 steps: rollout_steps is 16 in 1 .* With --steps 32 .*; --steps 16 leaves",
+        ),
+        (33, 2, "the last 2 of 34 steps"),  # 32 and one vector step: 6 %
+        (
+            47,
+            2,
+            "the last 16 of 48 steps: rollout_steps is 16 in 2 .* With --steps 64 .*; --steps 32 leaves",
+        ),
+        (159, 1, "the last 15 of 159 steps"),  # 9 %
+    ],
+)
+def test_a_run_says_how_many_steps_at_its_end_it_does_not_learn_from(
+    tmp_path: Path, steps: int, num_envs: int, said: str
+):
+    notices, updates = noted(tmp_path, "ppo", steps=steps, num_envs=num_envs)
+    assert updates == 2 * (steps // (16 * num_envs))
+    if "With" in said:
+        assert re.search(said, notices[0]), notices
+        assert len(notices) == 1
+        steps = int(re.findall(r"--steps (\d+) \(", notices[0])[0])
+    assert noted(tmp_path, "ppo", steps=steps, num_envs=num_envs)[0] == []
+
+
+def test_a_run_that_goes_on_counts_what_its_rollout_holds_already(tmp_path: Path):
+    said: list[str] = []
+    run = train(tmp_path, small("ppo"), steps=40, evaluate_every=0, callbacks=[StopAt(20)])
+    run.resume(steps=46, on_start=lambda session: said.extend(session.notices))
+    assert [notice[:61] for notice in said] == ["Nothing will be learned from the last 14 of 46 steps: rollout"]
+    said.clear()
+    run.resume(steps=48, on_start=lambda session: said.extend(session.notices))
+    assert said == []
+    assert run.metrics()[-1]["learn/updates"] == 6
+
+
+def test_a_run_that_goes_on_without_an_update_says_so_in_true_words(tmp_path: Path):
+    run = train(tmp_path, steps=100, evaluate_every=0)
+    run = edit(run, {"algorithm.learning_starts": 5000, "algorithm.random_steps": 1000})
+    said: list[str] = []
+    run.resume(steps=140, accept_changes=True, on_start=lambda session: said.extend(session.notices))
+    assert said[1:] == [
+        "From step 100 on, 40 steps are too few: there will be no update, because learning_starts is 5,000, and all "
+        "actions will be random, because random_steps is 1,000. Give more --steps, or set these lower."
+    ]
+    assert [line["learn/updates"] for line in run.metrics()][-2:] == [70, 70]
+
+
+# ---------------------------------------------------------------------------------------------------- looking back
+def heard(folder: Path, algorithm: Any, environment: Any, **options: Any) -> list[str]:
+    """All that a run said."""
+    sessions: list[Session] = []
+    train(
+        folder,
+        algorithm,
+        environment,
+        evaluate_every=0,
+        callbacks=[sessions.append, *options.pop("also", [])],
+        **options,
+    )
+    return sessions[0].notices
+
+
+R2D2 = {"recurrent_size": 4, "burn_in": 12, "unroll": 4, "overlap": 12, "learn_from_start": False, "random_steps": 0}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "environment", "length", "cause"),
+    [
+        (small("r2d2", **R2D2), Choosing, 12, "A sequence needs an episode of more than 12 steps, since burn_in is 12"),
+        (small("r2d2", **R2D2), Choosing, 10**9, ""),
+        (small("dqn", train_at_episode_end=True), Choosing, 10**9, "an episode's end (train_at_episode_end), and no"),
+        (small("dqn", train_at_episode_end=True), Choosing, 150, ""),
+    ],
+)
+def test_a_run_that_learned_nothing_says_so_at_its_end(
+    tmp_path: Path, algorithm: Any, environment: Any, length: int, cause: str
+):
+    said = heard(tmp_path, algorithm, environment, environment_options={"length": length})
+    found = [
+        notice for notice in said if notice.startswith("Nothing was learned: 200 steps were made, and no update. ")
+    ]
+    assert len(found) == bool(cause)
+    assert cause in "".join(found)
+
+
+def test_a_run_that_was_stopped_or_was_too_short_does_not_look_back(tmp_path: Path):
+    waiting = small("dqn", train_at_episode_end=True)
+    options: dict[str, Any] = {"environment_options": {"length": 10**9}}
+    assert "Nothing" not in "".join(heard(tmp_path, waiting, Choosing, also=[StopAt(90)], **options))
+    said = "".join(heard(tmp_path, waiting, Choosing, steps=20, **options))
+    assert said.startswith("20 steps are too few")
+    assert "Nothing" not in said
+
+
+# ---------------------------------------------------------------------------------------------------- rewards
+class Paid(Line):
+    """Line, with a reward of its own."""
+
+    def __init__(self, pay: float = 1.0, **options: Any) -> None:
+        super().__init__(**options)
+        self.pay = pay
+
+    def step(self, action: np.ndarray) -> Any:
+        obs, _, *rest = super().step(action)
+        return obs, self.pay, *rest
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize(("pay", "said"), [(1e37, 1), (-1e37, 1), (1e18, 1), (1e17, 0)])
+def test_rewards_that_are_too_large_are_said_and_named_as_the_cause(tmp_path: Path, pay: float, said: int):
+    sessions: list[Session] = []
+    options: dict[str, Any] = {"evaluate_every": 0, "environment_options": {"pay": pay}, "callbacks": [sessions.append]}
+    told = re.escape(f"Step 0: a reward of {abs(pay):.3g} in size may be too large to learn from: ")
+    if abs(pay) == 1e37:
+        with pytest.raises(NonFiniteError, match=f"{told}.* set normalize_rewards\\. The run on .* stopped"):
+            train(tmp_path, small("ppo"), Paid, **options)
+    else:
+        train(tmp_path, small("ppo"), Paid, **options)
+    assert len(sessions[0].notices) == said
+    assert all(re.match(told, notice) for notice in sessions[0].notices)
+    train(tmp_path, small("ppo", normalize_rewards=True), Paid, **options)
+    assert sessions[-1].notices == []
+
+
 # ---------------------------------------------------------------------------------------------------- PPO's symptoms
 CHOICE, BOX = Discrete(2), Box((1,), "float32", (-1.0,), (1.0,))
 
@@ -108,8 +255,8 @@ def test_a_policy_that_learns_no_more_is_said_once(tmp_path: Path, learning_rate
         said[:] = session.notices
 
     algorithm = small("ppo", learning_rate=learning_rate, rollout_steps=64)
-    run = train(tmp_path, algorithm, "CartPole-v1", steps=500, evaluate_every=0, callbacks=[listen])
-    assert run.metrics()[-1]["step"] == 500
+    run = train(tmp_path, algorithm, "CartPole-v1", steps=512, evaluate_every=0, callbacks=[listen])
+    assert run.metrics()[-1]["step"] == 512
     if learning_rate < 1:
         assert said == []
     else:

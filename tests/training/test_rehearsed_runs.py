@@ -43,9 +43,7 @@ def stored(run: Run) -> tuple[bool | None, Any]:
     return state["session"]["exact"], state["stepper"]["environments"]
 
 
-def test_a_run_says_once_that_resuming_begins_new_episodes_and_does_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_says_once_that_resuming_begins_new_episodes_and_does_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hidden.OfClass, "total", 0)  # what other tests leave may happen to be what a new process has
     heard = Listening()
     run = train(tmp_path, environment=hidden.OfClass, callbacks=[heard], **EVERY)

@@ -295,7 +295,7 @@ def test_resume_with_other_spaces(tmp_path: Path):
             r"replay memory has 1 environments of 120 transitions, this run's 1 of",
         ),
         ({"run.num_envs": 2}, r"replay memory has 1 environments of 120"),
-        ({"algorithm.prioritized": True}, r"has no priorities. Put prioritized back to false in config.yaml"),
+        ({"algorithm.prioritized": True}, r"has no priorities\. Leave prioritized at false, or put it back"),
         ({"algorithm.normalize_observations": "sampled"}, r"Put normalize_observations back to what it was"),
     ],
 )

@@ -193,10 +193,11 @@ def test_a_run_that_learns_from_rollouts_goes_on_exactly(tmp_path: Path):
 def test_too_few_steps_to_learn_anything_more_are_said(tmp_path: Path):
     run = train(tmp_path, steps=160)
     watch = go_on(run, steps=190, without_memory=True)
-    assert (
-        "Learning waits for 30 steps, as at the run's start, and only 30 are left: give more --steps"
-        in (watch.notices[0])
-    )
+    assert "Learning waits for 30 steps, as at the run's start. From here" in watch.notices[0]
+    assert watch.notices[1:] == [
+        "From step 160 on, 30 steps are too few: there will be no update, because learning_starts is 30. Give more "
+        "--steps, or set these lower."
+    ]
     assert watch.updates[190] == watch.updates[160]
 
 

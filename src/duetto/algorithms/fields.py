@@ -23,9 +23,12 @@ class Within:
     low: float = -math.inf
     high: float = math.inf
     above: bool = False  # `low` itself does not belong to it
+    endless: bool = False  # infinity belongs to it, and means no limit
 
     def holds(self, number: float) -> bool:
         """Whether the number is in the range."""
+        if abs(number) == math.inf and not self.endless:
+            return False
         return self.low <= number <= self.high and not (self.above and number == self.low)
 
 
@@ -79,6 +82,8 @@ def check_field(name: str, value: Any, hint: Any) -> None:
         if not (isinstance(numbers, tuple) and all(isinstance(number, allowed) for number in numbers)):
             raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.")
         if not all(bound.holds(number) for number in numbers):
+            if bound.high == math.inf and math.inf in numbers:
+                raise UsageError(f"{name} is {value}; it must be finite.")
             if (bound.low, bound.high) == (-math.inf, math.inf):
                 raise UsageError(f"{name} is {value}; it must be {_WANTED[wanted]}.")
             at_most = "" if bound.high == math.inf else f" and at most {bound.high:g}"

@@ -111,12 +111,12 @@ class PPO(Algorithm):
     """Scale observations (but images) by their running mean and std."""
     observation_statistics: Literal["rollouts", "steps"] = "rollouts"
     """Take observations in once they were learned from, so the first rollout is not scaled; or each as it is seen."""
-    observation_clip: Positive = 5.0
+    observation_clip: Annotated[float, Within(0.0, above=True, endless=True)] = 5.0
     """Scaled observations are clipped to ± this."""
     normalize_rewards: bool = False
     """Divide rewards by the running std of their discounted sums."""
     normalization_prior: Positive = 1.0
-    """Samples that the first statistics of both, mean 0 and variance 1, count for; Gymnasium has 0.0001."""
+    """Samples that the first mean 0 and variance 1 count for; observations far from 0 need SB3's 0.0001."""
     stochastic_evaluation: bool = False
     """Sample the actions of evaluations too, instead of taking the likeliest."""
 

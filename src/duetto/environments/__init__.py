@@ -6,6 +6,7 @@ here and nowhere else.
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
+from duetto.environments.copying import wrappers_of as vector_wrappers
 from duetto.environments.experts import make_bot
 from duetto.environments.families import FAMILIES, Family
 from duetto.environments.generators import are_drawn_from as draw_globally
@@ -50,4 +51,5 @@ __all__ = [
     "separate",
     "structure",
     "to_gymnasium",
+    "vector_wrappers",
 ]

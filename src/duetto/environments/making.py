@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,6 +16,7 @@ from duetto.environments import (
     atari_reference,
     bullet,
     cameras,
+    copying,
     families,
     masking,
     minigrid,
@@ -85,17 +85,22 @@ def separate(
 ) -> Stepper:
     """A new Stepper that shares nothing with `environment`, for evaluation: see `make` for the arguments.
 
-    Ids and factories are made anew. An instance is remade from its `spec`, or else copied; from a vector environment,
-    its first environment is remade `num_envs` times. Atari plays whole games: `episodic_life` is taken, but has no
-    effect. `clip_rewards` and `log_rewards` have: a recurrent policy sees what it has learned with; scores stay real.
+    Ids and factories are made anew. An instance is copied, with what was set on it, or else remade from its `spec`,
+    which the stepper's `notices` say; of a vector environment, its first environment is copied `num_envs` times. Atari
+    plays whole games: `episodic_life` is taken, but has no effect. `clip_rewards` and `log_rewards` have: a recurrent
+    policy sees what it has learned with; scores stay real.
 
     Raises:
-        UsageError: An instance can be neither remade nor copied; pass a factory instead.
+        UsageError: An instance can be neither copied nor remade, or has wrappers around a whole vector environment;
+            pass a factory instead.
     """
-    if isinstance(environment, VectorEnv | gymnasium.Env):
-        environment, kwargs = partial(_another, environment), None
-    options = dict(kwargs or {})
-    return _make(environment, num_envs, vectorization, worker_timeout, engine, render_mode, options, to_learn=False)
+    another = copying.Another(environment) if isinstance(environment, VectorEnv | gymnasium.Env) else None
+    options = {} if another else dict(kwargs or {})
+    how = (num_envs, vectorization, worker_timeout, engine, render_mode, options)
+    stepper = _make(another or environment, *how, to_learn=False)
+    if another is not None and another.note:
+        stepper.notices.append(another.note)
+    return stepper
 
 
 def is_instance(environment: Any) -> bool:
@@ -262,6 +267,11 @@ def _wrap_instance(
     if isinstance(environment, VectorEnv):
         if num_envs not in (1, environment.num_envs):
             raise UsageError(f"{name} has {environment.num_envs} environments, num_envs says {num_envs}.")
+        if vectorization != "sync":
+            raise UsageError(
+                f"{name} is a vector environment, which is made already and steps its environments itself: "
+                f'vectorization="{vectorization}" comes too late. Leave it out, or pass an id or a factory.'
+            )
         return Stepper(Vector(environment, name))
     if num_envs != 1 or vectorization != "sync":
         raise UsageError(
@@ -269,30 +279,6 @@ def _wrap_instance(
             "Pass its id, or a factory that makes a new one at each call."
         )
     return Stepper(Loop([environment]))
-
-
-def _another(environment: gymnasium.Env | VectorEnv, render_mode: str | None = None) -> gymnasium.Env:
-    """A new single environment like this one."""
-    name = label_of(environment)
-    if isinstance(environment, VectorEnv):
-        factories = getattr(environment.unwrapped, "env_fns", None)
-        if factories:
-            return factories[0]()
-    if environment.spec is not None:
-        try:
-            return gymnasium.make(environment.spec, render_mode=render_mode or environment.render_mode)
-        except Exception as error:
-            failure: Exception = error  # wrapped in something that the spec does not record, for example
-    if isinstance(environment, VectorEnv):
-        raise UsageError(f"{name} cannot be made anew for evaluation. Pass an id or a factory.")
-    try:
-        return copy.deepcopy(environment)
-    except Exception as error:
-        failure = error
-    raise UsageError(
-        f"{name} cannot be made anew for evaluation ({type(failure).__name__}: {failure}). "
-        "Pass an id, or a factory that makes a new environment at each call."
-    ) from failure
 
 
 def _make_envpool(

@@ -14,11 +14,20 @@ import gymnasium
 import numpy as np
 
 from duetto.environments.faults import Fault, shown
-from duetto.environments.trees import Tree
-from duetto.errors import UsageError
+from duetto.environments.trees import Tree, parts
+from duetto.errors import DuettoError, NonFiniteError, UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
+EXACT = 2**24  # above it float32 does not hold all whole numbers
 CORRECT = "Correct the environment's observation_space, or what it gives."
+
+
+class Beyond(Fault):
+    """Numbers that are finite where the environment computes them, and infinite as float32."""
+
+    def told(self, name: str, step: int, first: int = 0) -> DuettoError:
+        """As `NonFiniteError`, which says where the run stopped."""
+        return NonFiniteError(str(super().told(name, step, first)))
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,14 @@ class Leaf:
             raise Fault(f"it gave an {self.describe()} that is not in its space: {value}. {CORRECT}", env)
         return value
 
+    def beyond(self, value: np.ndarray) -> np.ndarray:
+        """Which numbers are finite and no float32 can hold."""
+        return np.isfinite(value) & (np.abs(value) > np.finfo(np.float32).max)
+
+    def too_large(self, value: np.ndarray) -> str:
+        """What is said of them."""
+        return f"the {self.describe()} is beyond {np.finfo(np.float32).max:.2g}, where float32 ends ({value})."
+
     def is_left(self, value: np.ndarray) -> bool:
         """Whether numbers of one of its `kinds` are not in its space, where that may not be left."""
         if self.count is None and ("f" in self.kinds or value.dtype == self.dtype):
@@ -112,10 +129,12 @@ class Layout:
         for leaf in self.leaves:
             value = leaf.read(obs, row)
             target = tree if isinstance(tree, np.ndarray) else tree[leaf.name]
-            if leaf.start is None:
+            if leaf.start is not None:
+                target[row] = (value - leaf.start).reshape(leaf.row_shape)
+            elif value.dtype == target.dtype:
                 target[row] = value
             else:
-                target[row] = (value - leaf.start).reshape(leaf.row_shape)
+                target[row] = _cast(leaf, value, row)
 
     def check(self, obs: Any, rows: tuple[int, ...] = ()) -> None:
         """Fault where an observation, or one of several rows, is not in its space."""
@@ -130,14 +149,39 @@ class Layout:
     @staticmethod
     def _convert(leaf: Leaf, value: Any) -> np.ndarray:
         if leaf.start is None:
-            return np.array(value, leaf.dtype)
+            return _cast(leaf, np.asarray(value), None)
         value = np.asarray(value) - leaf.start
         return np.array(value.reshape(len(value), *leaf.row_shape), leaf.dtype)
+
+
+def _cast(leaf: Leaf, value: np.ndarray, env: int | None) -> np.ndarray:
+    """A copy of a Box's numbers as they are learned from: of one environment or, without `env`, a row for each."""
+    try:
+        with np.errstate(over="raise"):
+            return np.array(value, leaf.dtype)
+    except FloatingPointError as error:
+        if env is None and value.shape != leaf.shape:
+            env = int(np.flatnonzero(leaf.beyond(value).reshape(len(value), -1).any(axis=1))[0])
+            value = value[env]
+        raise Beyond(f"{leaf.too_large(value)} Scale the environment's observations.", env) from error
 
 
 def from_gymnasium(space: gymnasium.Space[Any]) -> Space:
     """The space as plain data. Raises UsageError for kinds that no network takes (Text, Graph, Sequence ...)."""
     return Layout(space).space
+
+
+def far_from_zero(obs: Tree) -> list[str]:
+    """A sentence for each part with numbers so large that float32 does not even hold all whole ones."""
+    said = []
+    for name, part in parts(obs):
+        if part.dtype == np.float32 and (largest := float(np.abs(part).max(initial=0))) > EXACT:
+            said.append(
+                f"The observation{f' {name}' if name else ''} reaches {largest:.6g}, where float32, which networks "
+                f"take, tells numbers apart that are {np.spacing(np.float32(largest)):g} from each other, and no "
+                "closer ones. Subtract an offset or scale it in a wrapper; duetto check says what is lost."
+            )
+    return said
 
 
 def flatten_observation(space: gymnasium.Space[Any], obs: Any) -> Tree:

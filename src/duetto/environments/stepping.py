@@ -70,6 +70,7 @@ class Stepper:
             another episode; None: nowhere.
         watcher: Called after each step with its actions and what it returns, unless it is None.
         engine: What steps the environments.
+        notices: Sentences for the user about how they were made.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Stepper:
         self.num_envs, self.stacked = engine.num_envs, engine.stacked
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
         self.steps: int = 0
+        self.notices: list[str] = []
         self.resumed_exactly: bool = True
         self.lost: np.ndarray | None = None
         self.watcher: Callable[[np.ndarray, Transition, list[Episode]], None] | None = None

@@ -149,6 +149,7 @@ class Graph:
     def _scale(self, x: Array, moments: Moments) -> Array:
         """See `functional.scaling.scaled`, which computes in float64: here the mean is subtracted in two parts."""
         xp = array_namespace(x)
+        x = x if x.dtype == xp.float32 else xp.astype(x, xp.float32)
         high = moments.mean.astype(np.float32)
         centred = (x - _like(x, high)) - _like(x, moments.mean - high)
         spread = _like(centred, np.sqrt(moments.variance) + 1e-8)

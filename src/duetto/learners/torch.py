@@ -17,7 +17,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 import array_api_compat
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from duetto.algorithms.base import PRIORITY, Algorithm, Tree
 from duetto.errors import UsageError
@@ -82,6 +82,8 @@ class TorchLearner(Learner):
             heap.keep()
         self._set_threads(threads)
         self._nets = {name: build(spec, self.initial_random(name), device) for name, spec in self.specs.items()}
+        for name, net in self._nets.items():
+            _check_sizes(name, net.values)
         for name, source in self.targets.items():
             self._nets[name] = build(self.specs[source], self.initial_random(source), device)
             for weight in self._nets[name].learned.values():
@@ -345,6 +347,18 @@ class TorchLearner(Learner):
         self._finish()
         for name, optimizer in self._optimizers.items():
             optimizer.load(state[name], f"the optimiser of {name}")
+
+
+def _check_sizes(name: str, values: dict[str, Tensor]) -> None:
+    """Raise UsageError where a network of the user's own has parameters that get their sizes with the first call: what
+    learns and what follows it is made before that.
+    """
+    if lazy := [key for key, value in values.items() if nn.parameter.is_lazy(value)]:
+        raise UsageError(
+            f"The {name} network of your own has parameters without sizes, {', '.join(lazy)}, as nn.LazyLinear's "
+            "are before the first call. Give the layers their sizes, or call them once at the end of its __init__; a "
+            "layer that is never called has to go."
+        )
 
 
 def _mean(values: Sequence[Tensor]) -> Tensor:

@@ -201,7 +201,8 @@ class ProportionalDraws(UniformDraws):
         """
         if not isinstance(state, dict) or "mass" not in state:
             raise CheckpointError(
-                "The checkpoint's replay memory has no priorities. Put prioritized back to false in config.yaml."
+                "The checkpoint's replay memory has no priorities. Leave prioritized at false, or put it back to that "
+                "in config.yaml; a new run can also begin without the other's memory."
             )
         masses = Rows(len(index), (), np.float64)
         forms.check(state, {"mass": masses, "largest_priority": float, "sampled": int}, "memory")

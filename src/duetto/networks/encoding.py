@@ -49,6 +49,21 @@ def is_image(space: Space) -> bool:
     return any(isinstance(part, Box) and part.is_image for _, part in named_parts(space))
 
 
+def flattened_images(space: Space) -> list[str]:
+    """A sentence for each part that seems to be an image, and is taken as a vector."""
+    said = []
+    for name, part in named_parts(space):
+        if isinstance(part, Box) and part.seems_image:
+            which = f"observation {name}" if isinstance(space, Dict) else "observation"
+            said.append(
+                f"The {which}, {part.dtype} of shape {part.shape}, looks like an image, and is taken as {part.size:,} "
+                "numbers in a row: no convolution sees it. An image is uint8, 0 to 255, of shape (height, width, "
+                "channels) or (channels, height, width), with the frames of a stack along the channels: give it so, "
+                "with a wrapper, if you meant one."
+            )
+    return said
+
+
 def named_parts(space: Space) -> list[tuple[str, Box | Discrete | MultiDiscrete]]:
     """The parts of a Dict by name, in order; anything else is one part, called "image" or "vector"."""
     if isinstance(space, Dict):

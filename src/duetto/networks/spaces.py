@@ -7,7 +7,7 @@ acts without the environment it was trained on.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from duetto.functional.forms import Each, Several
 
 MANY = 64  # elements, above which one bound that all share is kept once
 MOST_CHANNELS = 16
+LEAST_SIDE = 16  # of what seems to be a picture; less is as likely a matrix, or the board of a game
 MOST_ELEMENTS = 2**26  # of a space that is read from a file
 _DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
 _BOX = {"shape": Several(int), "dtype": str, "low": Several(float), "high": Several(float)}
@@ -54,6 +55,14 @@ class Box:
     def is_image(self) -> bool:
         """Whether it is a uint8 array of three dimensions."""
         return len(self.shape) == 3 and self.dtype == "uint8"
+
+    @property
+    def seems_image(self) -> bool:
+        """Whether it looks like an image, or a stack of them, though it is none: whoever gave it may have meant one."""
+        rest = sorted(self.shape)[:-2]  # but the two longest
+        dimensions = (2, 4) if self.dtype == "uint8" else (3, 4)
+        sides = len(self.shape) in dimensions and sorted(self.shape)[-2] >= LEAST_SIDE
+        return sides and max(rest, default=1) <= MOST_CHANNELS
 
     @property
     def channels_first(self) -> bool:
@@ -99,8 +108,20 @@ class Box:
             one = np.where(below, low + 1.0, np.where(above, high - 1.0, 0.0))
             return np.where(both, (low + high) / 2, one), half
 
+    def in_detail(self) -> str:
+        """With dtype and bounds, which seldom matter."""
+        low, high = (_bound_text(bound) for bound in (self.low, self.high))
+        return f"{self} of {self.dtype} from {low} to {high}"
+
     def __str__(self) -> str:
         return f"Box{self.shape}"
+
+
+def _bound_text(bound: tuple[float, ...]) -> str:
+    """One number where all are the same, else the first ones."""
+    if len(set(bound)) == 1:
+        return f"{bound[0]:g}"
+    return "[" + ", ".join(f"{one:g}" for one in bound[:8]) + (", ...]" if len(bound) > 8 else "]")
 
 
 @dataclass(frozen=True)
@@ -155,6 +176,33 @@ class Dict:
 
 
 Space = Box | Discrete | MultiDiscrete | Dict
+
+
+def differing(kind: str, one: Space, other: Space) -> tuple[str, str] | None:
+    """Two spaces in as much detail as it takes to see what differs; None where networks see no difference.
+
+    `kind` is "observation" or "action": networks use no bounds of observations.
+    """
+    seen = (_without_bounds(one), _without_bounds(other)) if kind == "observation" else (one, other)
+    if seen[0] == seen[1]:
+        return None
+    if str(one) != str(other):
+        return str(one), str(other)
+    if not (isinstance(one, Dict) and isinstance(other, Dict)):
+        return _in_detail(one), _in_detail(other)
+    pairs = [pair for pair in zip(one.parts, other.parts, strict=True) if pair[0] != pair[1]]
+    sides = [", ".join(f"{name}: {_in_detail(part)}" for name, part in side) for side in zip(*pairs, strict=True)]
+    return f"Dict({sides[0]})", f"Dict({sides[1]})"
+
+
+def _without_bounds(space: Space) -> Space:
+    if isinstance(space, Dict):
+        return Dict(tuple((name, _without_bounds(part)) for name, part in space.parts))  # type: ignore[arg-type]
+    return replace(space, low=(0.0,), high=(0.0,)) if isinstance(space, Box) else space
+
+
+def _in_detail(space: Space) -> str:
+    return space.in_detail() if isinstance(space, Box) else str(space)
 
 
 def columns(space: Space) -> int:

@@ -14,6 +14,7 @@ from duetto.learners import dealing
 from duetto.storage.aside import free_folder
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.origin import Origin
+from duetto.training.evaluations import check_same_spaces
 
 
 def planned(
@@ -49,19 +50,26 @@ def _resolved(
     algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
 ) -> RunOptions:
     """Options without "auto", after everything was checked that needs an environment to check."""
-    probe = environments.make(environment, engine=options.engine, kwargs=kwargs)
+    given = environments.is_instance(environment)
+    how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
+    probe = environments.make(environment, engine=options.engine, kwargs=kwargs, **how)
+    if given:  # a vector environment has as many as it has
+        options = dataclasses.replace(options, num_envs=probe.num_envs)
     try:
         _check_spaces(algorithm, probe, label)
         _check_masks(algorithm, probe, label, options.seed)
         if wrapper := environments.running_statistics(environment, probe):
-            raise UsageError(own_statistics(label, wrapper, algorithm))
+            outside = wrapper in environments.vector_wrappers(environment)
+            raise UsageError(own_statistics(label, wrapper, algorithm, outside))
         if options.engine == "envpool" and options.evaluate_every:
             _check_evaluations(environment, label, kwargs)
+        elif given and options.evaluate_every:
+            _check_copies(environment, probe)
         backend, device = learners.choose(probe.observation_space, options.backend, options.device, options.learners)
         spaces = (probe.observation_space, probe.action_space)
         dealing.check(algorithm, *spaces, options.learners, options.num_envs, backend)
     finally:
-        if not environments.is_instance(environment):
+        if not given:
             probe.close()
     return dataclasses.replace(options, backend=backend, device=device)
 
@@ -88,8 +96,11 @@ def _check_masks(algorithm: Algorithm, stepper: environments.Stepper, label: str
             raise
 
 
-def own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> str:
-    """What is said of a wrapper with running statistics, and what does it right."""
+def own_statistics(label: str, wrapper: str, algorithm: Algorithm, outside: bool = False) -> str:
+    """What is said of a wrapper with running statistics, and what does it right.
+
+    `outside`: it is around a whole vector environment, where evaluations would be without it.
+    """
     wanted = "rewards" if "Reward" in wrapper else "observations"
     option = f"normalize_{wanted}"
     default = getattr(algorithm, option, None)
@@ -102,7 +113,12 @@ def own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> str:
     return (
         f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations, videos and "
         f"the trained agent elsewhere would have others than it learns with. {instead or 'Take it out, or '}"
-        "set fixed statistics in it, and its update_running_mean to False."
+        + (
+            f"put a {wrapper} around each environment instead, inside the functions that make them, with fixed "
+            "statistics in it, and its update_running_mean False."
+            if outside
+            else "set fixed statistics in it, and its update_running_mean to False."
+        )
     )
 
 
@@ -114,6 +130,18 @@ def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> 
             f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
             "Or train in EnvPool's without them: --evaluate-every 0."
         ) from error
+
+
+def _check_copies(environment: Any, probe: environments.Stepper) -> None:
+    """Raise UsageError where no single environment for evaluations can be made from the one that was handed over."""
+    try:
+        copied = environments.separate(environment)
+        try:
+            check_same_spaces(copied, probe.observation_space, probe.action_space)
+        finally:
+            copied.close()
+    except UsageError as error:
+        raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
 
 
 def new_folder(parent: Path, name: str) -> Path:

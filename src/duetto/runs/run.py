@@ -39,6 +39,8 @@ from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
+from duetto.training.evaluations import check_same_spaces
+from duetto.training.notices import Notices
 from duetto.training.resuming import notes_of_stretching
 from duetto.training.session import Session
 
@@ -75,7 +77,8 @@ class Run:
     Attributes:
         path: The folder.
         config: What the run is.
-        notices: Sentences about damage that was found in it, and passed over, while it was read.
+        notices: Sentences about damage that was found in it, and passed over, while it was read, and about
+            environments that could not be copied with what was set on them.
     """
 
     def __init__(
@@ -191,7 +194,8 @@ class Run:
             with closing(reopened(config, self.path, self._environment, lock, placed)) as session:
                 take_up(session, how.without_memory, how.accept_changes, self._trust)
                 if wrapper := environments.running_statistics(self._given, session.stepper):
-                    session.notices.append(own_statistics(config.environment, wrapper, config.algorithm))
+                    outside = wrapper in environments.vector_wrappers(self._given)
+                    session.notices.append(own_statistics(config.environment, wrapper, config.algorithm, outside))
                 session.notices += notes_of_stretching(config, session.learner, session.step, horizon)
                 session.notices += trackers.note_of_others(self.path, how.callbacks)
                 if self._trust:  # from here on it is this user's
@@ -235,7 +239,7 @@ class Run:
         policy = agent.policy
         policy.explores = stochastic
         try:
-            _check_same_spaces(agent, stepper)
+            check_same_spaces(stepper, agent.observation_space, agent.action_space)
             return evaluate(policy, stepper, episodes, self.config.run.seed if seed is None else seed, tell)
         finally:
             stepper.close()
@@ -317,13 +321,18 @@ class Run:
     def _elsewhere(self, num_envs: int, environment: Any, options: dict[str, Any]) -> environments.Stepper:
         if environment is None:
             kwargs = self.config.environment_options | options
-            return environments.separate(self._environment(), num_envs=num_envs, kwargs=kwargs)
-        return environments.separate(environment, num_envs=num_envs, kwargs=options)
+            return self._separate(self._environment(), num_envs=num_envs, kwargs=kwargs)
+        return self._separate(environment, num_envs=num_envs, kwargs=options)
 
     def stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
         """So many of its environments, side by side; close it after use."""
         options = self.config.environment_options
-        return environments.separate(self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
+        return self._separate(self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
+
+    def _separate(self, environment: Any, **how: Any) -> environments.Stepper:
+        made = environments.separate(environment, **how)
+        self.notices += Notices(notice for notice in made.notices if notice not in self.notices)
+        return made
 
 
 def start(
@@ -368,16 +377,6 @@ def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable
     if on_start is not None:
         on_start(session)
     session.run(callbacks)
-
-
-def _check_same_spaces(agent: Agent, stepper: environments.Stepper) -> None:
-    for kind in ("observation", "action"):
-        theirs, ours = getattr(stepper, f"{kind}_space"), getattr(agent, f"{kind}_space")
-        if theirs != ours:
-            raise UsageError(
-                f"{stepper.name} has the {kind} space {theirs}; the agent was trained with {ours}. Choose an "
-                "environment of the same spaces, or the run's options of it."
-            )
 
 
 def _check_seed(seed: int | None) -> int | None:

@@ -13,10 +13,14 @@ import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.environments import Episode, Stepper
+from duetto.errors import escaped
+from duetto.training.notices import LOGGER
 from duetto.training.policy import Policy
 
 PARALLEL = 10  # environments at most; more would not be faster
 SEED_OFFSET = 100
+# Vector steps without the end of an episode that are said: the longest usual episodes, of Atari's games, have 27,000.
+PATIENCE = 100_000
 
 
 Act = Policy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations (N, ...)
@@ -68,19 +72,26 @@ def evaluate(
 
 
 def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generator[str, None, Evaluation]:
-    """`evaluate`, a vector step at a time: before each a few words on how far it is."""
-    began = stepper.steps
+    """`evaluate`, a vector step at a time: before each a few words on how far it is.
+
+    Where no episode ends for very long, that is a warning of the logger, once for an environment.
+    """
+    began = since = stepper.steps
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     stepper.reset(seed + SEED_OFFSET)
     running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
     upcoming = len(running)
     while running:
         done = min(upcoming, episodes) - len(running)
-        yield f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run"
+        said = f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run"
+        yield said if stepper.steps - since < PATIENCE else f"{said}; none ends: has it a time limit?"
         ended = _step(act, stepper)
+        if stepper.steps - since == PATIENCE:
+            _warn(stepper)
         for episode in ended:
             if episode.env not in running:
                 continue
+            since = stepper.steps
             number = running.pop(episode.env)
             returns[number], lengths[number] = episode.total_reward, episode.length
             if upcoming < episodes:
@@ -88,6 +99,17 @@ def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generato
                 running[episode.env] = upcoming
                 upcoming += 1
     return Evaluation(returns, lengths)
+
+
+def _warn(stepper: Stepper) -> None:
+    said = (
+        f"{stepper.name}: no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. "
+        "If they never do, give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train "
+        "without evaluations (--evaluate-every 0, evaluate_every=0)."
+    )
+    if said not in stepper.notices:  # those of a run are made in the same environments each time
+        stepper.notices.append(said)
+        LOGGER.warning("%s", escaped(said))
 
 
 def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None] | None = None) -> Episode:

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duetto import environments
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, UsageError
+from duetto.networks import spaces
 from duetto.storage.records import Csv
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 
@@ -47,7 +48,8 @@ class Evaluations:
     Attributes:
         last: The newest and the step that it was made at, or None.
         best: The highest mean return, or None.
-        interrupted: Whether somebody waits for the end: one that is under way in this process says that it comes first.
+        interrupted: Whether somebody waits for the end: one that is under way in this process is broken off, or
+            says that it comes first.
     """
 
     def __init__(self, session: Session, table: Csv, beside: Evaluator | None, announce: Callable[[], None]) -> None:
@@ -57,6 +59,7 @@ class Evaluations:
         self.last: tuple[int, Evaluation] | None = None
         self.best: float | None = None
         self.interrupted: bool = False
+        self._whole = False
         self._best_step = 0
         self._at: tuple[int, int] | None = None  # step and updates of the policy that was evaluated last
         self._concluding: Callable[[], bool] | None = None
@@ -70,16 +73,28 @@ class Evaluations:
         """The step of the one that is under way, or None."""
         return None if self._under_way is None else self._under_way.step
 
-    def begin(self) -> None:
-        """Evaluate the policy as it is now: beside the run, or at once."""
+    def begin(self, whole: bool = False) -> None:
+        """Evaluate the policy as it is now: beside the run, or at once.
+
+        Whoever ends the run may not wait long, and what was learned since the last checkpoint is worth more. So one in
+        this process is broken off, unless it is to be whole, and the next checkpoint says that it is under way.
+        """
         self.finish()
         session = self._session
         self._under_way = UnderWay(session.step, session.learner.updates, session.seconds, session.acting_state())
         if self._beside is not None:
             acting = self._under_way.acting
             self._beside.begin(acting["learner"]["parameters"], acting["normalizer"])
-        else:
+            return
+        self._whole = whole
+        try:
             self._write(self._here())
+        except _BrokenOffError:
+            if self._concluding is not None:
+                raise
+            session.notices.append(
+                f"The evaluation at step {session.step:,} was broken off: duetto resume makes it, or duetto evaluate."
+            )
 
     def conclude(self, unwanted: Callable[[], bool]) -> None:
         """Evaluate the last policy of a run that was stopped, behind its last checkpoint, if that was not done yet.
@@ -116,16 +131,25 @@ class Evaluations:
 
     def _here(self) -> Evaluation:
         session, options = self._session, self._session.config.run
-        if self._stepper is None:
-            self._stepper = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
-            self._stepper.name += " (evaluation)"
-        return evaluate(session.policy, self._stepper, options.evaluation_episodes, options.seed, self._tell)
+        stepper = self._stepper or self._make()
+        return evaluate(session.policy, stepper, options.evaluation_episodes, options.seed, self._tell)
+
+    def _make(self) -> environments.Stepper:
+        session, options = self._session, self._session.config.run
+        self._stepper = made = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
+        if options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
+            check_same_spaces(made, session.stepper.observation_space, session.stepper.action_space)
+        session.notices += [notice for notice in made.notices if notice not in session.notices]
+        made.name += " (evaluation)"
+        return made
 
     def _tell(self, how_far: str) -> None:
         if self._concluding is not None and self._concluding():
             raise _BrokenOffError
         if self.interrupted:
             self.interrupted = False
+            if not self._whole:
+                raise _BrokenOffError
             self._session.notices.append(
                 "The run stops after this evaluation. A second Ctrl-C (or the same signal) ends it at once, without "
                 "what came after its last checkpoint."
@@ -205,6 +229,19 @@ class Evaluations:
         for one in (self._stepper, self._beside):
             if one is not None:
                 one.close()
+
+
+def check_same_spaces(stepper: environments.Stepper, observation: spaces.Space, action: spaces.Space) -> None:
+    """Raise UsageError where an environment for evaluations has others than these, which the agent is trained with."""
+    for kind, theirs, ours in (
+        ("observation", stepper.observation_space, observation),
+        ("action", stepper.action_space, action),
+    ):
+        if apart := spaces.differing(kind, theirs, ours):
+            raise UsageError(
+                f"{stepper.name} has the {kind} space {apart[0]}; the agent was trained with {apart[1]}. Choose an "
+                "environment of the same spaces, or the run's options of it."
+            )
 
 
 class _BrokenOffError(Exception):

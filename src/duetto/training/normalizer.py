@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ AnyBatch = Batch | RolloutBatch | SequenceBatch
 
 
 class Normalizer:
-    """Scales every float part of an observation by its running mean and std; integers and images stay as they are.
+    """Scales every Box of an observation that is no image by its running mean and std; choices stay as they are, too.
 
     The memory holds raw observations: what was collected early is scaled by what is known when it is learned from. Only
     with the mode "steps" it holds them as they were acted on.
@@ -35,12 +36,9 @@ class Normalizer:
         on, as "collected", but a rollout is learned from as it was collected. For the others see `ObservationScaling`.
         """
         self.mode, self.clip = mode, clip
-        parts = dict(space.parts) if isinstance(space, Dict) else {"": space}
-        self._moments = {
-            name: fresh_moments(part.shape, prior)
-            for name, part in parts.items()
-            if mode != "off" and isinstance(part, Box) and part.dtype != "uint8"
-        }
+        self._boxes = {} if mode == "off" else _scalable(space)
+        self._moments = {name: fresh_moments(part.shape, prior) for name, part in self._boxes.items()}
+        self.left_alone: list[str] = []  # bytes that a checkpoint has no statistics of
         self.news: dict[str, Moments] = {}  # of what was observed since `follow`
 
     @property
@@ -59,9 +57,28 @@ class Normalizer:
             self._moments[name] = together(self._moments[name], part)
 
     @property
+    def idle(self) -> str:
+        """What is said where it is asked for and there is nothing that it could scale; else ""."""
+        if self.mode == "off" or self._boxes:
+            return ""
+        return (
+            "normalize_observations has no effect: the observations are images or choices, which are never scaled. "
+            "Leave it out."
+        )
+
+    @property
     def stored(self) -> bool:
         """Whether observations are scaled before the memory gets them."""
         return self.mode == "steps"
+
+    def kept(self, space: Space) -> Space:
+        """Of observations of this space, what the memory gets: bytes are none once they are scaled."""
+        if not self.stored:
+            return space
+        kept = {name: replace(self._boxes[name], dtype="float32") for name in self._moments}
+        if not isinstance(space, Dict):
+            return kept.get("", space)
+        return Dict(tuple((name, kept.get(name, part)) for name, part in space.parts))
 
     def observe(self, obs: Tree) -> None:
         """Take observations (B, ...) into the statistics."""
@@ -123,23 +140,36 @@ class Normalizer:
         return {name: moments._asdict() for name, moments in self._moments.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`.
+        """Undo `state_dict`. Bytes that it has nothing of stay as they are: earlier versions did not scale them.
 
         Raises:
             CheckpointError: The state is of other parts of an observation, or of none.
         """
         forms.check(state, Each({"mean": ARRAY, "variance": ARRAY, "count": float}), "normalizer")
-        if state.keys() != self._moments.keys():
+        self.left_alone = self._unscaled_bytes(state)
+        wanted = {name: part.shape for name, part in self._boxes.items() if name not in self.left_alone}
+        if state.keys() != wanted.keys():
             raise CheckpointError(
                 f"The checkpoint has statistics of {_listed(state)} observations, this run wants them of "
-                f"{_listed(self._moments)}. Put normalize_observations back to what it was there."
+                f"{_listed(wanted)}. Put normalize_observations back to what it was there."
             )
-        own = {name: {"mean": part.mean, "variance": part.variance} for name, part in self._moments.items()}
+        own = {name: dict.fromkeys(("mean", "variance"), np.zeros(shape)) for name, shape in wanted.items()}
         forms.check(state, own, "normalizer")
         self._moments = {
             name: Moments(np.array(part["mean"]), np.array(part["variance"]), part["count"])
             for name, part in state.items()
         }
+
+    def _unscaled_bytes(self, state: dict[str, Any]) -> list[str]:
+        """All parts of bytes, if the state has none of them: only an earlier version can have left them alone."""
+        own = [name for name, part in self._boxes.items() if part.dtype == "uint8"]
+        return [] if any(name in state for name in own) else own
+
+
+def _scalable(space: Space) -> dict[str, Box]:
+    """What is scaled, by name: whatever the networks do not take as an image."""
+    parts = space.parts if isinstance(space, Dict) else (("", space),)
+    return {name: part for name, part in parts if isinstance(part, Box) and not part.is_image}
 
 
 def _listed(parts: Mapping[str, Any]) -> str:

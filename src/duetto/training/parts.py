@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from duetto import demonstrations, environments, learners, memory
+from duetto.environments.spaces import far_from_zero
 from duetto.errors import CheckpointError
 from duetto.functional.randomness import generator
 from duetto.learners import dealing
 from duetto.learners.behind import Behind
 from duetto.learners.parameters import Parameters
-from duetto.networks import masks, spaces
+from duetto.networks import encoding, masks, spaces
 from duetto.networks.specs import Parameter
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
@@ -90,9 +91,17 @@ class Parts:
         opened.callback(self.learner.close)
         self.behind = Behind(self.learner) if options.act_behind else None
         self._goals, self._elsewhere = self._make_goals(opened), self._make_shards(place, kept, opened)
-        self.memory = self._make_memory(self.stepper.observation_space)
         self.normalizer = Normalizer(self.stepper.observation_space, *config.algorithm.observation_scaling())
+        self._look_at_observations()
+        self.memory = self._make_memory(self.normalizer.kept(self.stepper.observation_space))
         self.collector = place.make_source(config, self.stepper, self.behind or self.learner, self.normalizer)
+
+    def _look_at_observations(self) -> None:
+        """Note what the networks will not do with them, though it seems to be meant."""
+        if self.normalizer.idle:
+            self._notices.append(self.normalizer.idle)
+        if not self._config.algorithm.custom_networks():  # which may well take them as images
+            self._notices.extend(encoding.flattened_images(self.stepper.observation_space))
 
     def _make_learner(self, place: Place, build: Callable[..., learners.Learner]) -> learners.Learner:
         options, algorithm, stepper = self._config.run, self._config.algorithm, self.stepper
@@ -170,12 +179,14 @@ class Parts:
         self._config.algorithm.check_masks(self._config.environment)
         self._masked = True
         del self.memory  # first: two have no room, perhaps
-        self.memory = self._make_memory(masks.space(self.stepper.observation_space, self.stepper.action_space))
+        observation = self.normalizer.kept(self.stepper.observation_space)
+        self.memory = self._make_memory(masks.space(observation, self.stepper.action_space))
 
     # ------------------------------------------------------------------------------------------------ episodes
     def reset(self) -> None:
         """Begin the first episodes."""
         self.stepper.reset(self._config.run.seed)
+        self._notices.extend(far_from_zero(self.stepper.obs))
         self._heed_masks()
 
     def _heed_masks(self) -> None:
@@ -250,13 +261,27 @@ class Parts:
         self.learner.load_state_dict(state["learner"])
         if self.behind is not None:
             self.behind.load_state_dict(state.get("acting", {}))  # nothing, where the run did not act so before
+        self._load_statistics(state)
+        if self.normalizer.stored and self.normalizer.left_alone:  # whose memory holds floats here, and bytes there
+            raise CheckpointError(
+                "The checkpoint is of a version of Duetto that did not scale bytes. Resume with that version, or begin "
+                "anew."
+            )
         self._load_memory(state["memory"], segments)
         self.collector.load_state_dict(state["collector"])
-        self.normalizer.load_state_dict(state["normalizer"])
         self.stepper.load_state_dict(state["stepper"])
         if self.stepper.masked != self._masked:
             self._heed_masks()
             raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")
+
+    def _load_statistics(self, state: dict[str, Any]) -> None:
+        """Those of observations; what an earlier version left alone stays so, and that is said."""
+        self.normalizer.load_state_dict(state["normalizer"])
+        if parts := ", ".join(name or "all" for name in self.normalizer.left_alone):
+            self._notices.append(
+                f"What this run goes on from has no statistics of {parts} observations, which are bytes: they stay "
+                "unscaled, as earlier versions of Duetto left them. Begin anew, from no other run, to have them scaled."
+            )
 
     def _load_memory(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
         self.memory.load_state_dict(state)
@@ -270,7 +295,7 @@ class Parts:
         Raises CheckpointError where they, their spaces or their observations' statistics do not fit.
         """
         resuming.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
-        self.normalizer.load_state_dict(state["normalizer"])
+        self._load_statistics(state)
         self.learner.load_parameters(self._with_fixed(state["learner"]["parameters"]))
         if optimizers:
             self.learner.load_optimizer_state(state["learner"]["optimizers"])

@@ -52,6 +52,7 @@ BEGINNINGS = {
         "initial_log_std",
     )
 }
+ADAPTING = "algorithm.learning_rate_kl"
 # What earlier versions did not write.
 LATER: dict[tuple[str, str], Any] = {
     ("session", "exact"): Optional(bool),
@@ -118,10 +119,9 @@ def check_spaces(
 ) -> None:
     """Raise CheckpointError where the environment has other spaces now; it ends with what to do."""
     for kind, ours in (("observation", stepper.observation_space), ("action", stepper.action_space)):
-        if spaces.from_json(saved[kind]) != ours:
+        if apart := spaces.differing(kind, spaces.from_json(saved[kind]), ours):
             raise CheckpointError(
-                f"The run was made with the {kind} space {spaces.from_json(saved[kind])}; "
-                f"{stepper.name} has {ours}. {instead}"
+                f"The run was made with the {kind} space {apart[0]}; {stepper.name} has {apart[1]}. {instead}"
             )
 
 
@@ -146,7 +146,7 @@ def notes_of_changes(
             f"Changed {_since(loaded)}: {listed(changed)}. The run goes on with the new values"
             + (", and with new episodes." if afresh else ".")
         )
-    beginnings = BEGINNINGS | ({"algorithm.temperature"} if "log_alpha" in algorithm.optimizers() else set())
+    beginnings = _beginnings(changed, algorithm)
     if idle := [change.key for change in changed if change.key in beginnings]:
         notes.append(f"Only a run's start asks for {', '.join(idle)}: the new value changes nothing now.")
     if others := other_versions(loaded.state.get("versions", {}), versions):
@@ -155,6 +155,17 @@ def notes_of_changes(
             "a run that was never interrupted."
         )
     return notes
+
+
+def _beginnings(changed: list[Change], algorithm: Algorithm) -> set[str]:
+    """Options that only the start of this run asks for."""
+    optimizers = algorithm.optimizers()
+    found = BEGINNINGS | ({"algorithm.temperature"} if "log_alpha" in optimizers else set())
+    # A rate that follows the divergence goes on from where it is; but one that was constant until now begins anew.
+    constant = any(change.key == ADAPTING and change.old in ("0", "0.0") for change in changed)
+    if any(spec.kl > 0 for spec in optimizers.values()) and not constant:
+        found |= {"algorithm.learning_rate"}
+    return found
 
 
 def _since(loaded: Loaded) -> str:
@@ -265,17 +276,15 @@ def with_empty_memory(state: dict[str, Any], config: Config, memory: AnyMemory) 
 
     Its environments begin new episodes: a memory may need them whole.
     """
-    spec, left = config.algorithm.memory(), config.run.steps - state["session"]["step"]
+    spec = config.algorithm.memory()
     if isinstance(spec, RolloutSpec):
         name = config.algorithm.name()
         return state, f"{name} has no replay memory: nothing was left out, and the run goes on exactly."
     first = spec.waits_for if isinstance(spec, ReplaySpec) else spec.learning_starts
-    waits = f"Learning waits for {first:,} steps, as at the run's start"
-    if left <= first:
-        waits += f", and only {left:,} are left: give more --steps to learn on"
     note = (
-        "The run goes on with an empty memory and new episodes: what it remembered is left out. "
-        f"{waits}. From here the run is not the same, number by number, as one that was never interrupted."
+        "The run goes on with an empty memory and new episodes: what it remembered is left out. Learning waits for "
+        f"{first:,} steps, as at the run's start. From here the run is not the same, number by number, as one that was "
+        "never interrupted."
     )
     return with_new_episodes(state) | {"memory": memory.emptied(state["memory"])}, note
 

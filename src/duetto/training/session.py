@@ -34,7 +34,7 @@ from duetto.storage.config import Config
 from duetto.storage.deciding import ENVIRONMENT, Change, deciding, listed, packages
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
-from duetto.training import resuming
+from duetto.training import outlook, resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
 from duetto.training.collector import Source
 from duetto.training.evaluation import Evaluation
@@ -100,6 +100,7 @@ class Session:
         self._logged = (0, 0)  # and of the last line of metrics
         self._versions = packages(config.run.backend)
         self._diagnosed = False
+        self._rewarded = ""  # what was said of rewards that are too large
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
 
     def _open(
@@ -134,23 +135,19 @@ class Session:
     # ------------------------------------------------------------------------------------------------ the loop
     def look_ahead(self) -> None:
         """Note where the run will end before it has begun to learn, or to act otherwise than at random."""
-        options, algorithm = self.config.run, self.config.algorithm
-        num_envs, reasons = self.stepper.num_envs, []
-        first, because = algorithm.memory().first_update(num_envs)
-        remembered = max(0, int(self.memory.written.sum()) - self.step)  # by the run that this one began from
-        last = remembered + options.steps + num_envs - 1  # at most: the last vector step may go beyond
-        if not (self.learner.updates or self.memory.pretraining_left) and last < first:
-            reasons.append(f"there will be no update, because {because}")
-        if options.steps <= (random := algorithm.first_random_steps()):
-            reasons.append(f"all actions will be random, because random_steps is {random:,}")
-        if reasons and self.step < options.steps:
-            self.notices.append(
-                f"{options.steps:,} steps are too few: {', and '.join(reasons)}. Give more --steps, or set these lower."
-            )
+        begun = bool(self.learner.updates or self.memory.pretraining_left)
+        even = getattr(getattr(self.stepper.engine, "mode", None), "name", "") != "NEXT_STEP"
+        place = (self.stepper.num_envs, self.step, self._stored())
+        self.notices += outlook.notes_ahead(self.config.algorithm, self.config.run, *place, begun, even)
+
+    def _stored(self) -> int:
+        """Steps that count for what is learned from next: of a rollout those since the last, else all ever written."""
+        return len(self.memory) if self.learner.on_policy else int(self.memory.written.sum())
 
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
         """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is made of the end."""
         self.notices += self._crew.take(callbacks)
+        before = self.step
         with interruptible(self.interrupt):
             try:
                 self._call("on_start")
@@ -162,10 +159,13 @@ class Session:
                 if self._saved != (self.step, self.learner.updates):
                     self.checkpoint()
                 self._conclude()
+                if before < self.step:
+                    self._look_back()
                 self._check_folder()
                 self._call("on_end")
             except NonFiniteError as error:
-                raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
+                cause = f" {self._rewarded}" if self._rewarded else ""
+                raise NonFiniteError(f"{error}{cause} {self._where_it_stopped()}") from error
             except EnvironmentFailedError as error:
                 # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
                 sentence = f"{error.sentence} {self._where_it_stopped()}"
@@ -199,6 +199,13 @@ class Session:
         if self._logged != (self.step, self.learner.updates):
             self._write_metrics()
 
+    def _look_back(self) -> None:
+        """Say so where nothing was learned, of a run that is over."""
+        spec = self.config.algorithm.memory()
+        too_few = self._stored() < spec.first_update(self.stepper.num_envs)[0]  # which was said before they were made
+        if not (self.learner.updates or self.stopped or too_few):
+            self.notices.append(outlook.note_of_nothing_learned(spec, self.step, self.log.episodes))
+
     def stop(self, because: str = "", evaluates: bool = True) -> None:
         """End the loop after this step, with a checkpoint, and with an evaluation of the last policy if the run makes
         any and `evaluates`. `because`, a sentence, is said.
@@ -209,7 +216,7 @@ class Session:
         self._waited_for |= not evaluates
 
     def interrupt(self) -> None:
-        """Stop as Ctrl-C does: somebody waits, so there is no more evaluation, and one that is under way says so."""
+        """Stop as Ctrl-C does: somebody waits, so there is no more evaluation, and one under way is broken off."""
         self.stop(evaluates=False)
         self._evaluations.interrupted = True
 
@@ -238,6 +245,7 @@ class Session:
             experience, episodes = self.collector.collect(self.step, options.horizon)
             if self.stepper.lost is not None:
                 self.parts.interrupt(self.stepper.lost)
+            self._look_at_rewards(experience)
             self.memory.take(experience)
             before, self.step = self.step, self.step + len(experience.env)
             self.log.add_episodes(episodes)
@@ -258,6 +266,14 @@ class Session:
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
             yield
+
+    def _look_at_rewards(self, experience: memory.Experience | memory.Afar) -> None:
+        """Say so, once, where they are too large; of those that lie elsewhere nothing is known."""
+        if self._rewarded or not isinstance(experience, memory.Experience):
+            return
+        if largest := outlook.too_large(experience.reward):
+            self._rewarded = outlook.note_of_rewards(largest, self.step)
+            self.notices.append(self._rewarded)
 
     def _pretrain(self) -> Iterator[None]:
         """Learn from demonstrations before the first step. All that is written down is of step 0.
@@ -347,17 +363,17 @@ class Session:
 
         Raises NonFiniteError, and writes nothing, if learning has diverged.
         """
-        self._evaluate()
+        self._evaluate(whole=True)
         self._evaluations.finish()
         assert self.last_evaluation is not None
         return self.last_evaluation[1]
 
-    def _evaluate(self) -> None:
-        """The same, but beside the run where that is possible and nobody listens."""
+    def _evaluate(self, whole: bool = False) -> None:
+        """The same, but beside the run where that is possible and nobody listens; a signal may break it off."""
         self.log.look()
         _check_finite(self.learner.parameters())
         self.parts.rehearsal.end()
-        self._evaluations.begin()
+        self._evaluations.begin(whole)
         if self._crew.listens("on_evaluation"):
             self._evaluations.finish()
 

@@ -21,11 +21,12 @@ from typing import Any
 from duetto.algorithms import ALGORITHMS
 from duetto.environments import atari, making, recipes, statistics
 from duetto.environments.checking import hindsight, judging, keeping, seeds
-from duetto.environments.checking.findings import Finding, broken, fine
+from duetto.environments.checking.findings import Finding, broken, costs, fine
 from duetto.environments.checking.playing import Player
 from duetto.environments.faults import Fault, summary
 from duetto.environments.stepping import Stepper
 from duetto.errors import DuettoError, UsageError
+from duetto.networks.encoding import flattened_images
 
 MOST = 30.0  # seconds for the process that looks whether a saved state comes back
 
@@ -114,6 +115,8 @@ def _parts(
 ) -> Iterator[Finding | str]:
     yield from _learners(stepper)
     yield from _statistics(environment, stepper)
+    for sentence in flattened_images(stepper.observation_space):
+        yield costs("images", sentence)
     [env, *_] = stepper.environments
     yield _PLAYING
     player = Player(env, 5, alive)

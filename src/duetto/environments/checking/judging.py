@@ -36,6 +36,12 @@ def observations(seen: Played) -> Iterator[Finding]:
             "observations",
             f"The {part} is {given}. Duetto converts it to float32 at each step: give np.float32, and that is saved.",
         )
+    for part, how in seen.rounded.items():
+        yield costs(
+            "observations",
+            f"The {part} has numbers that float32, which networks take, does not tell apart: {how}. Subtract an offset "
+            "that they share, or scale them, in the environment or a wrapper.",
+        )
     for part, how in seen.outside.items():
         yield costs(
             "observations",
@@ -64,7 +70,7 @@ def observations(seen: Played) -> Iterator[Finding]:
             "info has an action_mask: algorithms that choose take allowed actions alone, but bc, dqfd and r2d3 refuse; "
             "of actions that are numbers it says nothing.",
         )
-    if not (seen.kinds or seen.outside or seen.largest > LARGE or seen.shared):
+    if not (seen.kinds or seen.rounded or seen.outside or seen.largest > LARGE or seen.shared):
         yield fine("observations", "Observations keep to their space, and each is an array of its own.")
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from duetto.environments import calls
 from duetto.environments.checking.drawing import Drawing, same
 from duetto.environments.faults import Fault
-from duetto.environments.spaces import Layout, Leaf
+from duetto.environments.spaces import EXACT, Layout, Leaf
 
+CHANGES = 10  # of a number; most of them have to be lost, so that what trembles in its last digit now and then is not
 ENOUGH = 10.0  # seconds of playing; a slow environment is seen for fewer steps
 
 
@@ -33,6 +34,7 @@ class Played:
     marked: bool = False  # info has the old Gym's TimeLimit.truncated where the episode terminated
     kinds: dict[str, str] = field(default_factory=dict)  # parts of observations whose dtype is not what is learned from
     outside: dict[str, str] = field(default_factory=dict)  # parts that left the bounds of their space, and how
+    rounded: dict[str, str] = field(default_factory=dict)  # parts of which float32 loses something, and what
     largest: float = 0.0  # of real numbers, their absolute value
     shared: bool = False  # an observation given earlier has changed
     pushed: bool = False  # an action that was handed in has changed
@@ -42,6 +44,36 @@ class Played:
     resets: int = 0
 
 
+class Precision:
+    """Whether a part's numbers, as they come one after the other, are still told apart as they are learned from."""
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self._dtype = dtype
+        self._last: np.ndarray | None = None
+        self._changed: Any = 0  # of each number, how often it was another than before
+        self._merged: Any = 0  # and how often that could not be seen any more
+        self.lost: str = ""  # an example, in words
+
+    def see(self, value: np.ndarray) -> None:
+        """The next ones."""
+        value = np.array(value)
+        if np.can_cast(value.dtype, self._dtype, "safe"):
+            return
+        cast = value.astype(self._dtype)
+        if not self.lost and (far := np.abs(value) > EXACT).any():
+            at = np.unravel_index(int(np.argmax(far)), far.shape)
+            self.lost = f"{value[at]!s} becomes {cast[at]:.0f}"
+        if self._last is not None:
+            changed = value != self._last
+            self._changed = self._changed + changed
+            self._merged = self._merged + (changed & (cast == self._last.astype(self._dtype)))
+            lost = (self._changed >= CHANGES) & (2 * self._merged > self._changed)
+            if not self.lost and lost.any():
+                at = np.unravel_index(int(np.argmax(lost & changed)), lost.shape)
+                self.lost = f"{self._last[at]!s} and {value[at]!s} both become {cast[at]:.9g}"
+        self._last = value
+
+
 class Player:
     """Plays one environment; `alive` is called between two calls of it."""
 
@@ -49,6 +81,7 @@ class Player:
         self._env, self._seed, self._alive = env, seed, alive
         self._layout = Layout(env.observation_space)
         self._draw = Drawing(env.action_space, seed)
+        self._precision: dict[str, Precision] = {}
         self.seen: Played = Played()
         self._held: Any = None  # the last observation, as it was given
         self._copy: list[bytes] = []  # and what was in it
@@ -69,6 +102,7 @@ class Player:
             places = re.findall(r'File "([^"]+)", line (\d+)', fault.trace)
             where = f", {Path(places[-1][0]).name} line {places[-1][1]}" if places else ""
             seen.fault = f"{fault.what} (Random actions, after {seen.steps} steps{where}.)"
+        seen.rounded = {part: one.lost for part, one in self._precision.items() if one.lost}
         return seen
 
     def _reset(self, **arguments: Any) -> dict[str, Any]:
@@ -112,6 +146,10 @@ class Player:
             seen.unfinite = seen.unfinite or f"The {leaf.describe()} of step {seen.steps} is NaN or infinite ({value})"
             return
         if isinstance(space, gymnasium.spaces.Box):
+            if leaf.beyond(value).any():
+                seen.unfinite = seen.unfinite or f"Of step {seen.steps}, {leaf.too_large(value).rstrip('.')}"
+                return
+            self._precision.setdefault(leaf.describe(), Precision(leaf.dtype)).see(value)
             if value.dtype != space.dtype or not isinstance(found, np.ndarray):
                 given = str(value.dtype) if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
                 seen.kinds[leaf.describe()] = f"{given}, where its space says {space.dtype}"

@@ -1,0 +1,102 @@
+"""What a run will not learn from, said before it begins; and, where it learned nothing, said at its end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from duetto.algorithms.base import Algorithm, MemorySpec, ReplaySpec, RolloutSpec, SequenceSpec
+from duetto.storage.config import RunOptions
+
+# Steps at the end that nobody learns from are said from this share of the run on: most numbers of steps are no multiple
+# of a rollout, and what less of them loses is not worth a word.
+TAIL = 0.1
+# Losses square sums of rewards, which are up to 1 / (1 - γ) times as large; float32 ends at 3.4e38. With γ = 0.99 PPO
+# stands rewards of 1e17, and not of 1e18.
+LARGEST_REWARD = 1e17
+
+
+def notes_ahead(
+    algorithm: Algorithm, options: RunOptions, num_envs: int, step: int, stored: int, begun: bool, even: bool = True
+) -> list[str]:
+    """Where the part of a run from `step` on learns nothing, acts at random alone, or does not learn from its end.
+
+    Args:
+        algorithm: What learns.
+        options: Of the run.
+        num_envs: Environments that make a step at a time.
+        step: Steps that were made.
+        stored: Those of them, and of the run that this one began from, that count for what it learns from next.
+        begun: Whether it has learned something, or will do so from demonstrations before the first step.
+        even: Whether each environment makes a step each time, so that a rollout's number of steps is known.
+    """
+    if step >= options.steps:
+        return []
+    spec, reasons = algorithm.memory(), []
+    first, because = spec.first_update(num_envs)
+    made = math.ceil((options.steps - step) / num_envs) * num_envs  # the last vector step may go beyond
+    if stored + made < first and not (begun and spec.on_policy):  # that one's tail is a part of what it was to be
+        reasons.append(f"there will be no update, because {because}")
+    if options.steps <= (random := algorithm.first_random_steps()):
+        reasons.append(f"all actions will be random, because random_steps is {random:,}")
+    if not reasons:
+        return [] if not even else _notes_of_tail(spec, because, options.steps, step + made, stored + made, first)
+    which = f"From step {step:,} on, {options.steps - step:,}" if step else f"{options.steps:,}"
+    return [f"{which} steps are too few: {', and '.join(reasons)}. Give more --steps, or set these lower."]
+
+
+def _notes_of_tail(spec: MemorySpec, because: str, steps: int, end: int, stored: int, rollout: int) -> list[str]:
+    """Of a run of so many `steps`, which ends at step `end` with `stored` steps since its last whole rollout."""
+    tail = stored % rollout
+    if not isinstance(spec, RolloutSpec) or tail < TAIL * steps:
+        return []
+    return [
+        f"Nothing will be learned from the last {tail:,} of {end:,} steps: {because}, and only whole rollouts are "
+        f"learned from. With --steps {end - tail + rollout} (steps={end - tail + rollout}) all steps are; --steps "
+        f"{end - tail} leaves these out."
+    ]
+
+
+def note_of_nothing_learned(spec: MemorySpec, steps: int, episodes: int) -> str:
+    """What is said at the end of a run that made so many `steps` without an update, while `episodes` ended."""
+    return f"Nothing was learned: {steps:,} steps were made, and no update. {_cause(spec, episodes)}"
+
+
+def _cause(spec: MemorySpec, episodes: int) -> str:
+    waits = "no episode has ended. Give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit)"
+    if isinstance(spec, SequenceSpec):
+        shortest = 0 if spec.learn_from_start else spec.burn_in
+        if episodes and shortest:
+            return (
+                f"A sequence needs an episode of more than {shortest:,} steps, since burn_in is {shortest:,} and "
+                "learn_from_start is off: set burn_in lower, or learn_from_start to true."
+            )
+        return (
+            f"A sequence has {spec.burn_in + spec.unroll:,} steps of one episode, and none was whole: set unroll lower."
+        )
+    if isinstance(spec, ReplaySpec) and not episodes:
+        if spec.train_at_episode_end:
+            return f"It learns at an episode's end (train_at_episode_end), and {waits}, or leave that option out."
+        if spec.hindsight is not None:
+            return f"Goals in hindsight are known at an episode's end, and {waits}."
+    return "Look at learning_starts and train_every in its config.yaml."
+
+
+def too_large(reward: np.ndarray) -> float:
+    """The largest of rewards (K,) float32 in size, if losses cannot stand it; else 0."""
+    # One dot product, as in `Stepper`: 0.5 µs where all is well; one that overflows is infinite.
+    if np.vdot(reward, reward) <= LARGEST_REWARD**2:
+        return 0.0
+    largest = float(np.abs(reward).max())
+    return largest if largest > LARGEST_REWARD else 0.0
+
+
+def note_of_rewards(largest: float, step: int) -> str:
+    """What is said of such a reward."""
+    return (
+        f"Step {step:,}: a reward of {largest:.3g} in size may be too large to learn from: losses square sums of "
+        f"rewards, and float32 has no room for that beyond rewards of about {LARGEST_REWARD:.0e}. Divide the rewards "
+        "by a number in the environment or a wrapper (gymnasium.wrappers.TransformReward), or with ppo set "
+        "normalize_rewards."
+    )
