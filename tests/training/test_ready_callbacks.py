@@ -26,10 +26,10 @@ def returns(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Evaluations at steps 0, 20, 40 ... have these mean returns, in every process."""
 
     def given(values: Sequence[float]) -> None:
-        def begin(self: evaluations_module.Evaluations) -> None:
+        def begin(self: evaluations_module.Evaluations, whole: bool = False) -> None:
             scores = Evaluation(np.array([values[self._session.step // 20]]), np.array([10]))
             monkeypatch.setattr(evaluations_module, "evaluate", lambda *_: scores)
-            real(self)
+            real(self, whole)
 
         real = evaluations_module.Evaluations.begin
         monkeypatch.setattr(evaluations_module.Evaluations, "begin", begin)
