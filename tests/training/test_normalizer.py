@@ -344,8 +344,11 @@ def test_in_a_run_bytes_are_scaled_learned_from_and_resumed(
 def made_by_an_earlier_version(parent: Path, name: str, options: dict[str, Any]) -> Any:
     """Of which bytes had no statistics."""
     now = scaling._scalable
+
+    def earlier(space: Any) -> dict[str, Any]:
+        return {name: part for name, part in now(space).items() if part.dtype != "uint8"}
+
     with pytest.MonkeyPatch.context() as patch:
-        earlier = lambda space: {name: part for name, part in now(space).items() if part.dtype != "uint8"}  # noqa: E731
         patch.setattr(scaling, "_scalable", earlier)
         return train(parent, small(name, **options), Bytes, evaluate_every=0, steps=70)
 
