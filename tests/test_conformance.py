@@ -133,3 +133,20 @@ def test_what_cannot_be_checked_is_refused(given: Any, sentence: str):
 def test_what_is_broken_is_caught(kind: type[Algorithm], check: str, sentence: str):
     with pytest.raises(AssertionError, match=sentence):
         check_algorithm(kind, check)
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence"),
+    [
+        ("options", "ddpg: tau counts, and is said to have no effect: exploration is gaussian"),
+        ("idle", "ddpg: one of .*tau.* is said to have no effect beside {'exploration': 'gaussian'}, and has one"),
+    ],
+)
+def test_an_option_that_is_said_to_have_no_effect_and_has_one_is_found(
+    monkeypatch: pytest.MonkeyPatch, check: str, sentence: str
+):
+    lie = (({"exploration": "gaussian"}, ("tau",)),)
+    monkeypatch.setattr("duetto.algorithms.idle.WHILE", lie)
+    monkeypatch.setattr("duetto.testing.conformance.WHILE", lie)
+    with pytest.raises(AssertionError, match=sentence):
+        check_algorithm(DDPG, check)

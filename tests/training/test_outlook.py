@@ -13,9 +13,11 @@ from line_environment import Line
 from small_runs import StopAt, small, train
 from test_run import edit
 
-from duetto.algorithms import PPO
+from duetto.algorithms import ALGORITHMS, PPO, TD3
+from duetto.algorithms.idle import notes_of_idle
 from duetto.errors import NonFiniteError
 from duetto.networks.spaces import Box, Discrete
+from duetto.presets import presets
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.training.session import Session
@@ -263,3 +265,32 @@ def test_a_policy_that_learns_no_more_is_said_once(tmp_path: Path, learning_rate
         [notice] = said
         assert notice.startswith("Step 75: The policy is ")
         assert "lower learning_rate" in notice
+
+
+# ------------------------------------------------------------------------------------------------ options in vain
+def test_options_without_effect_are_said_once_in_a_sentence_for_each_reason(tmp_path: Path):
+    vain = {"burn_in": 3, "unroll": 9, "ou_theta": 0.3}
+    said, _ = noted(tmp_path, hyperparameters=vain, steps=40)
+    assert said == [
+        "burn_in and unroll have no effect, because recurrent is none. Change that, or leave them out.",
+        "ou_theta has no effect, because exploration is gaussian. Change that, or leave it out.",
+    ]
+    again: list[str] = []
+    (run,) = (Run(path) for path in tmp_path.iterdir())
+    run.resume(steps=50, on_start=lambda session: again.extend(session.notices))
+    assert again == []
+
+
+def test_two_reasons_that_hold_together_are_one_sentence():
+    assert notes_of_idle(TD3(decoupled_weight_decay=True)) == [
+        "decoupled_weight_decay has no effect, because actor_weight_decay is 0 and critic_weight_decay is 0. Change "
+        "that, or leave it out."
+    ]
+    assert notes_of_idle(TD3(decoupled_weight_decay=True, actor_weight_decay=0.1)) == []
+    assert notes_of_idle(PPO(normalization_prior=1e-4, normalize_rewards=True)) == []
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_preset_sets_anything_in_vain(name: str):
+    for preset in presets(name).values():
+        assert notes_of_idle(ALGORITHMS[name]().with_options(**preset.algorithm)) == []

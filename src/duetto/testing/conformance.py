@@ -10,7 +10,8 @@ behind       the same where it acts one step behind; who learns from rollouts re
 precision    bfloat16 gives finite numbers near float32's
 masks        of choices: no forbidden action is taken, and both frameworks agree; such a run, too, is resumed exactly
 together     seeds side by side learn and act as each alone, with masks and joint actions, too; or a sentence refuses
-options      every option changes what a run computes
+options      every option changes what a run computes, and none that does is said to have no effect
+idle         options that are said to have no effect beside others (`algorithms.idle`) have none
 refusals     spaces that it does not take are refused in a sentence with its name
 """
 
@@ -27,6 +28,7 @@ import numpy as np
 
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.idle import WHILE, idle
 from duetto.errors import UsageError
 from duetto.learners import Backend, Learner, acting
 from duetto.learners.base import on_host
@@ -210,10 +212,29 @@ def check_options(kind: type[Algorithm]) -> None:
                 if key not in base:
                     base[key] = _outcome(before, "torch", steps)
                 if not _equal(base[key], _outcome(after, "torch", steps)):
+                    why = idle(before.algorithm).get(field.name, "")
+                    assert not why, f"{kind.name()}: {field.name} counts, and is said to have no effect: {why}"
                     break
             else:
                 unread.append(f"{field.name} {value!r}" + (f" (with {others})" if others else ""))
         assert not unread, f"{kind.name()}: nothing changes with {', '.join(unread)}; is it read?"
+
+
+def check_idle(kind: type[Algorithm]) -> None:
+    """With all options changed that are said to do nothing, a run ends as without, to the bit; for each reason."""
+    with _trials(kind) as (trial, *_):
+        for those in (those for those, _ in WHILE if those.keys() <= set(kind.options())):
+            try:
+                before = dataclasses.replace(trial, algorithm=trial.algorithm.with_options(**those))
+                expected = _outcome(before, "torch", SOON)
+            except UsageError:  # one of its options has no such value, or not beside the others
+                continue
+            others = {name: alternative(before.algorithm, name) for name in idle(before.algorithm)}
+            changed = {name: other[0] for name, other in others.items() if other}
+            after = dataclasses.replace(before, algorithm=before.algorithm.with_options(**changed))
+            assert _equal(expected, _outcome(after, "torch", SOON)), (
+                f"{kind.name()}: one of {', '.join(changed)} is said to have no effect beside {those}, and has one"
+            )
 
 
 def check_refusals(kind: type[Algorithm]) -> None:
@@ -253,6 +274,7 @@ CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
     "masks": check_masks,
     "together": check_together,
     "options": check_options,
+    "idle": check_idle,
 }
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from duetto import environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
+from duetto.algorithms.idle import notes_of_idle
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
 from duetto.learners.base import on_host
 from duetto.learners.parameters import Parameters
@@ -134,7 +135,11 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ the loop
     def look_ahead(self) -> None:
-        """Note where the run will end before it has begun to learn, or to act otherwise than at random."""
+        """Note where the run will end before it has begun to learn, or to act otherwise than at random; and, where it
+        is new, which options have no effect.
+        """
+        if not self.step:
+            self.notices += notes_of_idle(self.config.algorithm)
         begun = bool(self.learner.updates or self.memory.pretraining_left)
         even = getattr(getattr(self.stepper.engine, "mode", None), "name", "") != "NEXT_STEP"
         place = (self.stepper.num_envs, self.step, self._stored())

@@ -1,0 +1,70 @@
+"""Which options do nothing beside the others, as data: so that a run can say so of one that was set in vain.
+
+By the names that all algorithms share; `testing.conformance` sees that every other option counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+# While the options on the left all have such values, those on the right do nothing.
+WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
+    ({"recurrent": "none"}, ("recurrent_size", "recurrent_layers", "burn_in", "unroll", "overlap", "stored_carry")),
+    ({"recurrent": "none"}, ("learn_from_start", "priority_mix", "previous_reward")),
+    ({"prioritized": False}, ("priority_exponent", "priority_epsilon", "priority_mix", "importance_exponent")),
+    ({"prioritized": False}, ("importance_anneal_samples", "demonstration_priority_epsilon", "margin_in_priority")),
+    ({"importance_exponent": 0.0}, ("importance_anneal_samples",)),
+    ({"share_by_priority": True}, ("demonstration_share",)),
+    ({"margin_weight": 0.0}, ("margin", "margin_in_priority")),
+    ({"hindsight": "none"}, ("hindsight_share",)),
+    ({"rescale_values": False}, ("rescale_epsilon",)),
+    ({"target_noise": 0.0}, ("target_noise_clip",)),
+    ({"learn_temperature": False}, ("temperature_learning_rate", "target_entropy_scale")),
+    ({"learning_rate_decay": "constant"}, ("learning_rate_final",)),
+    ({"weight_decay": 0.0}, ("decoupled_weight_decay",)),
+    ({"actor_weight_decay": 0.0, "critic_weight_decay": 0.0}, ("decoupled_weight_decay",)),
+    ({"normalize_observations": False}, ("observation_statistics", "observation_clip")),
+    ({"normalize_observations": False, "normalize_rewards": False}, ("normalization_prior",)),
+    ({"exploration": "linear"}, ("ladder_exponent",)),
+    ({"exploration": "exponential"}, ("ladder_exponent",)),
+    ({"exploration": "ladder"}, ("exploration_end", "exploration_steps")),
+    ({"exploration": "gaussian"}, ("ou_theta", "ou_dt", "ou_reset")),
+    ({"exploration": "none"}, ("ou_theta", "ou_dt", "ou_reset", "exploration_noise", "exploration_scale")),
+    ({"exploration": "none"}, ("exploration_final_scale", "exploration_scale_steps", "exploration_stops")),
+    (
+        {"exploration_scale": 1.0, "exploration_final_scale": 1.0, "exploration_stops": False},
+        ("exploration_scale_steps",),
+    ),
+)
+
+
+def idle(algorithm: Any) -> dict[str, str]:
+    """The options of an algorithm that do nothing beside its others, by name, and because of what."""
+    ours = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
+    found: dict[str, str] = {}
+    for those, names in WHILE:
+        if all(name in ours and ours[name] == value for name, value in those.items()):
+            because = " and ".join(f"{name} is {_said(value)}" for name, value in those.items())
+            found |= {name: because for name in names if name in ours and name not in found}
+    return found
+
+
+def notes_of_idle(algorithm: Any) -> list[str]:
+    """What is said of those with other values than their defaults: a sentence for each reason."""
+    defaults = {field.name: field.default for field in dataclasses.fields(algorithm)}
+    in_vain = {name: why for name, why in idle(algorithm).items() if getattr(algorithm, name) != defaults[name]}
+    notes = []
+    for why in dict.fromkeys(in_vain.values()):
+        names = [name for name in in_vain if in_vain[name] == why]
+        have = f"{', '.join(names[:-1])} and {names[-1]} have" if len(names) > 1 else f"{names[0]} has"
+        notes.append(
+            f"{have} no effect, because {why}. Change that, or leave {'them' if len(names) > 1 else 'it'} out."
+        )
+    return notes
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value if isinstance(value, str) else f"{value:g}"
