@@ -13,6 +13,8 @@ from types import ModuleType
 
 from duetto.errors import UsageError
 
+PREFIX = "_duetto_"  # of the names that such files have as modules
+
 
 def is_file(text: str) -> bool:
     """Whether this is FILE.py:CLASS, or FILE.py without what has to follow."""
@@ -50,8 +52,14 @@ def checksum(text: str) -> str:
 
 
 def run(path: Path, source: bytes) -> ModuleType:
-    """As `import` would, but from these bytes, and under a name that hides no package; `path` is absolute."""
-    module = ModuleType(f"_duetto_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}")
+    """As `import` would, but from these bytes, and under a name that hides no package; `path` is absolute.
+
+    What lies beside the file can be imported from it, here and in the processes that are made from here on; it hides
+    nothing that is installed.
+    """
+    if (folder := str(path.parent)) not in sys.path:
+        sys.path.append(folder)
+    module = ModuleType(f"{PREFIX}{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and type hints look there
     try:

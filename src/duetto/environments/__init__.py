@@ -15,6 +15,7 @@ from duetto.environments.keyboard import PlayEndedError, make_player
 from duetto.environments.making import is_instance, make, separate
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.options import complete_options
+from duetto.environments.own import modules_of
 from duetto.environments.recipes import register, registration
 from duetto.environments.rehearsal import Rehearsal
 from duetto.environments.spaces import Layout, flatten_observation, from_gymnasium, to_gymnasium
@@ -45,6 +46,7 @@ __all__ = [
     "make",
     "make_bot",
     "make_player",
+    "modules_of",
     "register",
     "registration",
     "running_statistics",

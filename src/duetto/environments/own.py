@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +55,41 @@ def look_here(environment: str) -> None:
     beside = (here / f"{package}.py").is_file() or (here / package).is_dir()
     if package.isidentifier() and beside and str(here) not in sys.path and not find_spec(package):
         sys.path.append(str(here))  # for the processes that are made from here on, too
+
+
+def modules_of(environment: Any, envs: Iterable[Any]) -> set[str]:
+    """Names of the modules that environments come from: of every layer of `envs`, those that live in this process,
+    and of the id, the function or the object that they are made from.
+    """
+    layers = [layer for env in envs for layer in _layers(env)]
+    names = {kind.__module__ for layer in layers for kind in type(layer).__mro__}
+    made = resolved(environment)
+    if isinstance(made, str):
+        imported, _, name = made.rpartition(":")
+        spec = gymnasium.registry.get(name)
+        makers = [spec.entry_point, *(one.entry_point for one in spec.additional_wrappers)] if spec else []
+        return names | {_module_of(maker) for maker in (imported, *makers) if maker}
+    if isinstance(made, gymnasium.Env):
+        return names | {kind.__module__ for layer in _layers(made) for kind in type(layer).__mro__}
+    inside = getattr(getattr(made, "unwrapped", None), "env_fns", [made])
+    return names | {_module_of(one) for one in inside}
+
+
+def _layers(env: Any) -> list[Any]:
+    layers: list[Any] = []
+    while env is not None and all(env is not one for one in layers):
+        layers.append(env)
+        env = getattr(env, "__dict__", {}).get("env")
+    return layers
+
+
+def _module_of(maker: Any) -> str:
+    """Of "module:attribute", or of a function or class, maybe with some arguments set."""
+    if isinstance(maker, str):
+        return maker.partition(":")[0]
+    while isinstance(maker, partial):
+        maker = maker.func
+    return getattr(maker, "__module__", None) or type(maker).__module__
 
 
 def in_module(module: ModuleType, name: str) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from duetto import demonstrations, environments, learners, memory
+from duetto import demonstrations, environments, learners, memory, own_modules
 from duetto.environments.spaces import far_from_zero
 from duetto.errors import CheckpointError
 from duetto.functional.randomness import generator
@@ -25,7 +25,7 @@ from duetto.learners.parameters import Parameters
 from duetto.networks import encoding, masks, spaces
 from duetto.networks.specs import Parameter
 from duetto.storage.checkpoint import Loaded
-from duetto.storage.config import Config
+from duetto.storage.config import RECORDED, Config
 from duetto.storage.segments import Segment
 from duetto.training import resuming
 from duetto.training.collector import Source
@@ -95,6 +95,15 @@ class Parts:
         self._look_at_observations()
         self.memory = self._make_memory(self.normalizer.kept(self.stepper.observation_space))
         self.collector = place.make_source(config, self.stepper, self.behind or self.learner, self.normalizer)
+        self._modules = self._own_modules()
+
+    def _own_modules(self) -> dict[str, str]:
+        """Checksums of what environments, algorithm and networks of the user's own are made of."""
+        networks = self._config.algorithm.custom_networks().values()
+        own = (type(self._config.algorithm), *(kind for one in networks for kind in (one.torch, one.jax) if kind))
+        names = {kind.__module__ for one in own for kind in one.__mro__}
+        names |= environments.modules_of(self._environment, self.stepper.environments)
+        return own_modules.checksums(names, (name.replace("-", "_") for name in RECORDED))
 
     def _look_at_observations(self) -> None:
         """Note what the networks will not do with them, though it seems to be meant."""
@@ -247,6 +256,7 @@ class Parts:
             "memory": self.memory.state_dict(),
             "collector": self.collector.state_dict(),
             "stepper": self._stepper_state(),
+            "modules": self._modules,
         }
 
     def _stepper_state(self) -> dict[str, Any]:
@@ -270,6 +280,8 @@ class Parts:
         self._load_memory(state["memory"], segments)
         self.collector.load_state_dict(state["collector"])
         self.stepper.load_state_dict(state["stepper"])
+        # As they are now. Of environments in other processes, modules may not have been imported in this one.
+        self._modules = {name: own_modules.checksum_now(name) for name in state.get("modules", {})} | self._modules
         if self.stepper.masked != self._masked:
             self._heed_masks()
             raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")

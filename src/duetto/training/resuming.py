@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from duetto import own_modules
 from duetto.algorithms.base import Algorithm, ReplaySpec, RolloutSpec
 from duetto.algorithms.exploration import ActionNoise
 from duetto.environments import Stepper
@@ -100,7 +101,8 @@ def _check_form(state: dict[str, Any]) -> None:
     for (part, name), form in LATER.items():
         if name in state[part]:
             forms.check(state[part][name], form, f"state/{part}/{name}")
-    forms.check(state.get("versions", {}), Each(str), "state/versions")
+    for name in ("versions", "modules"):
+        forms.check(state.get(name, {}), Each(str), f"state/{name}")
 
 
 def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
@@ -138,7 +140,9 @@ def _refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path
 def notes_of_changes(
     loaded: Loaded, changed: list[Change], versions: dict[str, str], algorithm: Algorithm
 ) -> list[str]:
-    """What is said of changes that were accepted, and of packages that are installed in another version now."""
+    """What is said of changes that were accepted, of modules of the user's own that were edited, and of packages that
+    are installed in another version now.
+    """
     notes = []
     if changed:
         afresh = any(change.key in ENVIRONMENT for change in changed)
@@ -149,6 +153,11 @@ def notes_of_changes(
     beginnings = _beginnings(changed, algorithm)
     if idle := [change.key for change in changed if change.key in beginnings]:
         notes.append(f"Only a run's start asks for {', '.join(idle)}: the new value changes nothing now.")
+    if edited := own_modules.edited(loaded.state.get("modules", {})):
+        notes.append(
+            f"Edited {_since(loaded)}, and imported by what the run is made of: {', '.join(edited)}. If that changes "
+            "what is computed, the numbers from here on are not those of a run that was never interrupted."
+        )
     if others := other_versions(loaded.state.get("versions", {}), versions):
         notes.append(
             f"Installed in another version {_since(loaded)}: {others}. From here the numbers may differ from those of "

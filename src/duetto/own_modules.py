@@ -1,0 +1,82 @@
+"""The user's own modules that a run may compute with, by checksum: a run that goes on says which were edited since.
+
+Of the modules that environments and algorithm come from it is all that is imported of their packages; where they are in
+no package, what lies beside them in their folder. `FILE.py:CLASS` is not among them: `own_files` watches that, and
+closer, for it is known to count. The script that is running, `__main__`, is not either: it changes between the call
+that begins a run and the one that goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from duetto.own_files import PREFIX
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def checksums(modules: Iterable[str], besides: Iterable[str] = ()) -> dict[str, str]:
+    """SHA-256 of every file that the run may depend on, by its module's name.
+
+    Args:
+        modules: Names of those that environments and algorithm come from.
+        besides: Packages that are watched by other means.
+    """
+    others = {"__main__", *sys.stdlib_module_names, *besides}
+    tops = {_top(name) for name in modules} - others
+    if not tops:
+        return {}
+    folders = {home for top in tops if not _is_package(top) and (home := _home(top)) and not _is_installed(home)}
+    beside = {name for name in map(_top, tuple(sys.modules)) if _home(name) in folders} - others if folders else set()
+    names = sorted(name for name in tuple(sys.modules) if _top(name) in tops | beside and not name.startswith(PREFIX))
+    return {name: checksum for name in names if (checksum := checksum_now(name))}
+
+
+def edited(kept: Mapping[str, str]) -> list[str]:
+    """Modules whose file is another than it was; one that cannot be found is no longer imported, and none of them."""
+    return [name for name, before in kept.items() if checksum_now(name) not in ("", before)]
+
+
+def checksum_now(name: str) -> str:
+    """SHA-256 of a module's file, which need not be imported, and is not; "" where it has none."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() if (file := _file(name)) else ""
+    except OSError:
+        return ""
+
+
+def _file(name: str) -> Path | None:
+    module: ModuleType | None = sys.modules.get(name)
+    if module is not None:
+        return Path(file) if (file := getattr(module, "__file__", None)) else None
+    place, origin = None, None  # as `import` would find it, but no package on the way is imported
+    for end in range(1, name.count(".") + 2):
+        spec = PathFinder.find_spec(".".join(name.split(".")[:end]), place)
+        if spec is None:
+            return None
+        place, origin = list(spec.submodule_search_locations or ()), spec.origin
+    return Path(origin) if origin else None
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _is_package(top: str) -> bool:
+    return hasattr(sys.modules.get(top), "__path__")
+
+
+def _home(top: str) -> Path | None:
+    """The folder that a module or package lies in."""
+    module = sys.modules.get(top)
+    place = next(iter(getattr(module, "__path__", ())), None) or getattr(module, "__file__", None)
+    return Path(place).parent if place else None
+
+
+def _is_installed(folder: Path) -> bool:
+    return not _INSTALLED.isdisjoint(folder.parts)
