@@ -42,6 +42,7 @@ def test_videos(duetto: Command, tmp_path: Path):
         (["--time-limit", "-3"], "--time-limit is -3.0; it must be more than 0."),
         (["--video-every", "0"], "--video-every is 0; it must be at least 1."),
         (["--stop-at-return", "nan"], "--stop-at-return is nan; it must be a number."),
+        (["--track"], "--track names no tracker. There are: wandb, mlflow, trackio."),
         (["--track", "nobody"], "There is no tracker 'nobody'. There are: wandb, mlflow, trackio."),
     ],
 )

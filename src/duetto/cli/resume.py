@@ -44,7 +44,7 @@ def resume(
     stop_at_return: watching.StopAtReturn = None,
     time_limit: watching.TimeLimit = None,
     video_every: watching.VideoEvery = None,
-    track: watching.Track = (),
+    track: watching.Track = None,
 ) -> None:
     """Go on with a run exactly where its last checkpoint was made, also after kill -9.
 

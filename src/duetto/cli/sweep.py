@@ -120,7 +120,7 @@ def _setting(call: Any, preset_name: str, preset: Any, origin: Any) -> Setting:
         preset=preset_name,
         environment_options=preset.environment | environment_options(call.environment_options),
         origin=origin,
-        track=call.track,
+        track=watching.names_of(call.track),
     )
 
 
@@ -193,7 +193,7 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
         ),
         ("environment_options", EnvironmentOptions, ()),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters, of each algorithm.")], None),
-        ("track", watching.Track, ()),
+        ("track", watching.Track, None),
         ("quiet", Quiet, False),
         ("json", Json, False),
     ]

@@ -301,7 +301,7 @@ def _command(
         ("stop_at_return", watching.StopAtReturn, None),
         ("time_limit", watching.TimeLimit, None),
         ("video_every", watching.VideoEvery, None),
-        ("track", watching.Track, ()),
+        ("track", watching.Track, None),
         ("preset", Annotated[str | None, arg(help="Named hyper-parameters; see `duetto list`.")], None),
         ("dry_run", Annotated[FlagCreatePairsOff[bool], arg(help="Print the configuration, and nothing else.")], False),
         ("quiet", Quiet, False),

@@ -20,11 +20,13 @@ TimeLimit = Annotated[
     ),
 ]
 VideoEvery = Annotated[int | None, arg(help="Record an episode every so many steps.", metavar="STEPS")]
-Track = Annotated[tuple[str, ...], arg(help="Send what is logged to wandb, mlflow or trackio.", metavar="TRACKER ...")]
+Track = Annotated[  # None: not given
+    tuple[str, ...] | None, arg(help="Send what is logged to wandb, mlflow or trackio.", metavar="TRACKER ...")
+]
 
 
 def callbacks(
-    stop_at_return: float | None, time_limit: float | None, video_every: int | None, track: tuple[str, ...]
+    stop_at_return: float | None, time_limit: float | None, video_every: int | None, track: Track
 ) -> list[Any]:
     """What the options ask for; nothing is imported for those that are not given."""
     asked: list[Any] = []
@@ -37,11 +39,20 @@ def callbacks(
             ("time-limit", TimeLimit, time_limit),
         ):
             asked += [] if value is None else [_made(option, kind, value)]
-    if track:
+    if names := names_of(track):
         from duetto import trackers
 
-        asked += trackers.callbacks(track)
+        asked += trackers.callbacks(names)
     return asked
+
+
+def names_of(track: Track) -> tuple[str, ...]:
+    """The trackers that --track names. Raises UsageError where it is given, and names none."""
+    if track == ():
+        from duetto.trackers import TRACKERS
+
+        raise UsageError(f"--track names no tracker. There are: {', '.join(TRACKERS)}.")
+    return track or ()
 
 
 def _made(option: str, kind: type[Any], value: float) -> Any:
