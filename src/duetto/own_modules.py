@@ -27,7 +27,7 @@ def checksums(modules: Iterable[str], besides: Iterable[str] = ()) -> dict[str, 
         modules: Names of those that environments and algorithm come from.
         besides: Packages that are watched by other means.
     """
-    others = {"__main__", *sys.stdlib_module_names, *besides}
+    others = {"__main__", "__mp_main__", *sys.stdlib_module_names, *besides}
     tops = {_top(name) for name in modules} - others
     if not tops:
         return {}

@@ -92,6 +92,7 @@ def outcome(run: Run) -> dict[str, Any]:
         kept.load_segment(segment)
     del state["session"]["exact"]  # what was found out about the environment depends on where the run was stopped
     del state["session"]["seconds"], state["log"]["position"], state["evaluations"]  # lengths of files with times in
+    state.pop("modules", None)  # of those beside an environment's, which are imported is the process's matter
     best = checkpoints(run).load_best() if run.config.run.evaluate_every else None
     lines = JsonLines.read(run.path / "metrics.jsonl")
     rows = Csv.read(run.path / "evaluations.csv")

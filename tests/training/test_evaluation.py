@@ -9,17 +9,21 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from goal_environment import GoalLine
 from gymnasium.wrappers import NormalizeObservation
 from gymnasium.wrappers import vector as around
 from line_environment import Line, Parts
 from small_runs import BRIEF, differences, outcome, small, train
 
 from duetto import environments
+from duetto.callbacks import RecordVideo
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.training import evaluation as evaluation_module
 from duetto.training.evaluation import Evaluation, evaluate, watch
 from duetto.training.session import Session
+
+FILMED = BRIEF | {"render_mode": "rgb_array"}
 
 
 class Lengths(Line):
@@ -184,6 +188,20 @@ def test_an_object_that_cannot_be_copied_says_it_once(tmp_path: Path):
     for _ in range(2):
         run.evaluate(1)
     assert [notice.split(" (")[0] for notice in run.notices] == ["Pendulum-v1 cannot be copied"]
+
+
+@pytest.mark.parametrize("what", ["videos", "goals"])
+def test_so_it_is_where_it_is_made_anew_for_something_else(tmp_path: Path, what: str):
+    gymnasium.register("AnewLine-v0", lambda render_mode=None: GoalLine())
+    environment = gymnasium.make("AnewLine-v0") if what == "goals" else gymnasium.make("Pendulum-v1", **FILMED)
+    environment.unwrapped.lock = threading.Lock()
+    said: list[list[str]] = []
+    callbacks: list[Any] = [lambda session: said.append(session.notices)]
+    callbacks += [RecordVideo(30)] if what == "videos" else []
+    algorithm = small(hindsight="future") if what == "goals" else small()
+    train(tmp_path, algorithm, environment, steps=61, evaluate_every=0, callbacks=callbacks)
+    gymnasium.registry.pop("AnewLine-v0")
+    assert sum("cannot be copied" in notice for notice in said[-1]) == 1
 
 
 def test_fixed_statistics_of_an_object_are_those_of_its_evaluations(tmp_path: Path):

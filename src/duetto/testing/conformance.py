@@ -456,7 +456,13 @@ def _outcome(
             state = session.state_dict()
             line = session.log.last_line.items()  # that of the end
             reported = {name: value for name, value in line if value is not None and not name.startswith("time/")}
-            for apart in ("log", "evaluations", "session", "config"):  # windows; clocks; and the options themselves
+            for apart in (
+                "log",
+                "evaluations",
+                "session",
+                "config",
+                "modules",
+            ):  # windows; clocks; what it was made from
                 state.pop(apart)
             return _flat(state | {"reported": reported})
 

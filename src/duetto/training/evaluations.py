@@ -139,7 +139,6 @@ class Evaluations:
         self._stepper = made = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
         if options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
             check_same_spaces(made, session.stepper.observation_space, session.stepper.action_space)
-        session.notices += [notice for notice in made.notices if notice not in session.notices]
         made.name += " (evaluation)"
         return made
 

@@ -156,7 +156,9 @@ class Parts:
         """Of an environment of its own: those that are learned from may live in other processes."""
         if getattr(self._config.algorithm.memory(), "hindsight", None) is None:
             return None
-        goals = environments.Goals(environments.separate(self._environment, kwargs=self._config.environment_options))
+        apart = environments.separate(self._environment, kwargs=self._config.environment_options)
+        self._notices.extend(apart.notices)
+        goals = environments.Goals(apart)
         opened.callback(goals.close)
         return goals
 

@@ -395,7 +395,9 @@ class Session:
     def another_environment(self, **how: Any) -> environments.Stepper:
         """Environments that learning does not see, for the caller to close. `how` is for `environments.separate`."""
         self.parts.rehearsal.end()
-        return environments.separate(self._environment, kwargs=self.config.environment_options, **how)
+        made = environments.separate(self._environment, kwargs=self.config.environment_options, **how)
+        self.notices += [notice for notice in made.notices if notice not in self.notices]
+        return made
 
     @property
     def policy(self) -> Policy:
