@@ -29,6 +29,7 @@ BESIDE = {
     "sac-halfcheetah-simba-100k": "SAC with SimBa's networks, bfloat16, HalfCheetah-v5",
     "ppo-halfcheetah": "PPO, HalfCheetah-v5",
     "td3-hopper": "TD3, Hopper-v5",
+    "td3-hopper-bf16": "TD3, bfloat16, Hopper-v5",
     "td3-walker2d-di-engine-bf16": "TD3, bfloat16, Walker2d-v5",
     "td3-walker2d": "TD3 with its author's learning rate, Walker2d-v5",
     "td3-ant-bullet": "TD3, AntBulletEnv-v0",
@@ -58,6 +59,15 @@ BEHIND = {
     "TD3, HalfCheetah-v5, bfloat16": ("td3-halfcheetah-100k-bf16", "td3-halfcheetah-100k-behind"),
     "TD3, Hopper-v5, bfloat16": ("td3-hopper-bf16", "td3-hopper-200k-behind"),
     "TD3, Pendulum-v1": ("td3-pendulum", "td3-pendulum-behind"),
+}
+
+# TD3 on Hopper-v5 in bfloat16 with DI-engine's settings, and with one of them taken back.
+CHANGES = {
+    "td3-hopper-bf16": "DI-engine's",
+    "td3-hopper-300k-slower": "learning rates of 3e-4 instead of 1e-3",
+    "td3-hopper-300k-targets-with-actor": "targets move with the actor, not at every update",
+    "td3-hopper-300k-1000-random": "1,000 random steps instead of 25,000",
+    "td3-hopper-300k-400-300": "layers of 400 and 300 instead of 256 and 256",
 }
 
 # Task of MiniGrid: how its jobs' names begin.
@@ -90,6 +100,16 @@ def behind() -> Table:
         ends = [[fmean([value for at, value in curve if at <= step][-10:]) for curve in side] for side in sides]
         rows.append([task, f"{step:,}", *(f"{len(side)}: {_span(side)}" for side in ends)])
     return ["task", "steps", "as it is", "one step behind"], rows
+
+
+def changes() -> Table:
+    """The last ten evaluations, up to step 300,000, of every seed; jobs that have not come so far are left out."""
+    rows = []
+    for job, words in CHANGES.items():
+        curves = [curve for run in seeds(job) if (curve := evaluations(run))[-1][0] >= 300_000]
+        if ends := [fmean([value for at, value in curve if at <= 300_000][-10:]) for curve in curves]:
+            rows.append([words, ", ".join(map(_number, ends)), _number(fmean(ends))])
+    return ["settings", "each seed", "mean"], rows
 
 
 def exploration() -> Table:
