@@ -51,7 +51,7 @@ def train_many(call: Any, preset: str, environment: dict[str, Any], origin: Orig
                 environment_options=environment,
                 callbacks=lambda: [
                     display,
-                    *watching.callbacks(call.stop_at_return, call.time_limit, call.video_every, ()),
+                    *watching.callbacks(call.stop_at_return, call.time_limit, call.video_every, None),
                 ],
                 on_start=display.announce_all,
                 origin=origin,
