@@ -5,15 +5,19 @@ Whether it may be run is `storage.trust`'s to say: a text that names a file is o
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import sys
 import traceback
+from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
 from duetto.errors import UsageError
 
 PREFIX = "_duetto_"  # of the names that such files have as modules
+_BESIDE: set[str] = set()  # folders that Python looks into because such a file lies there
 
 
 def is_file(text: str) -> bool:
@@ -54,11 +58,13 @@ def checksum(text: str) -> str:
 def run(path: Path, source: bytes) -> ModuleType:
     """As `import` would, but from these bytes, and under a name that hides no package; `path` is absolute.
 
-    What lies beside the file can be imported from it, here and in the processes that are made from here on; it hides
-    nothing that is installed.
+    What lies beside the file can be imported from it, here and in the processes that are made from here on.
+
+    Raises:
+        UsageError: It does not run, or imports what is beside it and is something else elsewhere.
     """
-    if (folder := str(path.parent)) not in sys.path:
-        sys.path.append(folder)
+    _look_beside(str(path.parent))
+    _check_beside(path.parent, path, source, set())
     module = ModuleType(f"{PREFIX}{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and type hints look there
@@ -67,6 +73,58 @@ def run(path: Path, source: bytes) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise UsageError(f"{path} does not run{_line(path, error)}: {type(error).__name__}: {error}") from error
     return module
+
+
+def stand_in(kind: type) -> None:
+    """Where a class was sent to another process whole, have what its methods name found there under its module's name,
+    which is a file's or a script's: pickles of such things only say where they are.
+    """
+    for one in kind.__mro__:
+        if not (one.__module__.startswith(PREFIX) or one.__module__ == "__main__"):
+            continue
+        module = sys.modules.setdefault(one.__module__, ModuleType(one.__module__))
+        for function in vars(one).values():
+            for name, value in getattr(function, "__globals__", {}).items():
+                vars(module).setdefault(name, value)
+
+
+def _look_beside(folder: str) -> None:
+    """Let Python look into a folder, behind all that it looks into by itself, and before earlier ones of these."""
+    first = min((sys.path.index(one) for one in _BESIDE if one in sys.path), default=len(sys.path))
+    if folder in _BESIDE and folder in sys.path:
+        sys.path.remove(folder)
+    if folder not in sys.path:
+        sys.path.insert(first, folder)
+        _BESIDE.add(folder)
+
+
+def _check_beside(folder: Path, path: Path, source: bytes, seen: set[Path]) -> None:
+    """Raise UsageError where a file, or one that it imports from its folder, would be given another of that name."""
+    for name in _imported(source) - sys.stdlib_module_names:
+        choices = (folder / f"{name}.py", folder / name / "__init__.py")
+        beside = next((choice for choice in choices if choice.is_file()), None)
+        if beside is None or beside in seen:
+            continue
+        seen.add(beside)
+        loaded = getattr(sys.modules.get(name), "__file__", None)
+        spec = None if loaded else PathFinder.find_spec(name)
+        found = loaded or (spec.origin if spec else None)
+        if found and Path(found).resolve() != beside.resolve():
+            raise UsageError(
+                f"{path} imports {name}, and beside it lies {beside}; but Python has another {name}, {found}. Give one "
+                "of them another name, or train with each in a process of its own and a folder of its own."
+            )
+        _check_beside(folder, beside, beside.read_bytes(), seen)
+
+
+def _imported(source: bytes) -> set[str]:
+    """The first parts of all names that are imported; none of a source that is no Python."""
+    with suppress(SyntaxError, ValueError):
+        nodes = list(ast.walk(ast.parse(source)))
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+        return {name.partition(".")[0] for name in names}
+    return set()
 
 
 def _parts(text: str) -> tuple[str, str]:

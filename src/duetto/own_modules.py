@@ -20,21 +20,25 @@ from duetto.own_files import PREFIX
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-def checksums(modules: Iterable[str], besides: Iterable[str] = ()) -> dict[str, str]:
+def checksums(
+    modules: Iterable[str], besides: Iterable[str] = (), known: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """SHA-256 of every file that the run may depend on, by its module's name.
 
     Args:
         modules: Names of those that environments and algorithm come from.
         besides: Packages that are watched by other means.
+        known: What was found before, which stays: a file that was edited since is not what this process has imported.
     """
     others = {"__main__", "__mp_main__", *sys.stdlib_module_names, *besides}
     tops = {_top(name) for name in modules} - others
+    found = dict(known or {})
     if not tops:
-        return {}
+        return found
     folders = {home for top in tops if not _is_package(top) and (home := _home(top)) and not _is_installed(home)}
     beside = {name for name in map(_top, tuple(sys.modules)) if _home(name) in folders} - others if folders else set()
     names = sorted(name for name in tuple(sys.modules) if _top(name) in tops | beside and not name.startswith(PREFIX))
-    return {name: checksum for name in names if (checksum := checksum_now(name))}
+    return found | {name: checksum for name in names if name not in found and (checksum := checksum_now(name))}
 
 
 def edited(kept: Mapping[str, str]) -> list[str]:

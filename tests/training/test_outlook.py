@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,14 @@ def test_two_reasons_that_hold_together_are_one_sentence():
     ]
     assert notes_of_idle(TD3(decoupled_weight_decay=True, actor_weight_decay=0.1)) == []
     assert notes_of_idle(PPO(normalization_prior=1e-4, normalize_rewards=True)) == []
+
+
+def test_nothing_is_said_of_an_algorithm_of_ones_own_which_may_read_more():
+    @dataclass(frozen=True)
+    class Own(TD3):
+        other_weight_decay: float = 0.1
+
+    assert notes_of_idle(Own(decoupled_weight_decay=True)) == []
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

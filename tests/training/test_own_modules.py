@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import gymnasium
 import pytest
 from small_runs import small, train
 
-from duetto import environments, own_modules
+from duetto import environments, own_files, own_modules
+from duetto.errors import UsageError
 from duetto.runs.run import Run
+from duetto.training.session import Session
 
 ENVIRONMENT = """
 import gymnasium
@@ -121,6 +124,67 @@ def test_what_an_algorithms_file_imports(tmp_path: Path, file: Path):
     edit(tmp_path / "beside.py")
     [notice] = resumed(Run(run.path, algorithm=kind), 44)
     assert notice.startswith(SAID.format(40, "beside"))
+
+
+def test_what_is_imported_late(tmp_path: Path, file: Path):
+    late = file.read_text().replace("from beside import reward\n", "")
+    file.write_text(late.replace("self.steps += 1\n", "self.steps += 1\n        from beside import reward\n"))
+    run = train(tmp_path, environment=f"{file}:Mine", steps=40, environment_options={})
+    edit(tmp_path / "beside.py")
+    [notice] = resumed(run, 44)
+    assert notice.startswith(SAID.format(40, "beside"))
+
+
+class Edits:
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, session: Session) -> None:
+        if session.step == self.step:
+            edit(session.folder.parent / "beside.py")
+
+
+def test_what_was_edited_while_the_run_had_it_imported(tmp_path: Path, file: Path):
+    """The checkpoint's record is of what was computed with."""
+    run = train(tmp_path, environment=f"{file}:Mine", steps=40, environment_options={}, callbacks=[Edits(20)])
+    [notice] = resumed(run, 44)
+    assert notice.startswith(SAID.format(40, "beside"))
+
+
+# ---------------------------------------------------------------------------------------------- two of one name
+def test_two_files_with_a_neighbour_of_one_name_do_not_go_together(tmp_path: Path, file: Path):
+    """The second would compute with what lies beside the first."""
+    train(tmp_path, environment=f"{file}:Mine", steps=40, environment_options={})
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / "mine.py"
+    other.write_text(file.read_text())
+    (tmp_path / "other" / "beside.py").write_text(REWARD.replace("1.0", "2.0"))
+    sentence = f"{other} imports beside, and beside it lies {other.parent / 'beside.py'}; but Python has another beside"
+    with pytest.raises(UsageError, match=re.escape(sentence) + rf".*{re.escape(str(tmp_path / 'beside.py'))}"):
+        train(tmp_path, environment=f"{other}:Mine", steps=40, environment_options={}, name="other")
+    forget()  # as a new process: now its own is found, though Python looks into the first one's folder, too
+    own_files.run(other, other.read_bytes())
+    assert sys.modules["beside"].__file__ == str(other.parent / "beside.py")
+
+
+def test_what_python_finds_first_is_said(tmp_path: Path, file: Path):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "beside.py").write_text(REWARD)
+    sys.path.insert(0, str(tmp_path / "first"))
+    with pytest.raises(
+        UsageError, match=r"but Python has another beside, .*first/beside\.py\. Give one of them another"
+    ):
+        own_files.run(file, file.read_bytes())
+
+
+def test_so_is_what_a_neighbour_imports(tmp_path: Path, file: Path):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "farm.py").write_text("")
+    (tmp_path / "farm.py").write_text("")
+    (tmp_path / "beside.py").write_text("import os, farm\n" + REWARD)
+    sys.path.insert(0, str(tmp_path / "first"))
+    with pytest.raises(UsageError, match=r"beside.py imports farm, and beside it lies .*; but Python has another farm"):
+        own_files.run(file, file.read_bytes())
 
 
 def test_nothing_of_the_ids_that_have_a_version():

@@ -14,16 +14,22 @@ import pytest
 from small_runs import StopAt, assert_same, checkpoints, outcome, small, train
 from test_resume import check_killed_anywhere
 
+from duetto.algorithms import TD3
 from duetto.errors import PartLostError, UsageError
 from duetto.learners import ranks
-from duetto.learners.ranks import ThisMachine
+from duetto.learners.rank import Making
+from duetto.learners.ranks import ThisMachine, packed
 from duetto.learners.torch_ranks import TorchRanks
+from duetto.networks.spaces import Box
 from duetto.runs.run import Run
 from duetto.storage.config import Config, RunOptions
+from duetto.storage.origin import from_file
 from duetto.training.place import Here
 from duetto.training.resuming import notes_of_run, run_state
 from duetto.training.session import Session
 
+VECTOR = Box((3,), "float32", (-1.0,) * 3, (1.0,) * 3)
+ACTION = Box((1,), "float32", (-1.0,), (1.0,))
 RUN: dict[str, Any] = {"steps": 120, "evaluate_every": 0, "learners": 2}
 
 
@@ -42,6 +48,49 @@ class Kills:
 
 def test_the_run_is_killed(tmp_path: Path):
     check_killed_anywhere(tmp_path, **RUN)
+
+
+NOISY = """
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import duetto
+
+
+class Noise(NamedTuple):
+    next: np.ndarray
+
+
+@dataclass(frozen=True)
+class Noisy(duetto.TD3):
+    def draw(self, random, batch):
+        return Noise(super().draw(random, batch))
+
+    def critic_loss(self, nets, batch, noise):
+        return super().critic_loss(nets, batch, noise.next)
+"""
+
+
+def test_noise_of_a_class_in_the_algorithms_file_reaches_the_others(tmp_path: Path):
+    (tmp_path / "noisy.py").write_text(NOISY)
+    kind, origin = from_file(tmp_path / "noisy.py", "Noisy")
+    origin.let_travel(kind)
+    options = {name: getattr(small(), name) for name in small().options()}
+    run = train(tmp_path, kind(**options), **RUN)
+    assert run.metrics()[-1]["learn/updates"] > 0
+
+
+def test_what_cannot_be_read_there_says_why():
+    """Not by an end without a word, from which the run would begin again and again."""
+    line: Any = ThisMachine().start(1, packed(("torch", Making(TD3(), VECTOR, ACTION, 0, "cpu", "float32", 1), 1)))
+    try:
+        line.receive(60.0)
+        line._outbox.put(b"no pickle")
+        assert "UnpicklingError" in line.receive(60.0).failure
+    finally:
+        line.close()
 
 
 def test_a_learner_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture):

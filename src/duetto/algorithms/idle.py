@@ -40,7 +40,12 @@ WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
 
 
 def idle(algorithm: Any) -> dict[str, str]:
-    """The options of an algorithm that do nothing beside its others, by name, and because of what."""
+    """The options of an algorithm that do nothing beside its others, by name, and because of what.
+
+    None of a user's own algorithm: it may well read what the class that it extends does not.
+    """
+    if not type(algorithm).__module__.startswith("duetto."):
+        return {}
     ours = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
     found: dict[str, str] = {}
     for those, names in WHILE:

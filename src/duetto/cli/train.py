@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -185,11 +186,18 @@ def parsed(
     call = tyro.cli(
         described,
         args=options,
-        prog=f"duetto {described.__name__.lower()} {algorithm.name()}",
+        prog=f"duetto {described.__name__.lower()} {_called(algorithm)}",
         config=(AvoidSubcommands, SuppressFixed),
         description=f"{algorithm.__doc__}\n\nDefaults shown are those of the preset {name!r}.",
     )
     return dataclasses.replace(call, environment=own_files.absolute(call.environment))
+
+
+def _called(algorithm: type[Algorithm]) -> str:
+    """What the command line knows an algorithm by."""
+    if algorithm.__module__.startswith(own_files.PREFIX):
+        return f"{sys.modules[algorithm.__module__].__file__}:{algorithm.__name__}"
+    return algorithm.name()
 
 
 def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:

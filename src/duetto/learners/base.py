@@ -7,13 +7,14 @@ in both frameworks, so that what one wrote the other loads: parameters, optimise
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from duetto.algorithms.base import DIVERGENCE, PRIORITY, Algorithm, Array, OptimizerSpec, Tree
+from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, ARRAY, Each
@@ -269,6 +270,27 @@ def epochs_at_once(algorithm: Algorithm) -> int:
     """All of a rollout's; 1 where the step size of one follows from how far the one before went."""
     spec: Any = algorithm.memory()  # a RolloutSpec
     return 1 if any(optimizer.kl > 0 for optimizer in algorithm.optimizers().values()) else spec.epochs
+
+
+def check_learns(name: str, learning: Collection[str]) -> None:
+    """Raise UsageError where an algorithm's update minimises a loss of a network that is none of these."""
+    if name not in learning:
+        raise UsageError(
+            f"The update minimises a loss of {name!r}, which has no optimizer; there are {', '.join(learning)}."
+            f"{did_you_mean(name, learning)}"
+        )
+
+
+def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
+    """What the loss of a network gave. Raises UsageError where that is no loss."""
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
+        raise UsageError(
+            f"The loss of {name!r} must return a scalar and a dict of what it reports, maybe {{}}; it returned a "
+            f"{type(found).__name__}."
+        )
+    if shape := tuple(getattr(found[0], "shape", ())):
+        raise UsageError(f"The loss of {name!r} has the shape {shape}; it must be a scalar. Take batch.mean of it.")
+    return found
 
 
 class Summary(NamedTuple):

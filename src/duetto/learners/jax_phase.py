@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from duetto.algorithms.base import PRIORITY
-from duetto.learners.base import Rates, summarize
+from duetto.learners.base import Rates, check_learns, checked_loss, summarize
 from duetto.learners.packing import Packing, Place
 
 if TYPE_CHECKING:
@@ -146,13 +146,14 @@ class Trace:
 
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
         """See `Updater.minimize`."""
+        check_learns(name, self.learner._optimizers)
         key, net = f"net/{name}", self.learner._nets[name]
         learned, statistics = self.state[key][: net.learned], self.state[key][net.learned :]
 
         def of_parameters(parameters: list[Array]) -> tuple[Array, tuple[dict[str, Array], list[Array]]]:
             arrays = parameters + statistics
             nets = self._networks(**{name: arrays})
-            value, info = loss(nets, *args)
+            value, info = checked_loss(name, loss(nets, *args))
             return value, (info, net.statistics(getattr(nets, name), arrays))
 
         (value, (info, after)), gradient = jax.value_and_grad(of_parameters, has_aux=True)(learned)

@@ -12,15 +12,19 @@ import signal
 import threading
 import time
 import traceback
+from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 import cloudpickle
 
+from duetto import own_files
 from duetto.algorithms.base import Algorithm
 from duetto.errors import DuettoError
 from duetto.learners.base import Precision
 from duetto.learners.ranks import Receipt
 from duetto.networks.spaces import Space
+
+UNREAD = "unread"  # in place of what is asked, where that cannot be unpickled
 
 
 class Making(NamedTuple):
@@ -43,6 +47,8 @@ class Rank:
 
     def do(self, what: str, *arguments: Any) -> Receipt:
         """Make a learner, or call one of its methods; what it raises is in the receipt."""
+        if what == UNREAD:
+            return Receipt(-1, failure=str(arguments[0]))
         try:
             if what == "make":
                 self._make(*arguments)
@@ -61,6 +67,7 @@ class Rank:
 
     def _make(self, made_of: bytes) -> None:
         backend, making, rank = cloudpickle.loads(made_of)
+        own_files.stand_in(type(making.algorithm))  # messages name classes of its file: a named tuple of noise
         if backend == "torch":
             from duetto.learners.torch_ranks import TorchShare
 
@@ -93,7 +100,12 @@ def main() -> None:
 def _listen(asked: BinaryIO, messages: queue.Queue[tuple[Any, ...]], rank: Rank) -> None:
     """The rank may be waiting for others that are gone as well, so its end does not wait for it."""
     try:
-        while True:
-            messages.put(pickle.load(asked))
+        with suppress(EOFError):
+            while True:
+                messages.put(pickle.load(asked))
+    except Exception:  # of any kind, from the user's own classes
+        messages.put((UNREAD, traceback.format_exc()))
+        while asked.read(1 << 16):  # until the parent, which is told, has ended this process, or is gone
+            pass
     finally:
         rank.leave()

@@ -24,7 +24,7 @@ from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import heap, twins
-from duetto.learners.base import Learner, Metrics, Precision, Rates, summarize
+from duetto.learners.base import Learner, Metrics, Precision, Rates, check_learns, checked_loss, summarize
 from duetto.learners.beside import Beside, Later
 from duetto.learners.dealing import every
 from duetto.learners.parameters import Parameters as Values
@@ -200,9 +200,10 @@ class TorchLearner(Learner):
 
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
         """See `Updater.minimize`."""
+        check_learns(name, self._optimizers)
         weights = self._optimizers[name].weights
         with self._autocast:
-            value, info = loss(self.networks(), *args)
+            value, info = checked_loss(name, loss(self.networks(), *args))
         gradients = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
         norm = self._optimizers[name].step(self._averaged(list(gradients)), self._rates[name])
         self._keep_statistics(name)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from duetto.algorithms.base import PRIORITY, Algorithm
-from duetto.learners.base import Precision, Rates, summarize
+from duetto.learners.base import Precision, Rates, check_learns, checked_loss, summarize
 from duetto.learners.dealing import every
 from duetto.learners.torch import TorchLearner
 from duetto.learners.torch_adam import Adam
@@ -81,13 +81,14 @@ class TorchMany(TorchLearner):
 
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
         """See `Updater.minimize`."""
+        check_learns(name, self._optimizers)
         every = {other: net.values for other, net in self._nets.items()}
         names: list[str] = []
 
         def of_one(learned: Values, every: dict[str, Values], args: Any) -> tuple[Tensor, Any]:
             nets = self._networks_of(every | {name: every[name] | learned})
             with self._autocast:
-                value, info = loss(nets, *args)
+                value, info = checked_loss(name, loss(nets, *args))
             names[:], values, _ = summarize(info, torch)
             moved = getattr(getattr(nets, name), "moved", {})
             return value, (info, moved, [value.float() for value in values])

@@ -54,7 +54,8 @@ class _Called:
         obs, mask = masks.parted(obs)
         with jax.numpy_rank_promotion("allow"):
             if self._spec.members:
-                return masks.masked(self._spec, _float32(ensemble(jnp.stack, self._whole.members, obs, *inputs)), mask)
+                values = ensemble(self._spec, jnp.stack, self._whole.members, obs, *inputs)
+                return masks.masked(self._spec, _float32(values), mask)
             return masks.masked(self._spec, interpreted(self._spec, _float32(self._whole(obs, *inputs))), mask)
 
     def first(self, *inputs: Any) -> Array:

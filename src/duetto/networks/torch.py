@@ -74,7 +74,7 @@ class Custom:
         """See `network.Network`; what its modules keep of a batch is their own affair."""
         obs, mask = masks.parted(obs)
         if self.spec.members:
-            return masks.masked(self.spec, ensemble(torch.stack, self._modules, obs, *inputs), mask)
+            return masks.masked(self.spec, ensemble(self.spec, torch.stack, self._modules, obs, *inputs), mask)
         return masks.masked(self.spec, interpreted(self.spec, self._modules[0](obs, *inputs)), mask)
 
     def first(self, obs: Any, *inputs: Tensor) -> Tensor:

@@ -95,15 +95,17 @@ class Parts:
         self._look_at_observations()
         self.memory = self._make_memory(self.normalizer.kept(self.stepper.observation_space))
         self.collector = place.make_source(config, self.stepper, self.behind or self.learner, self.normalizer)
-        self._modules = self._own_modules()
+        self._modules: dict[str, str] = {}
+        self._look_at_modules()
 
-    def _own_modules(self) -> dict[str, str]:
-        """Checksums of what environments, algorithm and networks of the user's own are made of."""
+    def _look_at_modules(self) -> None:
+        """Take checksums of what environments, algorithm and networks of the user's own have imported so far."""
         networks = self._config.algorithm.custom_networks().values()
         own = (type(self._config.algorithm), *(kind for one in networks for kind in (one.torch, one.jax) if kind))
         names = {kind.__module__ for one in own for kind in one.__mro__}
         names |= environments.modules_of(self._environment, self.stepper.environments)
-        return own_modules.checksums(names, (name.replace("-", "_") for name in RECORDED))
+        besides = (name.replace("-", "_") for name in RECORDED)
+        self._modules = own_modules.checksums(names, besides, self._modules)
 
     def _look_at_observations(self) -> None:
         """Note what the networks will not do with them, though it seems to be meant."""
@@ -252,6 +254,7 @@ class Parts:
 
     def state_dict(self) -> dict[str, Any]:
         """What going on needs beside it, and with the whole learner in place of its parameters; no transitions."""
+        self._look_at_modules()
         return {
             "learner": self.learner.state_dict(),
             **({"acting": self.behind.state_dict()} if self.behind is not None else {}),

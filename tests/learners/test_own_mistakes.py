@@ -1,0 +1,129 @@
+"""What is wrong in a network or an algorithm of the user's own is said in their words, on both frameworks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import pytest
+import torch
+
+import duetto
+from duetto.errors import UsageError
+from duetto.networks.specs import CustomNetwork
+
+SMALL: dict[str, Any] = {"learning_starts": 8, "batch_size": 8, "steps": 12, "evaluate_every": 0}
+BACKENDS = pytest.mark.parametrize("backend", ["torch", "jax"])
+
+
+class Wide(torch.nn.Module):
+    """It returns (B, *shape) of its only weight."""
+
+    def __init__(self, observation: Any, action_size: int, shape: tuple[int, ...], several: bool = False) -> None:
+        super().__init__()
+        self.shape, self.several = shape, several
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, obs: Any, *_: Any) -> Any:
+        found = self.weight + torch.zeros((len(obs), *self.shape))
+        return (found, found[:, 0]) if self.several else found
+
+
+class JaxWide(eqx.Module):
+    """The same."""
+
+    weight: Any
+    shape: tuple[int, ...]
+    several: bool
+
+    def __init__(self, observation: Any, action_size: int, shape: tuple[int, ...], several: bool = False, *, key: Any):
+        self.weight, self.shape, self.several = jnp.zeros(()), shape, several
+
+    def __call__(self, obs: Any, *_: Any) -> Any:
+        found = self.weight + jnp.zeros((len(obs), *self.shape))
+        return (found, found[:, 0]) if self.several else found
+
+
+def wide(*shape: int, several: bool = False) -> CustomNetwork:
+    return CustomNetwork(torch=Wide, jax=JaxWide, arguments={"shape": shape, "several": several})
+
+
+CASES = [
+    ("dqn", "CartPole-v1", {"q_network": wide(1)}, r"value \(B, 2\); it returned one of shape \(\d, 1\)"),
+    ("dqn", "CartPole-v1", {"q_network": wide(3)}, r"value \(B, 2\); it returned one of shape \(\d, 3\)"),
+    ("td3", "Pendulum-v1", {"actor_network": wide(2)}, r"action \(B, 1\); it returned one of shape \(\d, 2\)"),
+    ("td3", "Pendulum-v1", {"critic_network": wide(1)}, r"value \(B,\); it returned one of shape \(8, 1\)"),
+    ("sac", "Pendulum-v1", {"actor_network": wide(1)}, r"policy \(B, 2\); it returned one of shape \(\d, 1\)"),
+    (
+        "ppo",
+        "CartPole-v1",
+        {"agent_network": wide(2)},
+        r"2 arrays, policy \(B, 2\) and value \(B,\); it returned one of",
+    ),
+    (
+        "ppo",
+        "CartPole-v1",
+        {"agent_network": wide(3, several=True)},
+        r"policy \(B, 2\); it returned one of shape \(\d, 3\)",
+    ),
+]
+
+
+@BACKENDS
+@pytest.mark.parametrize(("algorithm", "environment", "network", "sentence"), CASES)
+def test_a_network_that_returns_another_shape(
+    tmp_path: Path, backend: str, algorithm: str, environment: str, network: dict[str, Any], sentence: str
+):
+    options = {name: SMALL[name] for name in SMALL if algorithm != "ppo" or name in ("steps", "evaluate_every")}
+    with pytest.raises(UsageError, match=rf"Your network Wide / JaxWide must return {sentence}"):
+        duetto.train(algorithm, environment, backend=backend, runs_dir=tmp_path, **options, **network)
+
+
+def test_one_that_returns_no_array(tmp_path: Path):
+    network = CustomNetwork(torch=Wide, arguments={"shape": (2,), "several": True})
+    with pytest.raises(UsageError, match=r"Your network Wide must return value \(B, 2\); it returned a tuple"):
+        duetto.train("dqn", "CartPole-v1", backend="torch", runs_dir=tmp_path, q_network=network, **SMALL)
+
+
+# ---------------------------------------------------------------------------------------------------- losses
+@dataclass(frozen=True)
+class Misspelt(duetto.DDPG):
+    def update(self, learner: Any, batch: Any, noise: Any, phase: int) -> None:
+        learner.minimize("critc", self.critic_loss, batch, noise)
+
+
+@dataclass(frozen=True)
+class Whole(duetto.DDPG):
+    def actor_loss(self, nets: Any, batch: Any) -> Any:
+        return -nets.critic.first(batch.obs, nets.actor(batch.obs)), {}
+
+
+@dataclass(frozen=True)
+class Silent(duetto.DDPG):
+    def actor_loss(self, nets: Any, batch: Any) -> Any:
+        return super().actor_loss(nets, batch)[0]
+
+
+MISTAKES = [
+    (Misspelt, r"a loss of 'critc', which has no optimizer; there are actor, critic\. Did you mean 'critic'\?"),
+    (Whole, r"The loss of 'actor' has the shape \(8,\); it must be a scalar\. Take batch\.mean of it"),
+    (Silent, r"The loss of 'actor' must return a scalar and a dict of what it reports, maybe {}; it returned a"),
+]
+
+
+@BACKENDS
+@pytest.mark.parametrize(("kind", "sentence"), MISTAKES)
+def test_an_algorithm_whose_loss_is_none(tmp_path: Path, backend: str, kind: Any, sentence: str):
+    own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
+    with pytest.raises(UsageError, match=sentence):
+        duetto.train(
+            kind(**own, hidden=(8,), random_steps=8),
+            "Pendulum-v1",
+            steps=12,
+            evaluate_every=0,
+            backend=backend,
+            runs_dir=tmp_path,
+        )
