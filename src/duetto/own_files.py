@@ -112,7 +112,7 @@ def _check_beside(folder: Path, path: Path, source: bytes, seen: set[Path]) -> N
         if found and Path(found).resolve() != beside.resolve():
             raise UsageError(
                 f"{path} imports {name}, and beside it lies {beside}; but Python has another {name}, {found}. Give one "
-                "of them another name, or train with each in a process of its own and a folder of its own."
+                "of them another name, or use each in a process of its own."
             )
         _check_beside(folder, beside, beside.read_bytes(), seen)
 

@@ -1,6 +1,6 @@
 """Which options do nothing beside the others, as data: so that a run can say so of one that was set in vain.
 
-By the names that all algorithms share; `testing.conformance` sees that every other option counts.
+By the names that all algorithms share. `testing.conformance` sees that these do nothing, and that every other counts.
 """
 
 from __future__ import annotations
