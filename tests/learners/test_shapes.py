@@ -41,7 +41,7 @@ def test_an_own_critic_that_returns_columns_is_refused(backend, kind):
     """The commonest mistake with a critic of one's own."""
     columns = CustomNetwork(torch=TorchColumns, jax=JaxColumns)
     learner = build(backend, small(kind, critic_network=columns))
-    with pytest.raises(ValueError, match=r"next_value \(4, 1\)"):
+    with pytest.raises(UsageError, match=r"TorchColumns / JaxColumns must return value \(B,\); .* shape \(4, 1\)"):
         learner.update(batch(4))
 
 
