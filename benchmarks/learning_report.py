@@ -35,6 +35,7 @@ class Results:
     final: dict[int, np.ndarray]  # seed to the returns of its last evaluation's episodes
     commits: tuple[str, ...]
     processors: tuple[str, ...]  # of those that know theirs
+    begun: dict[int, int]  # further seeds, which are not complete though others are: to their steps
 
     @property
     def complete(self) -> bool:
@@ -47,9 +48,16 @@ def load(job: Job) -> Results | None:
     folders = {seed: folder for seed, folder in folders.items() if (folder / "evaluations.csv").exists()}
     if not folders:
         return None
-    curves = [_columns(folder / "evaluations.csv", "step", "mean_return", "seconds") for folder in folders.values()]
+    tables = {
+        seed: _columns(folder / "evaluations.csv", "step", "mean_return", "seconds") for seed, folder in folders.items()
+    }
+    configs = {seed: yaml.safe_load((folder / "config.yaml").read_text("utf-8")) for seed, folder in folders.items()}
+    begun = {seed: int(steps[-1]) for seed, (steps, *_) in tables.items() if steps[-1] < configs[seed]["run"]["steps"]}
+    if len(begun) == len(folders):  # as far as all have come
+        begun = {}
+    folders = {seed: folder for seed, folder in folders.items() if seed not in begun}
+    curves, configs = [tables[seed] for seed in folders], [configs[seed] for seed in folders]
     shortest = min(len(steps) for steps, *_ in curves)
-    configs = [yaml.safe_load((folder / "config.yaml").read_text("utf-8")) for folder in folders.values()]
     return Results(
         job=job,
         seeds=tuple(folders),
@@ -64,6 +72,7 @@ def load(job: Job) -> Results | None:
         },
         commits=tuple(sorted({config["versions"]["git"] for config in configs})),
         processors=tuple(sorted({c["versions"]["processor"] for c in configs if "processor" in c["versions"]})),
+        begun=begun,
     )
 
 
@@ -83,7 +92,7 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
             "# Learning results",
             "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has commands. "
             "Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
-            "steps end before those planned is not finished.",
+            "steps end before those planned is not finished; it counts only where no other seed of its job is.",
             table(
                 (
                     "run",
@@ -136,7 +145,7 @@ def _row(results: Results) -> tuple[str, ...]:
     numbers = (returns.mean(0).max(), returns.max(1).mean(), returns[:, -1].mean(), returns[:, -10:].mean())
     return (
         results.job.name,
-        ", ".join(map(str, results.seeds)),
+        ", ".join(map(str, results.seeds)) + "".join(f" ({seed} is at {at:,})" for seed, at in results.begun.items()),
         made,
         *(_number(number) for number in numbers),
         ", ".join(results.commits),

@@ -150,7 +150,8 @@ def _jobs() -> dict[str, dict[str, Any]]:
 
 
 def _beside(job: str, words: str) -> list[str]:
-    curves = [evaluations(run) for run in seeds(job)]
+    every = [evaluations(run) for run in seeds(job)]
+    curves = [curve for curve in every if curve[-1][0] >= planned(job)] or every
     shortest = min(map(len, curves))
     made = int(curves[0][shortest - 1][0])
     of_planned = "" if made >= planned(job) else f"stopped at {made:,} of "
@@ -164,6 +165,8 @@ def _beside(job: str, words: str) -> list[str]:
         first = next((step for step, value in means if value >= level), None)
         ours.append(f"{_number(level)} never" if first is None else f"{_number(level)} first at {first:,.0f}")
     many = f", {len(curves)} seeds" if len(curves) > 1 else ""
+    if len(curves) < len(every):
+        many += f" ({len(every) - len(curves)} more begun)"
     run = f"{words}, {of_planned}{planned(job):,} steps{many}"
     return [run, "; ".join(ours), _reported(job, made)]
 
