@@ -151,6 +151,23 @@ def test_what_was_edited_while_the_run_had_it_imported(tmp_path: Path, file: Pat
     assert notice.startswith(SAID.format(40, "beside"))
 
 
+class Breaks:
+    """The environment's own file, in the middle of the run."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __call__(self, session: Session) -> None:
+        if session.step == 20:
+            self.file.write_text("this is no Python")
+
+
+def test_a_run_goes_on_while_its_file_is_being_written(tmp_path: Path, file: Path):
+    how = {"environment_options": {}, "checkpoint_every": 10, "evaluate_every": 0}
+    run = train(tmp_path, environment=f"{file}:Mine", steps=40, callbacks=[Breaks(file)], **how)
+    assert run.metrics()[-1]["step"] == 40
+
+
 # ---------------------------------------------------------------------------------------------- two of one name
 def test_two_files_with_a_neighbour_of_one_name_do_not_go_together(tmp_path: Path, file: Path):
     """The second would compute with what lies beside the first."""

@@ -61,16 +61,16 @@ def modules_of(environment: Any, envs: Iterable[Any]) -> set[str]:
     """Names of the modules that environments come from: of every layer of `envs`, those that live in this process,
     and of the id, the function or the object that they are made from.
     """
-    layers = [layer for env in envs for layer in _layers(env)]
-    names = {kind.__module__ for layer in layers for kind in type(layer).__mro__}
     made = resolved(environment)
+    whole = [*envs, made] if isinstance(made, gymnasium.Env) else envs
+    names = {kind.__module__ for env in whole for layer in _layers(env) for kind in type(layer).__mro__}
     if isinstance(made, str):
         imported, _, name = made.rpartition(":")
         spec = gymnasium.registry.get(name)
         makers = [spec.entry_point, *(one.entry_point for one in spec.additional_wrappers)] if spec else []
         return names | {_module_of(maker) for maker in (imported, *makers) if maker}
     if isinstance(made, gymnasium.Env):
-        return names | {kind.__module__ for layer in _layers(made) for kind in type(layer).__mro__}
+        return names
     inside = getattr(getattr(made, "unwrapped", None), "env_fns", [made])
     return names | {_module_of(one) for one in inside}
 

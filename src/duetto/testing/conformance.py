@@ -47,6 +47,7 @@ from duetto.training.turns import Turns
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 UPDATES = 12
 ACTED = 6  # steps
+APART = ("log", "evaluations", "session", "config", "modules")  # of a state: windows, clocks, what the run is made from
 SOON = 24  # steps
 TOGETHER, LESSONS = (0, 5), 3  # seeds, and updates of each
 
@@ -456,13 +457,7 @@ def _outcome(
             state = session.state_dict()
             line = session.log.last_line.items()  # that of the end
             reported = {name: value for name, value in line if value is not None and not name.startswith("time/")}
-            for apart in (
-                "log",
-                "evaluations",
-                "session",
-                "config",
-                "modules",
-            ):  # windows; clocks; what it was made from
+            for apart in APART:
                 state.pop(apart)
             return _flat(state | {"reported": reported})
 

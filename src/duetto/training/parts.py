@@ -32,6 +32,8 @@ from duetto.training.collector import Source
 from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.place import Place
 
+WATCHED = tuple(name.replace("-", "_") for name in RECORDED)  # by their versions
+
 
 class Parts:
     """Those of one session. They know nothing of its steps, its folder and its callbacks.
@@ -95,17 +97,15 @@ class Parts:
         self._look_at_observations()
         self.memory = self._make_memory(self.normalizer.kept(self.stepper.observation_space))
         self.collector = place.make_source(config, self.stepper, self.behind or self.learner, self.normalizer)
-        self._modules: dict[str, str] = {}
-        self._look_at_modules()
+        self._made_of = self._origins()
+        self._modules = own_modules.checksums(self._made_of, WATCHED)
 
-    def _look_at_modules(self) -> None:
-        """Take checksums of what environments, algorithm and networks of the user's own have imported so far."""
+    def _origins(self) -> set[str]:
+        """Names of the modules that environments, algorithm and networks come from."""
         networks = self._config.algorithm.custom_networks().values()
         own = (type(self._config.algorithm), *(kind for one in networks for kind in (one.torch, one.jax) if kind))
         names = {kind.__module__ for one in own for kind in one.__mro__}
-        names |= environments.modules_of(self._environment, self.stepper.environments)
-        besides = (name.replace("-", "_") for name in RECORDED)
-        self._modules = own_modules.checksums(names, besides, self._modules)
+        return names | environments.modules_of(self._environment, self.stepper.environments)
 
     def _look_at_observations(self) -> None:
         """Note what the networks will not do with them, though it seems to be meant."""
@@ -254,7 +254,7 @@ class Parts:
 
     def state_dict(self) -> dict[str, Any]:
         """What going on needs beside it, and with the whole learner in place of its parameters; no transitions."""
-        self._look_at_modules()
+        self._modules = own_modules.checksums(self._made_of, WATCHED, self._modules)  # some are imported late
         return {
             "learner": self.learner.state_dict(),
             **({"acting": self.behind.state_dict()} if self.behind is not None else {}),
