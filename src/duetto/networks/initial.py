@@ -117,9 +117,10 @@ def _recurrent(spec: Recurrent | None, inputs: int, random: np.random.Generator)
 def orthogonal(random: np.random.Generator, shape: tuple[int, ...], gain: float) -> np.ndarray:
     """Rows, or where there are more of them columns, at right angles, of length `gain` (Saxe et al., 2014).
 
-    All axes but the first are taken as one.
+    All axes but the first are taken as one. Row after row in memory: PyTorch keeps an array's order, and where the
+    factorisation left it turned, each gradient was turned, too, and each product read across.
     """
     rows, columns = shape[0], math.prod(shape[1:])
     q, r = np.linalg.qr(random.standard_normal((max(rows, columns), min(rows, columns))))
     q *= np.sign(np.diag(r))  # makes the distribution uniform
-    return gain * (q if rows >= columns else q.T).reshape(shape)
+    return np.ascontiguousarray(gain * (q if rows >= columns else q.T)).reshape(shape)
