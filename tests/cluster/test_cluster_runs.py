@@ -73,6 +73,20 @@ def test_a_run_is_that_of_one_process_also_when_it_goes_on_elsewhere(
     assert_same(local, moved)
 
 
+def test_the_timeout_is_the_actors_too_and_so_it_is_not_said_to_be_in_vain(tmp_path: Path):
+    said: list[str] = []
+
+    class Hears(duetto.Callback):
+        def on_start(self, session: duetto.Session) -> None:
+            said.extend(session.notices)
+
+    cluster = Simulation(actors=2, pace="exact", rates=STEADY)
+    how = {"steps": 8, "num_envs": 2, "worker_timeout": 9.0, "callbacks": [Hears()]}
+    train(tmp_path, small("td3"), "Pendulum-v1", cluster=cluster, **how)
+    assert any("there will be no update" in notice for notice in said)
+    assert not any("worker_timeout" in notice for notice in said)
+
+
 ACTING = [
     ("td3", "Pendulum-v1", {}, {"block": 5}),
     ("ppo", "CartPole-v1", {"normalize_rewards": True, "normalize_observations": True}, {}),

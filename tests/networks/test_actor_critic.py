@@ -106,7 +106,9 @@ def test_p4_weights_are_orthogonal(observation, gain):
     weights = {name.removesuffix(".weight"): value for name, value in values.items() if name.endswith(".weight")}
     assert weights.keys() > gains.keys()
     for name, value in weights.items():
-        assert value.flags.c_contiguous, f"{name} lies column by column: PyTorch would turn its gradient at every update"
+        assert value.flags.c_contiguous, (
+            f"{name} lies column by column: PyTorch would turn its gradient at every update"
+        )
         flat = value.reshape(len(value), -1).astype(np.float64)
         square = flat @ flat.T if len(flat) <= flat.shape[1] else flat.T @ flat
         np.testing.assert_allclose(

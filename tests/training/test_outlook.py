@@ -15,7 +15,7 @@ from small_runs import StopAt, small, train
 from test_run import edit
 
 from duetto.algorithms import ALGORITHMS, PPO, TD3
-from duetto.algorithms.idle import notes_of_idle
+from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run
 from duetto.errors import NonFiniteError
 from duetto.networks.spaces import Box, Discrete
 from duetto.presets import presets
@@ -282,6 +282,16 @@ def test_options_without_effect_are_said_once_in_a_sentence_for_each_reason(tmp_
     assert again == []
 
 
+def test_a_runs_own_options_without_effect_are_said(tmp_path: Path):
+    vain = {"worker_timeout": 9.0, "backend": "jax", "threads": 2}
+    said, _ = noted(tmp_path / "a", steps=40, **vain)
+    assert said == [
+        "threads has no effect, because backend is jax. Change that, or leave it out.",
+        "worker_timeout has no effect, because vectorization is sync. Change that, or leave it out.",
+    ]
+    assert noted(tmp_path / "b", steps=40, **vain | {"vectorization": "subprocess", "backend": "torch"})[0] == []
+
+
 def test_two_reasons_that_hold_together_are_one_sentence():
     assert notes_of_idle(TD3(decoupled_weight_decay=True)) == [
         "decoupled_weight_decay has no effect, because actor_weight_decay is 0 and critic_weight_decay is 0. Change "
@@ -303,3 +313,4 @@ def test_nothing_is_said_of_an_algorithm_of_ones_own_which_may_read_more():
 def test_no_preset_sets_anything_in_vain(name: str):
     for preset in presets(name).values():
         assert notes_of_idle(ALGORITHMS[name]().with_options(**preset.algorithm)) == []
+        assert notes_of_idle_run(RunOptions(**preset.run)) == []

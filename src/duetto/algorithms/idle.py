@@ -37,6 +37,11 @@ WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
         ("exploration_scale_steps",),
     ),
 )
+# The same of the options of a run without a cluster, whose actors are told the timeout, too.
+RUN_WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
+    ({"backend": "jax"}, ("threads",)),
+    ({"vectorization": "sync"}, ("worker_timeout",)),
+)
 
 
 def idle(algorithm: Any) -> dict[str, str]:
@@ -44,11 +49,13 @@ def idle(algorithm: Any) -> dict[str, str]:
 
     None of a user's own algorithm: it may well read what the class that it extends does not.
     """
-    if not type(algorithm).__module__.startswith("duetto."):
-        return {}
-    ours = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
+    return _idle(algorithm, WHILE) if type(algorithm).__module__.startswith("duetto.") else {}
+
+
+def _idle(options: Any, table: tuple[tuple[dict[str, Any], tuple[str, ...]], ...]) -> dict[str, str]:
+    ours = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     found: dict[str, str] = {}
-    for those, names in WHILE:
+    for those, names in table:
         if all(name in ours and ours[name] == value for name, value in those.items()):
             because = " and ".join(f"{name} is {_said(value)}" for name, value in those.items())
             found |= {name: because for name in names if name in ours and name not in found}
@@ -57,8 +64,17 @@ def idle(algorithm: Any) -> dict[str, str]:
 
 def notes_of_idle(algorithm: Any) -> list[str]:
     """What is said of those with other values than their defaults: a sentence for each reason."""
-    defaults = {field.name: field.default for field in dataclasses.fields(algorithm)}
-    in_vain = {name: why for name, why in idle(algorithm).items() if getattr(algorithm, name) != defaults[name]}
+    return _notes(algorithm, idle(algorithm))
+
+
+def notes_of_idle_run(options: Any) -> list[str]:
+    """The same of a run's own options, whose backend is the one that it has, not "auto"."""
+    return _notes(options, _idle(options, RUN_WHILE))
+
+
+def _notes(options: Any, found: dict[str, str]) -> list[str]:
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    in_vain = {name: why for name, why in found.items() if getattr(options, name) != defaults[name]}
     notes = []
     for why in dict.fromkeys(in_vain.values()):
         names = [name for name in in_vain if in_vain[name] == why]

@@ -25,7 +25,7 @@ import numpy as np
 
 from duetto import environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
-from duetto.algorithms.idle import notes_of_idle
+from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
 from duetto.learners.base import on_host
 from duetto.learners.parameters import Parameters
@@ -89,6 +89,7 @@ class Session:
         self.folder, self._environment = folder, environment
         self._lock = lock or FolderLock(folder)
         self.notices: Notices = Notices()
+        self._here = place is None or isinstance(place, Here)  # else actors elsewhere are told of some options, too
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._open(config, place or Here(), build_learner, opened)
             self._opened = opened.pop_all()
@@ -140,6 +141,7 @@ class Session:
         """
         if not self.step:
             self.notices += notes_of_idle(self.config.algorithm)
+            self.notices += notes_of_idle_run(self.config.run) if self._here else []
         begun = bool(self.learner.updates or self.memory.pretraining_left)
         even = getattr(getattr(self.stepper.engine, "mode", None), "name", "") != "NEXT_STEP"
         place = (self.stepper.num_envs, self.step, self._stored())
