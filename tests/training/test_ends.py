@@ -118,7 +118,9 @@ def test_ctrl_c_in_an_evaluation_breaks_it_off_and_loses_nothing(tmp_path: Path,
             sessions.append(session)
 
     Waited.after = resets
-    run = train(tmp_path, name="broken", environment=Waited, callbacks=[Starting()], checkpoint_every=1000)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, name="broken", environment=Waited, callbacks=[Starting()], checkpoint_every=1000)
+    run = Run(tmp_path / "broken", environment=Waited)
     assert sessions[0].notices == [
         f"The evaluation at step {step} was broken off: duetto resume makes it, or duetto evaluate."
     ]
@@ -144,7 +146,9 @@ def test_an_evaluation_that_a_callback_asks_for_is_whole(tmp_path: Path):
                 session.evaluate()
 
     Waited.after = 0
-    run = train(tmp_path, environment=Waited, callbacks=[Asking()])
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, name="asked", environment=Waited, callbacks=[Asking()])
+    run = Run(tmp_path / "asked", environment=Waited)
     assert sessions[0].notices == [
         "The run stops after this evaluation. A second Ctrl-C (or the same signal) ends it at once, without what came "
         "after its last checkpoint."
@@ -158,13 +162,17 @@ def test_after_ctrl_c_nobody_waits_for_an_evaluation(tmp_path: Path):
         if session.step == 50:
             os.kill(os.getpid(), signal.SIGINT)
 
-    assert steps(train(tmp_path, callbacks=[press])) == [0]
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, name="pressed", callbacks=[press])
+    assert steps(Run(tmp_path / "pressed")) == [0]
 
 
 def test_ctrl_c_breaks_off_the_evaluation_of_a_run_that_was_stopped(tmp_path: Path):
     sessions: list[Session] = []
     Waited.after = 2
-    run = train(tmp_path, environment=Waited, callbacks=[StopAt(50), sessions.append])
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, name="stopped", environment=Waited, callbacks=[StopAt(50), sessions.append])
+    run = Run(tmp_path / "stopped", environment=Waited)
     assert steps(run) == [0]
     assert sessions[0].notices == ["The evaluation of the last policy was broken off: duetto evaluate makes one."]
     assert run.metrics()[-1]["step"] == 50

@@ -346,6 +346,39 @@ def python_handles_ctrl_c():
     signal.signal(signal.SIGINT, earlier)
 
 
+class CameError(BaseException):
+    """A signal, to whoever had it before."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_in_python_a_signal_ends_the_run_in_order_and_then_does_what_it_would_have_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: signal.Signals, goes_on: bool
+):
+    """Otherwise a script would go on with its next run."""
+
+    def came(*_: Any) -> None:
+        raise CameError
+
+    def at_60(session: Session) -> None:
+        if session.step == 60:
+            signal.raise_signal(number)
+
+    if goes_on:
+        train(tmp_path, callbacks=[StopAt(50)], name="one")
+    earlier = signal.signal(number, came)
+    try:
+        with pytest.raises(CameError):
+            Run(tmp_path / "one").resume(callbacks=[at_60]) if goes_on else train(tmp_path, callbacks=[at_60], name="one")
+        assert signal.getsignal(number) is came
+    finally:
+        signal.signal(number, earlier)
+    run = Run(tmp_path / "one")
+    assert checkpoints(run).steps()[-1] == 60
+    assert f"Stopped by {number.name}. Go on with: duetto.Run({str(run.path)!r}).resume()" in caplog.text
+    assert_same(train(tmp_path, name="whole"), run.resume())
+
+
 @pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path):
     def twice(session: Session) -> None:

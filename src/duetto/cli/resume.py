@@ -61,21 +61,21 @@ def resume(
         console = Console(stderr=True) if json else Console(file=stream)
         beginning = f"{run}: reading the checkpoint, making environments and networks"
         with shown(console, beginning, quiet or json) as display:
-            from duetto.runs.run import Run  # with all that it imports, while something is shown already
+            from duetto.runs.run import GoingOn, Run  # with all that it imports, while something is shown already
 
             looking_on = watching.callbacks(stop_at_return, time_limit, video_every, track)
             resumed = Run(run, trust=trust)
-            resumed.resume(
+            going = GoingOn(
                 steps,
                 callbacks=[display, *looking_on],
                 on_start=display.announce,
                 without_memory=without_memory,
                 accept_changes=accept_changes,
                 keep_schedule=keep_schedule,
-                progress=False,
                 cluster=placed,
                 learners=learners,
             )
+            resumed.go_on(going)
         display.finish(resumed.path)
     if json:
         print_json(display.summary(resumed.path))

@@ -27,6 +27,7 @@ from duetto.runs.many import start_many
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.trackers import Tracker
+from duetto.training import interruption
 from duetto.training.callbacks import AnyCallback, Callback, check
 from duetto.training.session import Session
 
@@ -104,6 +105,9 @@ def train(
         options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`; where `algorithm` is no
             object, of its hyper-parameters, too.
 
+    Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint, and then do what they would have done
+    without it: KeyboardInterrupt, the end of the process. A second one does so at once.
+
     Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
     """
     check(callbacks)
@@ -136,11 +140,14 @@ def train(
         own = [*watching, *callbacks, *tracking]
         return start(made, environment, run_options, callbacks=own, on_start=on_start, cluster=cluster, **how)
 
-    if not (progress and console.is_terminal):
-        return begin()
-    with shown(console, f"{made.name()}: making environments and networks") as display:
-        run = begin(display.announce, [display])
-        display.finish(run.path)
+    with interruption.passed_on() as came:
+        if not (progress and console.is_terminal):
+            run = begin()
+            interruption.say(came, [run.path])
+            return run
+        with shown(console, f"{made.name()}: making environments and networks") as display:
+            run = begin(display.announce, [display])
+            display.finish(run.path)
     return run
 
 
@@ -157,12 +164,15 @@ def _train_many(
     def own() -> list[AnyCallback]:
         return [_copied(one) if isinstance(one, Callback) else one for one in callbacks]
 
-    if not (progress and console.is_terminal):
-        return start_many(algorithm, environment, options, seeds, callbacks=own, **how)
-    with shown(console, f"{algorithm.name()}: making environments and networks", kind=GroupDisplay) as display:
-        watched = {"callbacks": lambda: [display, *own()], "on_start": display.announce_all}
-        runs = start_many(algorithm, environment, options, seeds, **watched, **how)
-        display.finish_all([run.path for run in runs])
+    with interruption.passed_on() as came:
+        if not (progress and console.is_terminal):
+            runs = start_many(algorithm, environment, options, seeds, callbacks=own, **how)
+            interruption.say(came, [run.path for run in runs])
+            return runs
+        with shown(console, f"{algorithm.name()}: making environments and networks", kind=GroupDisplay) as display:
+            watched = {"callbacks": lambda: [display, *own()], "on_start": display.announce_all}
+            runs = start_many(algorithm, environment, options, seeds, **watched, **how)
+            display.finish_all([run.path for run in runs])
     return runs
 
 

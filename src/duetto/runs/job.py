@@ -71,7 +71,7 @@ class Job:
     def work(self, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None) -> None:
         """Train to the end. Raises as `duetto.train` does; RunInUseError where another process is at it."""
         from duetto import trackers
-        from duetto.runs.run import Run, start
+        from duetto.runs.run import GoingOn, Run, start
 
         environments.register(self.registration)
         algorithm, origin = self._made()
@@ -107,7 +107,7 @@ class Job:
         own = type(algorithm) if Origin.of(type(algorithm)) and not in_file else None
         given = None if isinstance(self.environment, str) else self.environment
         run = Run(self.folder, environment=given, networks=algorithm.custom_networks(), algorithm=own)
-        _patiently(lambda: run.resume(callbacks=callbacks, on_start=on_start, progress=False))
+        _patiently(lambda: run.go_on(GoingOn(callbacks=callbacks, on_start=on_start)))
 
     def _made(self) -> tuple[Algorithm, Origin | None]:
         if isinstance(self.algorithm, Algorithm):

@@ -37,6 +37,7 @@ from duetto.storage.origin import Origin
 from duetto.storage.records import Csv, JsonLines
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
+from duetto.training import interruption
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.evaluations import check_same_spaces
@@ -128,20 +129,26 @@ class Run:
         `learners` have equal shares of each batch from here on (default: as configured): another number of them gives
         the same numbers, to rounding, which is said. UsageError where so many cannot have equal shares.
         `callbacks` get their states back. `track` as in `duetto.train`: it goes on in the same tracked run.
+        Ctrl-C, SIGTERM and SIGHUP end the run as they do in `duetto.train`.
         """
         given.check(callbacks)
         callbacks = [*callbacks, *trackers.callbacks(track)]
         how = GoingOn(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster, learners)
         console = Console()
-        if not (progress and console.is_terminal):
-            self._resume(how)
-            return self
-        with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
-            self._resume(replace(how.first(display.announce), callbacks=[display, *callbacks]))
-            display.finish(self.path)
+        with interruption.passed_on() as came:
+            if not (progress and console.is_terminal):
+                self.go_on(how)
+                interruption.say(came, [self.path])
+                return self
+            with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
+                self.go_on(replace(how.first(display.announce), callbacks=[display, *callbacks]))
+                display.finish(self.path)
         return self
 
-    def _resume(self, how: GoingOn) -> None:
+    def go_on(self, how: GoingOn) -> None:
+        """`resume`, without a display, for callers that see to signals themselves: one that came ends the run, and is
+        not passed on.
+        """
         if how.keep_schedule and how.steps is None:
             raise UsageError(
                 "Schedules change with the number of steps only: give --steps, too, or no --keep-schedule."

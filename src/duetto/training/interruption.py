@@ -4,9 +4,49 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from duetto.training.notices import LOGGER
+
+Came = dict[int, Any]  # signals, and who had them before
+
+
+class _Listening(threading.local):
+    """The calls under way in this thread that pass signals on."""
+
+    def __init__(self) -> None:
+        self.calls: list[Came] = []
+
+
+_listening = _Listening()
+
+
+@contextmanager
+def passed_on() -> Iterator[Came]:
+    """Signals that ended a run within, in order, come again behind it, for those who had them before.
+
+    So Ctrl-C ends a script of many runs with the first of them, as KeyboardInterrupt, and SIGTERM its process. Within,
+    the dict that this gives has those that came.
+    """
+    came: Came = {}
+    _listening.calls.append(came)
+    try:
+        yield came
+    finally:
+        _listening.calls.pop()
+    for number, handler in came.items():
+        signal.signal(number, handler)
+        signal.raise_signal(number)
+
+
+def say(came: Came, paths: Iterable[Path]) -> None:
+    """Log how these runs go on, if a signal ended them."""
+    for number in list(came)[:1]:
+        how = ", ".join(f"duetto.Run({str(path)!r}).resume()" for path in paths)
+        LOGGER.warning("Stopped by %s. Go on with: %s", signal.Signals(number).name, how)
 
 
 @contextmanager
@@ -22,6 +62,8 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
 
     def on_signal(number: int, _: Any) -> None:
         stop()
+        for came in _listening.calls[-1:]:
+            came[number] = earlier[number]
         signal.signal(number, earlier[number] if number != hangup else signal.SIG_IGN)
 
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
