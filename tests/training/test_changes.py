@@ -116,6 +116,16 @@ def test_an_accepted_change_is_said_made_and_kept(made: Run):
     check_refused_unharmed(edit(run, {"algorithm.actor_learning_rate": 0.001}), UsageError, "was 0.5, is now 0.001")
 
 
+def test_a_run_object_sees_what_was_edited_since_it_was_made(made: Run):
+    """Train, edit, resume, in one notebook: it went on with the old value, and put that back into the file."""
+    edit(made, {"algorithm.actor_learning_rate": 0.5})
+    check_refused_unharmed(made, UsageError, "was 0.001, is now 0.5")
+    [said] = resumed(made, accept_changes=True)
+    assert "is now 0.5" in said
+    assert made.metrics()[-1]["learn/actor_learning_rate"] == 0.5
+    assert Run(made.path).config.algorithm.actor_learning_rate == 0.5
+
+
 def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
     """An environment's state holds its gravity, too: the episodes begin anew."""
     seen: list[float] = []

@@ -190,7 +190,9 @@ class Run:
 
     def _go_on(self, how: GoingOn) -> None:
         with FolderLock(self.path) as lock:
-            config, horizon = self.config, self.config.run.horizon
+            # What the file says now: it may have been edited since this object was made.
+            self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
+            horizon = config.run.horizon
             if how.steps is not None:
                 kept = horizon if how.keep_schedule else config.run.schedule_steps
                 config = replace(config, run=replace(config.run, steps=how.steps, schedule_steps=kept))
