@@ -170,6 +170,18 @@ class Misspelt(duetto.Callback):
     def on_evaluated(self, session: Session) -> None: ...
 
 
+class Elsewhere(duetto.Callback):
+    """As in Stable-Baselines3."""
+
+    def on_step(self, session: Session) -> None: ...
+
+    def _on_rollout_end(self) -> None: ...
+
+
+class Unheard(duetto.Callback):
+    def on_success(self, session: Session) -> None: ...
+
+
 class Called(duetto.Callback):
     def __call__(self, session: Session) -> None: ...
 
@@ -210,6 +222,8 @@ def test_names_of_its_own_are_a_callbacks_own(tmp_path: Path):
         (Patient(3), r"must be a list, such as \[Patient\]"),
         ([3], "3 is no callback"),
         ([Misspelt()], r"Misspelt has on_evaluated, which is no hook. Did you mean 'on_evaluation'\?"),
+        ([Elsewhere()], r"Elsewhere has _on_rollout_end, which is no hook. Did you mean 'on_update'\?"),
+        ([Unheard()], "Unheard has on_success, which is no hook, and no other. Hooks are on_start, on_step, "),
         ([Called()], "Called is a Callback, so it is called by its hooks, not by __call__"),
         ([with_a_hook_of_its_own()], "Patient has on_end as an attribute of the object"),
     ],
@@ -221,6 +235,26 @@ def test_what_is_no_callback_is_refused_before_anything_is_made(tmp_path: Path, 
     run = train(tmp_path, steps=40)
     with pytest.raises(UsageError, match=message):
         run.resume(steps=50, callbacks=callbacks)
+
+
+def test_false_ends_nothing_and_that_is_said_once_for_each(tmp_path: Path):
+    """In Stable-Baselines3 it ends training."""
+    sessions: list[Session] = []
+
+    class Enough(duetto.Callback):
+        def on_step(self, session: Session) -> Any:
+            return np.float64(session.step) < 50  # NumPy's own False
+
+    def enough(session: Session) -> bool:
+        return session.step < 90
+
+    train(tmp_path, steps=120, callbacks=[sessions.append, Enough(), enough])
+    [session] = sessions[:1]
+    assert session.step == 120
+    assert [notice for notice in session.notices if "False" in notice] == [
+        f"The callback {name} returned False, which ends nothing here: call session.stop() where the run is to end."
+        for name in (Enough.on_step.__qualname__, enough.__qualname__)
+    ]
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import Each
@@ -25,6 +27,14 @@ if TYPE_CHECKING:
     from duetto.training.session import Session
 
 HOOKS = ("on_start", "on_step", "on_update", "on_evaluation", "on_checkpoint", "on_end")
+_ELSEWHERE = {  # hooks of other libraries
+    "training_start": "on_start",
+    "train_begin": "on_start",
+    "training_end": "on_end",
+    "train_end": "on_end",
+    "rollout_start": "on_step",
+    "rollout_end": "on_update",
+}
 FUNCTIONS = "__call__"  # what plain functions are called by
 
 
@@ -101,8 +111,15 @@ def _check_hooks(callback: Callback) -> None:
             f"{name} is a Callback, so it is called by its hooks, not by __call__: rename that to on_step."
         )
     for method in dir(kind):
+        if method in HOOKS or not callable(getattr(kind, method)):
+            continue
         near = difflib.get_close_matches(method, HOOKS, n=1, cutoff=0.8)
-        if near and method not in HOOKS and callable(getattr(kind, method)):
+        called = method.lstrip("_").removeprefix("on_")
+        if called != method.lstrip("_") and not near:
+            near = [_ELSEWHERE[called]] if called in _ELSEWHERE else []
+            if not near and len(unheard) == len(HOOKS):
+                raise UsageError(f"{name} has {method}, which is no hook, and no other. Hooks are {', '.join(HOOKS)}.")
+        if near:
             raise UsageError(f"{name} has {method}, which is no hook. Did you mean {near[0]!r}?")
 
 
@@ -139,6 +156,7 @@ class Crew:
         self._kept = dict(saved or {})
         self._members: dict[str, Callback] = {}
         self._called: dict[str, list[Callable[[Session], Any]]] = {}
+        self._refused: list[Callable[[Session], Any]] = []  # those that returned False
 
     def take(self, callbacks: Sequence[AnyCallback]) -> list[str]:
         """Let these be called, with the states they had. A sentence, if there are states that nobody takes."""
@@ -167,7 +185,13 @@ class Crew:
     def call(self, hook: str, session: Session) -> None:
         """Call all that have the hook, in order."""
         for called in self._called.get(hook, ()):
-            called(session)
+            found = called(session)  # False ends training in Stable-Baselines3
+            if isinstance(found, bool | np.bool_) and not found and called not in self._refused:
+                self._refused.append(called)
+                session.notices.append(
+                    f"The callback {getattr(called, '__qualname__', _name(called))} returned False, which ends nothing "
+                    "here: call session.stop() where the run is to end."
+                )
 
     def state_dict(self) -> State:
         """States by name, those of absent ones too. Raises UsageError for what a checkpoint cannot hold."""
