@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+import pickle
+from typing import Any
 
 import numpy as np
 import pytest
 import toy_networks
 
 from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, TD3, DQfD
-from duetto.algorithms.base import ReplaySpec
+from duetto.algorithms.base import Algorithm, ReplaySpec
 from duetto.algorithms.nearest import ELSEWHERE
 from duetto.errors import UsageError
 from duetto.storage.config import RunOptions
@@ -112,6 +115,24 @@ def test_an_unknown_option_is_refused_with_the_nearest_known():
     with pytest.raises(UsageError) as refusal:
         TD3().with_options(polcy_delay=3)
     assert str(refusal.value) == "td3 has no hyper-parameter 'polcy_delay'. Did you mean 'policy_delay'?"
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS.values())
+@pytest.mark.parametrize("given", [(3e-4,), ("MlpPolicy", "CartPole-v1")])
+def test_values_without_names_are_refused(kind: type[Algorithm], given: tuple[Any, ...]):
+    """PPO(3e-4) was one with a discount of 0.0003."""
+    with pytest.raises(UsageError, match=f"{kind.__name__} takes hyper-parameters by their names, and neither policy"):
+        kind(*given)
+
+
+def test_what_other_libraries_have_in_an_algorithm_says_where_it_is():
+    algorithm = ALGORITHMS["ppo"]()
+    with pytest.raises(AttributeError, match=r"no attribute 'learn'. An algorithm is its options. duetto.train"):
+        algorithm.learn(1000)
+    with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'\.$"):
+        _ = algorithm.xyzzy
+    assert copy.deepcopy(algorithm) == pickle.loads(pickle.dumps(algorithm)) == algorithm
+
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,25 @@ def test_factories() -> None:
         make(Counting, kwargs={"foo": 1})
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_factory_that_returns_one_environment_again_is_refused(tmp_path: Path, wrapped: bool):
+    """Evaluations would reset the episodes that are learned from; so would the other rows."""
+    env = gymnasium.make("CartPole-v1")
+
+    def same() -> gymnasium.Env:
+        return gymnasium.wrappers.TimeLimit(env, 9) if wrapped else env
+
+    with pytest.raises(UsageError, match="factory same returned an environment that it had returned before"):
+        make(same, num_envs=2)
+    with pytest.raises(UsageError, match="make a new one at each call, or hand over the environment itself"):
+        duetto.train("ppo", same, steps=300, evaluate_every=0, runs_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
+    del env, same
+    made = make(lambda: gymnasium.make("CartPole-v1"), num_envs=2)
+    made.close()
+
+
+
 def test_environments_of_one_batch_are_alike() -> None:
     ids = iter(["CartPole-v1", "Pendulum-v1"])
     with pytest.raises(UsageError, match="different spaces"):

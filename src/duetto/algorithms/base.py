@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -326,9 +326,25 @@ class Algorithm:
     tuned: ClassVar[dict[str, Search | None]] = {}  # None: not unless asked for
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """UsageError for a hyper-parameter that it has not, with the nearest known one; not Python's TypeError."""
+        """UsageError for a hyper-parameter that it has not, with the nearest known one, not Python's TypeError; and for
+        one without its name, which may be another than was meant.
+        """
+        if args:
+            raise UsageError(
+                f"{cls.__name__} takes hyper-parameters by their names, and neither policy nor environment: "
+                f"{cls.__name__}({cls.options()[0]}=...). Then duetto.train({cls.__name__}(...), environment)."
+            )
         cls._check_known(options)
         return super().__new__(cls)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Of what other libraries have in an algorithm."""
+            instead = ""
+            if name in ("learn", "fit", "train", "predict", "save", "load", "policy"):
+                instead = " An algorithm is its options. duetto.train(it, environment) learns, duetto.load(run) then acts."
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}.{instead}")
 
     def __post_init__(self) -> None:
         for name in self.options():  # lists, as a person writes them and YAML has them

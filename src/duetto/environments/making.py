@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import gymnasium
 from gymnasium.vector import VectorEnv
@@ -242,7 +243,23 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
         raise UsageError(f"The factory {name} failed with {kwargs}: {type(error).__name__}: {error}") from error
     if not isinstance(env, gymnasium.Env) or isinstance(env, VectorEnv):
         raise UsageError(f"The factory {name} returned {type(env).__name__}. Return one gymnasium.Env.")
+    _check_new(name, env.unwrapped)
     return env
+
+
+# Environments that factories returned, by their id, as long as they are there.
+_RETURNED: WeakValueDictionary[int, gymnasium.Env] = WeakValueDictionary()
+
+
+def _check_new(name: str, env: gymnasium.Env) -> None:
+    """Raise UsageError where a factory returned it before: several rows would step it, and evaluations reset it."""
+    if _RETURNED.get(id(env)) is env:
+        raise UsageError(
+            f"The factory {name} returned an environment that it had returned before. Training and evaluations have "
+            "environments of their own: make a new one at each call, or hand over the environment itself."
+        )
+    with contextlib.suppress(TypeError):  # of a class with slots
+        _RETURNED[id(env)] = env
 
 
 def _name(factory: Callable[..., Any]) -> str:
