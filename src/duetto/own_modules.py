@@ -35,7 +35,7 @@ def checksums(
     found = dict(known or {})
     if not tops:
         return found
-    folders = {home for top in tops if not _is_package(top) and (home := _home(top)) and not _is_installed(home)}
+    folders = {home for top in tops if not _is_package(top) and (home := _home(top)) and not installed(home)}
     beside = {name for name in map(_top, tuple(sys.modules)) if _home(name) in folders} - others if folders else set()
     names = sorted(name for name in tuple(sys.modules) if _top(name) in tops | beside and not name.startswith(PREFIX))
     return found | {name: checksum for name in names if name not in found and (checksum := checksum_now(name))}
@@ -82,5 +82,6 @@ def _home(top: str) -> Path | None:
     return Path(place).parent if place else None
 
 
-def _is_installed(folder: Path) -> bool:
+def installed(folder: Path) -> bool:
+    """Whether it, or what lies in it, belongs to a package that is installed."""
     return not _INSTALLED.isdisjoint(folder.parts)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from line_environment import Short, Slow
+from line_environment import Line, Short, Slow
 from small_runs import assert_same
 from sweepable import RUN, SMALL, Orphaned, Stuck, small
 
@@ -71,6 +71,21 @@ def test_the_same_call_keeps_what_is_complete_and_more_seeds_are_what_is_missing
     assert [run.state for run in again.runs] == ["complete"] * 4
     assert {path: (path / "metrics.jsonl").stat().st_mtime_ns for path in before} == before
     assert again.results[0].seeds == 4
+
+
+def test_a_function_of_the_same_name_that_makes_others_is_another_environment(tmp_path: Path):
+    """All lambdas are called alike; a sweep gave the returns of the first one's environments for the second's."""
+
+    def of(length: int) -> Any:
+        return lambda: Line(length)
+
+    [first] = swept(tmp_path / "sweep", of(5), seeds=1).runs
+    [again] = swept(tmp_path / "sweep", of(5), seeds=1).runs
+    assert again == first
+    assert first.state == "complete"
+    with pytest.raises(UsageError, match=r"was begun otherwise: environment\.sha256 was .* and is "):
+        swept(tmp_path / "sweep", of(6), seeds=1)
+    Run(first.path, environment=of(5)).resume(70)
 
 
 def test_a_run_that_was_begun_otherwise_is_refused_with_what_differs(found: Swept):

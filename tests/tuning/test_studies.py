@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from line_environment import Short, Slow
+from line_environment import Line, Short, Slow
 from tunable import FIXED, RUN, SEARCH, SMALL, Once
 
 import duetto
@@ -136,6 +136,17 @@ def test_the_same_call_goes_on_and_another_is_refused(study: Tuned):
     assert "search.tau.low was None and is 0.0005" in str(raised.value)
     with pytest.raises(UsageError, match=r"there and no study: it has no study\.yaml"):
         tuned(study.folder.parent)
+
+
+def test_a_study_of_another_function_of_the_same_name_is_refused(tmp_path: Path):
+    def of(length: int) -> Any:
+        return lambda: Line(length)
+
+    first = tuned(tmp_path / "study", of(5), trials=1, seeds=1)
+    assert tuned(tmp_path / "study", of(5), trials=1, seeds=1).trials == first.trials
+    with pytest.raises(UsageError, match=r"is of another study: environment\.sha256 was "):
+        tuned(tmp_path / "study", of(9), trials=2, seeds=1)
+
 
 
 KILLED = """

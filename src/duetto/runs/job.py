@@ -44,6 +44,7 @@ class Job:
     waits: bool = False  # after each evaluation, for what whoever handed it out says
     contested: bool = False  # others may begin the same run at the same time
     track: tuple[str, ...] = ()  # names of trackers
+    fingerprint: str = ""  # of a function or class that makes the environments
 
     @classmethod
     def of(cls, config: Config, environment: Any, parent: Path, name: str, **how: Any) -> Self:
@@ -60,6 +61,7 @@ class Job:
             environment_options=config.environment_options,
             origin=origin,
             registration=environments.registration(environment),
+            fingerprint="" if config.remakeable else config.checksum,
             **how,
         )
 
@@ -101,6 +103,7 @@ class Job:
                     callbacks=callbacks,
                     on_start=begun,
                     origin=origin,
+                    fingerprint=self.fingerprint,
                 )
                 return
         in_file = origin is not None and origin.file  # which is read again, to see whether it was edited

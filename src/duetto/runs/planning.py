@@ -24,8 +24,10 @@ def planned(
     preset: str = "default",
     environment_options: dict[str, Any] | None = None,
     origin: Origin | None = None,
+    fingerprint: str = "",
 ) -> Config:
-    """What a run would be made from; nothing is written.
+    """What a run would be made from; nothing is written. `fingerprint` is that of a function or class which makes the
+    environments, where it was taken in another process.
 
     Raises UsageError where the parts do not fit together.
     """
@@ -36,7 +38,7 @@ def planned(
         run=_resolved(algorithm, environment, label, options, environment_options or {}),
         remakeable=isinstance(environment, str),
         environment_options=environment_options or {},
-        checksum=own_files.checksum(label) if isinstance(environment, str) else "",
+        checksum=fingerprint or _checksum(environment, label),
         preset=preset,
         command=command_line(),
         versions=circumstances(),
@@ -44,6 +46,13 @@ def planned(
     ).signed()
     config.to_yaml()  # what it cannot hold shows now
     return config
+
+
+def _checksum(environment: Any, label: str) -> str:
+    """Of the file or the code that environments come from, "" where that is known by the label or is an object."""
+    if isinstance(environment, str):
+        return own_files.checksum(label)
+    return "" if environments.is_instance(environment) else environments.fingerprint(environment)
 
 
 def _resolved(

@@ -209,7 +209,8 @@ class Run:
                 session.notices += trackers.note_of_others(self.path, how.callbacks)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
-                if config != self.config or config.origin or config.checksum:  # whose file may have been edited
+                files = config.origin or (config.remakeable and config.checksum)  # which may have been edited
+                if config != self.config or files:
                     config.save(self.path / "config.yaml")
                     self.config = config
                 _work(session, how.callbacks, how.on_start)
@@ -358,10 +359,11 @@ def start(
     origin: Origin | None = None,
     beginning: Beginning | None = None,
     cluster: Cluster | None = None,
+    fingerprint: str = "",
 ) -> Run:
-    """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
+    """Make a run's folder and train to the end; `fingerprint` as in `planned`. Nothing is left behind if a mistake in the call shows first."""
     given.check(callbacks)
-    config = planned(algorithm, environment, options, preset, environment_options, origin)
+    config = planned(algorithm, environment, options, preset, environment_options, origin, fingerprint)
     check_videos(callbacks, environment, config)
     place = cluster and cluster.beginning(algorithm)
     label = config.environment

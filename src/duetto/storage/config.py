@@ -108,7 +108,7 @@ class Config:
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
-    checksum: str = ""  # SHA-256 of the environment's file, where it comes from one
+    checksum: str = ""  # SHA-256 of the environment's file, where it comes from one, or the fingerprint of what makes it
     origin: Origin | None = None  # of an algorithm that is not Duetto's own
     cluster: dict[str, Any] = field(default_factory=dict)  # what of one decides the numbers; see `cluster.options`
     began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
@@ -233,7 +233,10 @@ class Config:
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
             signature=environment.get("signature"),
-            checksum=own_files.checksum(environment["id"]) if environment["remakeable"] else "",  # as it is now
+            # Of a file as it is now; a function or class that was handed over is not here.
+            checksum=own_files.checksum(environment["id"])
+            if environment["remakeable"]
+            else str(environment.get("sha256", "")),
             cluster=cluster,
             began_from=began or None,
             run=run,

@@ -1,0 +1,144 @@
+"""Whether two functions or classes that make environments are the same, as far as their code and what they hold tell.
+
+A sweep that goes on, and a study, must not take runs on one environment for runs on another that has the same name, as
+all lambdas have. An id is known by itself, and `FILE.py:CLASS` by its file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from duetto.own_modules import checksum_now, installed
+
+PLAIN = bool | int | float | complex | str | bytes | None
+
+
+def fingerprint(maker: Any) -> str:
+    """SHA-256 of what makes environments, 64 hexadecimal digits: the same in every process of one Python version.
+
+    Of functions and classes it has the code, or the whole file of a module that is imported; of what they refer to the
+    same where it is the user's own, and its value where that is plain data or an array. What else they hold is known by
+    its class alone.
+    """
+    digest = hashlib.sha256()
+    for part in _parts(maker, set()):
+        digest.update(part.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _parts(value: Any, seen: set[int]) -> Iterator[str]:
+    if isinstance(value, PLAIN):
+        yield repr(value)
+    elif id(value) in seen:
+        yield "again"
+    else:
+        seen.add(id(value))
+        yield from _parts_once(value, seen)
+        if isinstance(value, Mapping | list | tuple):  # equal ones may be one object or two
+            seen.discard(id(value))
+
+
+def _parts_once(value: Any, seen: set[int]) -> Iterator[str]:
+    if isinstance(value, np.ndarray):
+        yield f"array {value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+    elif isinstance(value, partial):
+        yield from _several(("partial", value.func, value.args, value.keywords), seen)
+    elif isinstance(value, Mapping):
+        yield "mapping"
+        yield from _several([part for pair in value.items() for part in pair], seen)
+    elif isinstance(value, list | tuple):
+        yield f"{type(value).__name__} {len(value)}"
+        yield from _several(value, seen)
+    elif isinstance(value, set | frozenset):
+        yield from sorted(repr(part) if isinstance(part, PLAIN) else type(part).__qualname__ for part in value)
+    elif isinstance(value, ModuleType):
+        yield value.__name__
+    elif isinstance(value, FunctionType):
+        yield from _function(value, seen)
+    elif isinstance(value, type):
+        yield from _class(value, seen)
+    else:
+        yield from _parts(type(value), seen)
+        if _is_own(type(value).__module__):
+            yield from _parts(getattr(value, "__dict__", None), seen)
+
+
+def _several(values: Any, seen: set[int]) -> Iterator[str]:
+    for value in values:
+        yield from _parts(value, seen)
+
+
+def _function(function: FunctionType, seen: set[int]) -> Iterator[str]:
+    yield f"{function.__module__}.{function.__qualname__} {_file(function.__module__)}"
+    if not _is_own(function.__module__):
+        return
+    yield from _code(function.__code__)
+    yield from _parts((function.__defaults__, function.__kwdefaults__), seen)
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
+    yield from _several(cells, seen)
+    used = sorted(_names(function.__code__) & function.__globals__.keys())
+    yield from _several([part for name in used for part in (name, function.__globals__[name])], seen)
+
+
+def _class(kind: type, seen: set[int]) -> Iterator[str]:
+    yield f"{kind.__module__}.{kind.__qualname__} {_file(kind.__module__)}"
+    if not _is_own(kind.__module__):
+        return
+    yield from _several(kind.__bases__, seen)
+    for name, value in sorted(vars(kind).items()):
+        if not (name.startswith("__") and isinstance(value, PLAIN)) and name not in _OF_EVERY_CLASS:
+            yield name
+            yield from _parts(getattr(value, "__func__", None) or getattr(value, "fget", None) or value, seen)
+
+
+_OF_EVERY_CLASS = {"__dict__", "__weakref__", "__annotations__", "__abstractmethods__", "_abc_impl"} | {
+    "__static_attributes__"  # in any order
+}
+
+
+def _code(code: CodeType) -> Iterator[str]:
+    """What is computed, without names of files and numbers of lines."""
+    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code(constant)
+        else:
+            yield from _parts(constant, set())
+
+
+def _names(code: CodeType) -> set[str]:
+    inside = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*inside)
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own(module: str) -> bool:
+    """Whether it is the user's: what is installed, and Python's own, is known by its name."""
+    top = module.partition(".")[0]
+    if top in ("__main__", "__mp_main__"):
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return top not in sys.stdlib_module_names and top != "duetto" and not (file and installed(Path(file)))
+
+
+def _file(module: str) -> str:
+    """The checksum of a module of the user's that is imported; scripts change for many reasons, so of them it is "".
+
+    In a notebook there is no file, either.
+    """
+    return checksum_now(module) if _is_own(module) and module not in ("__main__", "__mp_main__") else ""
