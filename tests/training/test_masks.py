@@ -276,3 +276,27 @@ def test_in_processes_of_their_own() -> None:
         assert stepper.masked
     finally:
         stepper.close()
+
+
+class Asked(Turnstile):
+    """As sb3-contrib has masks: by a method."""
+
+    def action_masks(self) -> Any:
+        return self.mask()
+
+    def see(self) -> Any:
+        return super().see()[0], {}
+
+    def check(self, action: Any) -> None:
+        """Everything goes."""
+
+
+def test_a_method_that_nobody_asks_for_masks_is_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    callbacks = [lambda session: said.extend(session.notices)]
+    options = {"steps": 8, "evaluate_every": 0, "callbacks": callbacks}
+    train(tmp_path, small("ppo"), lambda: gymnasium.wrappers.TimeLimit(Asked(), 5), **options)
+    assert "has a method action_masks, which is not read: every action counts as allowed." in " ".join(said)
+    said.clear()
+    train(tmp_path, small("ppo"), Turnstile, **options)
+    assert "action_masks" not in " ".join(said)

@@ -210,6 +210,11 @@ class Parts:
                 f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
                 "nothing: it is ignored."
             )
+        elif not self.stepper.masked and any(env.has_wrapper_attr("action_masks") for env in self.stepper.environments):
+            self._notices.append(
+                f"{self.stepper.name} has a method action_masks, which is not read: every action counts as allowed. Give "
+                "what it returns as info['action_mask'] in each reset and step."
+            )
         if self.stepper.masked and not self._masked:
             self._remember_masks()
         elif self._masked and not self.stepper.masked:
