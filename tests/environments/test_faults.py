@@ -218,3 +218,14 @@ def test_what_a_vector_environment_raises() -> None:
         EnvironmentFailedError, match=r"SyncVectorEnv, vector step 2: step raised IndexError: .*(?s:.*)\[3\]"
     ):
         act(stepper, 3)
+
+
+class Unseeded(Faulty):
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
+
+
+def test_a_reset_without_a_seed_is_told_how_it_is_written() -> None:
+    stepper = make(lambda: Unseeded("info None", when=99))
+    with pytest.raises(EnvironmentFailedError, match=r"Write def reset\(self, \*, seed=None, options=None\)"):
+        stepper.reset(5)

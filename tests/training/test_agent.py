@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from fake_run import same
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from line_environment import Line, Parts
@@ -367,6 +368,7 @@ def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
         ("act", 0.5, "The observation has shape (); the agent was trained with (2,)."),
         ("act", {"a": 1}, "The observation is {'a': 1}; it must be numbers of shape (2,)."),
         ("act", [[1], [2, 3]], "The observation is no array: "),
+        ("act", torch.zeros(2, requires_grad=True), "The observation is no array: Can't call numpy() on Tensor that re"),
         ("act", None, "The observation is None; it must be numbers of shape (2,)."),
         ("act_batch", np.zeros(2), "The observation has shape (2,); the agent was trained with (N, 2,). For a single"),
         ("act_batch", np.zeros((4, 3)), "The observation has shape (4, 3); the agent was trained with (N, 2,)."),
@@ -382,6 +384,13 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path):
     agent = train(tmp_path, environment=Parts, steps=20, evaluate_every=0).agent()
     with pytest.raises(UsageError, match=r"The observation lacks .*\. The agent was trained with .*; keys may be"):
         agent.act({"nothing": 1})
+    with pytest.raises(UsageError, match="reset gives \\(observation, info\\): hand over the observation alone"):
+        agent.act(Parts().reset())
+
+
+def test_an_observation_with_its_info_is_told_apart(made: Run):
+    with pytest.raises(UsageError, match="reset gives \\(observation, info\\): hand over the observation alone"):
+        duetto.load(made.path).act((np.zeros(2), {}))
 
 
 def test_an_agent_of_before_acts_in_float32(made: Run, tmp_path: Path):

@@ -172,6 +172,11 @@ def test_mistakes_get_a_sentence(asked: dict[str, Any], sentence: str):
     assert sentence in str(raised.value)
 
 
+def test_a_search_that_is_a_function_as_optuna_has_it_is_a_mistake():
+    with pytest.raises(UsageError, match="it must be options by their names and how each is searched"):
+        space(TD3(), print)
+
+
 def test_nothing_to_search_is_a_mistake():
     with pytest.raises(UsageError, match="Nothing is left to search"):
         space(TD3(), {}, only=True)

@@ -80,7 +80,8 @@ def check_field(name: str, value: Any, hint: Any) -> None:
         numbers = value if wanted == tuple[int, ...] else (value,)
         allowed = int | float if wanted is float else int
         if not (isinstance(numbers, tuple) and all(isinstance(number, allowed) for number in numbers)):
-            raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.")
+            schedule = " Schedules are options of their own: learning_rate_decay='linear'." if callable(value) else ""
+            raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.{schedule}")
         if not all(bound.holds(number) for number in numbers):
             if bound.high == math.inf and math.inf in numbers:
                 raise UsageError(f"{name} is {value}; it must be finite.")

@@ -61,7 +61,10 @@ def raised(call: str, error: BaseException, env: int | None) -> Fault:
         return Fault(wrong_number(unpacked[1]), env)
     listed = traceback.StackSummary.from_list((own or frames[-2:])[-FRAMES:])
     trace = "".join([*listed.format(), *traceback.format_exception_only(error)]).rstrip()
-    return Fault(f"{call} raised {summary(error)}. Correct the environment.", env, trace, failed=True)
+    correct = "Correct the environment."
+    if call == "reset" and isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+        correct = "Write def reset(self, *, seed=None, options=None)."
+    return Fault(f"{call} raised {summary(error)}. {correct}", env, trace, failed=True)
 
 
 def summary(error: BaseException) -> str:

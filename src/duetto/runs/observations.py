@@ -25,7 +25,7 @@ def rows(layout: Layout, given: Any, several: bool) -> Tree:
     if lacking:
         raise UsageError(
             f"The observation lacks {', '.join(lacking)}. The agent was trained with "
-            f"{', '.join(leaf.name for leaf in layout.leaves)}; keys may be nested, or joined by '/'."
+            f"{', '.join(leaf.name for leaf in layout.leaves)}; keys may be nested, or joined by '/'.{_of_reset(given)}"
         )
     parts = {leaf.name: _checked(leaf, flat[leaf.name], several) for leaf in layout.leaves}
     if len({len(part) for part in parts.values()}) > 1:
@@ -34,12 +34,18 @@ def rows(layout: Layout, given: Any, several: bool) -> Tree:
     return layout.batch(parts)
 
 
+def _of_reset(given: Any) -> str:
+    """What is said where an observation came with its info."""
+    with_info = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)
+    return " reset gives (observation, info): hand over the observation alone." if with_info else ""
+
+
 def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
     """That part, with a leading axis."""
     try:
         value = np.asarray(given)
-    except ValueError as error:  # rows of different lengths
-        raise UsageError(f"The {leaf.describe()} is no array: {error}.") from error
+    except (ValueError, TypeError, RuntimeError) as error:  # rows of different lengths; a tensor with a gradient
+        raise UsageError(f"The {leaf.describe()} is no array: {str(error).rstrip('.')}.{_of_reset(given)}") from error
     if value.dtype.kind not in "biuf":
         raise UsageError(f"The {leaf.describe()} is {given!r:.80}; it must be numbers of shape {leaf.shape}.")
     value = value if several else value[None]

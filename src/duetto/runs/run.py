@@ -322,7 +322,8 @@ class Run:
         if not self.config.remakeable:
             raise UsageError(
                 f"{self.path} was trained on {self.config.environment}, an object that its config cannot make again: "
-                "in Python, hand it over with duetto.Run(path, environment=...)."
+                "in Python, hand it over with duetto.Run(path, environment=...); duetto evaluate takes --environment "
+                "FILE.py:CLASS."
             )
         config = self.config
         trust.check(config.environment, config.environment_options, config.signature, self.path, self._trust)

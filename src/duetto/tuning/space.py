@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -120,6 +121,11 @@ def space(
         UsageError: A field is none, or cannot be searched so; or nothing is left to search.
     """
     asked = {} if search is None else search
+    if not isinstance(asked, Mapping):
+        raise UsageError(
+            f"search is {search!r}; it must be options by their names and how each is searched, such as "
+            "{'tau': {'low': 1e-3, 'high': 0.05, 'log': True}}."
+        )
     hints = get_type_hints(type(algorithm), include_extras=True)
     for name in asked:
         if name not in algorithm.options():
