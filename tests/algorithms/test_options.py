@@ -44,8 +44,11 @@ def test_every_class_is_found_by_its_name():
         ({"policy_delay": 0}, "policy_delay is 0; it must be at least 1."),
         ({"target_update": "never"}, "target_update is 'never'; it must be one of with_actor, every_step."),
         ({"tau": "fast"}, "tau is 'fast'; it must be a number."),
-        ({"tau": print}, "tau is <built-in function print>; it must be a number. Schedules are options of their own: "
-         "learning_rate_decay='linear'."),
+        (
+            {"tau": print},
+            "tau is <built-in function print>; it must be a number. Schedules are options of their own: "
+            "learning_rate_decay='linear'.",
+        ),
         ({"prioritized": 1}, "prioritized is 1; it must be true or false."),
         ({"actor_network": 1}, "actor_network is 1; it must be a CustomNetwork, or nothing."),
         ({"replay_capacity": 1.5}, "replay_capacity is 1.5; it must be a whole number."),
@@ -134,7 +137,6 @@ def test_what_other_libraries_have_in_an_algorithm_says_where_it_is():
     with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'\.$"):
         _ = algorithm.xyzzy
     assert copy.deepcopy(algorithm) == pickle.loads(pickle.dumps(algorithm)) == algorithm
-
 
 
 @pytest.mark.parametrize(

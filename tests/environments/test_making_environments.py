@@ -190,10 +190,8 @@ def test_a_factory_that_returns_one_environment_again_is_refused(tmp_path: Path,
     with pytest.raises(UsageError, match="make a new one at each call, or hand over the environment itself"):
         duetto.train("ppo", same, steps=300, evaluate_every=0, runs_dir=tmp_path)
     assert not list(tmp_path.iterdir())
-    del env, same
     made = make(lambda: gymnasium.make("CartPole-v1"), num_envs=2)
     made.close()
-
 
 
 def test_environments_of_one_batch_are_alike() -> None:

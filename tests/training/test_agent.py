@@ -368,7 +368,11 @@ def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
         ("act", 0.5, "The observation has shape (); the agent was trained with (2,)."),
         ("act", {"a": 1}, "The observation is {'a': 1}; it must be numbers of shape (2,)."),
         ("act", [[1], [2, 3]], "The observation is no array: "),
-        ("act", torch.zeros(2, requires_grad=True), "The observation is no array: Can't call numpy() on Tensor that re"),
+        (
+            "act",
+            torch.zeros(2, requires_grad=True),
+            "The observation is no array: Can't call numpy() on Tensor that re",
+        ),
         ("act", None, "The observation is None; it must be numbers of shape (2,)."),
         ("act_batch", np.zeros(2), "The observation has shape (2,); the agent was trained with (N, 2,). For a single"),
         ("act_batch", np.zeros((4, 3)), "The observation has shape (4, 3); the agent was trained with (N, 2,)."),

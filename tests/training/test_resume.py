@@ -369,7 +369,9 @@ def test_in_python_a_signal_ends_the_run_in_order_and_then_does_what_it_would_ha
     earlier = signal.signal(number, came)
     try:
         with pytest.raises(CameError):
-            Run(tmp_path / "one").resume(callbacks=[at_60]) if goes_on else train(tmp_path, callbacks=[at_60], name="one")
+            Run(tmp_path / "one").resume(callbacks=[at_60]) if goes_on else train(
+                tmp_path, callbacks=[at_60], name="one"
+            )
         assert signal.getsignal(number) is came
     finally:
         signal.signal(number, earlier)

@@ -148,7 +148,6 @@ def test_a_study_of_another_function_of_the_same_name_is_refused(tmp_path: Path)
         tuned(tmp_path / "study", of(9), trials=2, seeds=1)
 
 
-
 KILLED = """
 import sys, duetto
 from line_environment import Slow

@@ -343,7 +343,9 @@ class Algorithm:
             """Of what other libraries have in an algorithm."""
             instead = ""
             if name in ("learn", "fit", "train", "predict", "save", "load", "policy"):
-                instead = " An algorithm is its options. duetto.train(it, environment) learns, duetto.load(run) then acts."
+                instead = (
+                    " An algorithm is its options. duetto.train(it, environment) learns, duetto.load(run) then acts."
+                )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}.{instead}")
 
     def __post_init__(self) -> None:

@@ -362,7 +362,10 @@ def start(
     cluster: Cluster | None = None,
     fingerprint: str = "",
 ) -> Run:
-    """Make a run's folder and train to the end; `fingerprint` as in `planned`. Nothing is left behind if a mistake in the call shows first."""
+    """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first.
+
+    `fingerprint` as in `planned`.
+    """
     given.check(callbacks)
     config = planned(algorithm, environment, options, preset, environment_options, origin, fingerprint)
     check_videos(callbacks, environment, config)

@@ -212,8 +212,8 @@ class Parts:
             )
         elif not self.stepper.masked and any(env.has_wrapper_attr("action_masks") for env in self.stepper.environments):
             self._notices.append(
-                f"{self.stepper.name} has a method action_masks, which is not read: every action counts as allowed. Give "
-                "what it returns as info['action_mask'] in each reset and step."
+                f"{self.stepper.name} has a method action_masks, which is not read: every action counts as allowed. "
+                "Give what it returns as info['action_mask'] in each reset and step."
             )
         if self.stepper.masked and not self._masked:
             self._remember_masks()
