@@ -235,6 +235,8 @@ class Run:
     ) -> Evaluation:
         """Whole episodes without exploration, from the same initial states as the run's own evaluations.
 
+        The "best" checkpoint was chosen by those: for a number without that luck give another `seed`.
+
         `environment` is another one of the same spaces; `environment_options` are its own, or come on top of the run's.
         With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
         on how far it is.

@@ -368,6 +368,8 @@ class Session:
     def evaluate(self) -> Evaluation:
         """Evaluate the policy now, write it down, and keep the parameters if they are the best so far.
 
+        In `on_evaluation` that would be a second row for the same step: there `last_evaluation` has it.
+
         Raises NonFiniteError, and writes nothing, if learning has diverged.
         """
         self._evaluate(whole=True)
@@ -403,7 +405,10 @@ class Session:
 
     @property
     def policy(self) -> Policy:
-        """The policy as it is evaluated, from here on: on raw observations (N, ...)."""
+        """The policy as it is evaluated, from here on: on raw observations (N, ...).
+
+        Its actions are those of networks, numbers in [-1, 1]; `Agent.act` gives them in the environment's units.
+        """
         return Policy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
 
     # ------------------------------------------------------------------------------------------------ its folder
