@@ -14,7 +14,7 @@ import pytest
 import yaml
 from commands import SMALL, Command
 
-from duetto import demonstrations
+from duetto import cli, demonstrations
 from duetto.algorithms import ALGORITHMS
 from duetto.cli import COMMANDS
 from duetto.networks.spaces import Box, Discrete
@@ -111,6 +111,22 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "log_every": 10,
         "schedule_steps": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (["td3", "X-v0", "--steps", "1e5", "--seed", "1"], ["td3", "X-v0", "--steps", "100000", "--seed", "1"]),
+        (["--learning-starts=2.5E+4"], ["--learning-starts=25000"]),
+        (["--replay-capacity", "1e6"], ["--replay-capacity", "1000000"]),
+        (["--steps", "1.5e0"], ["--steps", "1.5e0"]),  # none: refused as it is written
+        (["--steps", "1e-3"], ["--steps", "1e-3"]),
+        (["--name", "1e5"], ["--name", "1e5"]),
+        (["--actor-learning-rate", "1e3"], ["--actor-learning-rate", "1e3"]),
+    ],
+)
+def test_whole_numbers_may_be_written_with_an_exponent(given: list[str], plain: list[str]):
+    assert cli._with_whole_numbers(given) == plain
 
 
 OTHERS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from importlib import import_module
 
@@ -66,7 +67,23 @@ def _run_command(command: str, arguments: list[str]) -> None:
         near = difflib.get_close_matches(command, COMMANDS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise UsageError(f"There is no command {command!r}. {hint}There are: {', '.join(COMMANDS)}.")
-    import_module(f"duetto.cli.{command}").main(arguments)
+    import_module(f"duetto.cli.{command}").main(_with_whole_numbers(arguments))
+
+
+_COUNTED = re.compile(r"--[\w-]*(?:steps|every|starts|capacity|samples)")
+
+
+def _with_whole_numbers(arguments: list[str]) -> list[str]:
+    """`--steps 1e6` as `--steps 1000000`, as Python's functions take it; what is no whole number stays."""
+    plain, option = [], ""
+    for argument in arguments:
+        name, equals, value = argument.rpartition("=")
+        of = name if equals else option
+        counted = _COUNTED.fullmatch(of) and re.fullmatch(r"\d+(?:\.\d+)?e\+?\d{1,2}", value, re.IGNORECASE)
+        whole = bool(counted) and float(value).is_integer()
+        plain.append(f"{name}{equals}{float(value):.0f}" if whole else argument)
+        option = argument
+    return plain
 
 
 def _overview() -> str:
