@@ -116,6 +116,22 @@ def test_an_accepted_change_is_said_made_and_kept(made: Run):
     check_refused_unharmed(edit(run, {"algorithm.actor_learning_rate": 0.001}), UsageError, "was 0.5, is now 0.001")
 
 
+def test_other_values_can_be_given_in_python_too(made: Run):
+    with pytest.raises(UsageError, match=r"resume has no option 'actor_learning_rat'. Did you mean 'actor_learning_r"):
+        made.resume(110, actor_learning_rat=0.5)
+    with pytest.raises(UsageError, match="with the backend and the device that it has"):
+        made.resume(110, backend="auto")
+    with pytest.raises(UsageError, match=r"tau is 2\.0; it must be at least 0"):
+        made.resume(110, tau=2.0)
+    [said] = resumed(made, steps=110, actor_learning_rate=0.5, log_every=5)
+    assert "algorithm.actor_learning_rate was 0.001, is now 0.5. The run goes on with the new values." in said
+    assert made.metrics()[-1]["learn/actor_learning_rate"] == 0.5
+    assert [line["step"] for line in made.metrics()][-2:] == [105, 110]
+    config = Run(made.path).config
+    assert (config.algorithm.actor_learning_rate, config.run.log_every, config.run.steps) == (0.5, 5, 110)
+    assert resumed(Run(made.path), steps=120) == []
+
+
 def test_a_run_object_sees_what_was_edited_since_it_was_made(made: Run):
     """Train, edit, resume, in one notebook: it went on with the old value, and put that back into the file."""
     edit(made, {"algorithm.actor_learning_rate": 0.5})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from duetto import environments, learners, own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.learners import dealing
 from duetto.storage.aside import free_folder
@@ -46,6 +48,20 @@ def planned(
     ).signed()
     config.to_yaml()  # what it cannot hold shows now
     return config
+
+
+def changed(config: Config, options: Mapping[str, Any]) -> Config:
+    """With other values of hyper-parameters and of the run's options. UsageError where one is neither."""
+    run = {field.name for field in dataclasses.fields(RunOptions)} & options.keys()
+    own = config.algorithm.options()
+    if unknown := next((name for name in options if name not in own and name not in run), None):
+        known = [*own, *(field.name for field in dataclasses.fields(RunOptions))]
+        raise UsageError(f"resume has no option {unknown!r}.{did_you_mean(unknown, known)}")
+    algorithm = config.algorithm.with_options(**{name: options[name] for name in options if name in own})
+    ours = dataclasses.replace(config.run, **{name: options[name] for name in run if name not in own})
+    if "auto" in (ours.backend, ours.device):
+        raise UsageError("A run goes on with the backend and the device that it has: give torch or jax, cpu or cuda.")
+    return dataclasses.replace(config, algorithm=algorithm, run=ours)
 
 
 def _checksum(environment: Any, label: str) -> str:

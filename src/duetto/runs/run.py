@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from duetto.runs.agent import Agent
 from duetto.runs.asked import check_videos
 from duetto.runs.beginning import Beginning
 from duetto.runs.opening import begun, reopened, take_up
-from duetto.runs.planning import new_folder, own_statistics, planned, run_name
+from duetto.runs.planning import changed, new_folder, own_statistics, planned, run_name
 from duetto.storage import trust
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions
@@ -60,6 +60,7 @@ class GoingOn:
     keep_schedule: bool = False
     cluster: Cluster | None = None
     learners: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def first(self, act: Callable[[Session], None]) -> GoingOn:
         """The same, but `act` gets the session before `on_start` does."""
@@ -116,6 +117,7 @@ class Run:
         cluster: Cluster | None = None,
         track: Sequence[str | Tracker] = (),
         learners: int | None = None,
+        **options: Any,
     ) -> Run:
         """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
 
@@ -128,12 +130,17 @@ class Run:
         `cluster` is where the environments live from here on; None: in this process, wherever they were.
         `learners` have equal shares of each batch from here on (default: as configured): another number of them gives
         the same numbers, to rounding, which is said. UsageError where so many cannot have equal shares.
+        `options` have other values from here on, hyper-parameters and fields of `RunOptions` (`learning_rate=1e-4`), as
+        if `config.yaml` had been edited and `accept_changes` given.
         `callbacks` get their states back. `track` as in `duetto.train`: it goes on in the same tracked run.
         Ctrl-C, SIGTERM and SIGHUP end the run as they do in `duetto.train`.
         """
         given.check(callbacks)
         callbacks = [*callbacks, *trackers.callbacks(track)]
-        how = GoingOn(steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster, learners)
+        accept_changes |= bool(options)
+        how = GoingOn(
+            steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster, learners, options
+        )
         console = Console()
         with interruption.passed_on() as came:
             if not (progress and console.is_terminal):
@@ -192,6 +199,8 @@ class Run:
         with FolderLock(self.path) as lock:
             # What the file says now: it may have been edited since this object was made.
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
+            if how.options:
+                config = changed(config, how.options)
             horizon = config.run.horizon
             if how.steps is not None:
                 kept = horizon if how.keep_schedule else config.run.schedule_steps
