@@ -83,6 +83,20 @@ def test_what_a_closure_holds_counts():
     assert fingerprint(around(np.zeros(3))) != fingerprint(around(np.ones(3)))
 
 
+def test_what_it_counts_itself_and_what_lies_too_deep_is_no_difference():
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(f"{DEFINITIONS}\nCOUNT = 0\ndef counts():\n    global COUNT\n    COUNT += 1\n    return Mine()", namespace)
+    counts = namespace["counts"]
+    before = fingerprint(counts)
+    counts()
+    assert namespace["COUNT"] == 1
+    assert fingerprint(counts) == before
+    deep: Any = ()
+    for _ in range(10_000):
+        deep = (deep,)
+    assert fingerprint(partial(counts, deep)) == fingerprint(partial(counts, deep)) != before
+
+
 def test_it_is_the_same_in_another_process(tmp_path: Path):
     """Whose hashes of text are others, and with them the order of sets."""
     (tmp_path / "script.py").write_text(

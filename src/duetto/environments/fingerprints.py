@@ -6,6 +6,7 @@ all lambdas have. An id is known by itself, and `FILE.py:CLASS` by its file.
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,14 +25,15 @@ PLAIN = bool | int | float | complex | str | bytes | None
 def fingerprint(maker: Any) -> str:
     """SHA-256 of what makes environments, 64 hexadecimal digits: the same in every process of one Python version.
 
-    Of functions and classes it has the code, or the whole file of a module that is imported; of what they refer to the
-    same where it is the user's own, and its value where that is plain data or an array. What else they hold is known by
-    its class alone.
+    Of a class it has the code, or the whole file where that is a module that is imported. Of a function it has code and
+    file, and what it refers to: the same of functions and classes, the values of plain data and arrays. What else
+    it holds is known by its class alone.
     """
-    digest = hashlib.sha256()
-    for part in _parts(maker, set()):
-        digest.update(part.encode() + b"\n")
-    return digest.hexdigest()
+    try:
+        parts = list(_parts(maker, set()))
+    except RecursionError:
+        parts = [f"{type(maker).__qualname__} {getattr(maker, '__module__', '')}.{getattr(maker, '__qualname__', '')}"]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _parts(value: Any, seen: set[int]) -> Iterator[str]:
@@ -84,15 +86,18 @@ def _function(function: FunctionType, seen: set[int]) -> Iterator[str]:
     yield from _parts((function.__defaults__, function.__kwdefaults__), seen)
     cells = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
     yield from _several(cells, seen)
-    used = sorted(_names(function.__code__) & function.__globals__.keys())
+    used = sorted((_names(function.__code__) - _set(function.__code__)) & function.__globals__.keys())
     yield from _several([part for name in used for part in (name, function.__globals__[name])], seen)
 
 
 def _class(kind: type, seen: set[int]) -> Iterator[str]:
-    yield f"{kind.__module__}.{kind.__qualname__} {_file(kind.__module__)}"
+    file = _file(kind.__module__)
+    yield f"{kind.__module__}.{kind.__qualname__} {file}"
     if not _is_own(kind.__module__):
         return
     yield from _several(kind.__bases__, seen)
+    if file:  # says it all; what is counted in its attributes is no difference
+        return
     for name, value in sorted(vars(kind).items()):
         if not (name.startswith("__") and isinstance(value, PLAIN)) and name not in _OF_EVERY_CLASS:
             yield name
@@ -117,6 +122,11 @@ def _code(code: CodeType) -> Iterator[str]:
 def _names(code: CodeType) -> set[str]:
     inside = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*inside)
+
+
+def _set(code: CodeType) -> set[str]:
+    """Globals that it sets itself, a counter for example: not what it is made with."""
+    return {str(one.argval) for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}
 
 
 def _is_full(cell: Any) -> bool:

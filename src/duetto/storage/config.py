@@ -108,9 +108,7 @@ class Config:
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
-    checksum: str = (
-        ""  # SHA-256 of the environment's file, where it comes from one, or the fingerprint of what makes it
-    )
+    checksum: str = ""  # SHA-256 of the environment's file, or the fingerprint of the function or class that makes it
     origin: Origin | None = None  # of an algorithm that is not Duetto's own
     cluster: dict[str, Any] = field(default_factory=dict)  # what of one decides the numbers; see `cluster.options`
     began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
