@@ -224,6 +224,17 @@ def seeds(name: str) -> list[Path]:
     return folders
 
 
+def _commands(folders: list[Path]) -> str:
+    """How a row's runs were begun: with the same options, but maybe in other words, as a preset's name."""
+    of: dict[str, list[str]] = {}
+    for folder in folders:
+        command = yaml.safe_load((folder / "config.yaml").read_text("utf-8"))["command"]
+        of.setdefault(re.sub(r" --(seed|name) \S+", "", command), []).append(folder.name.rpartition("-s")[2])
+    if len(of) == 1:
+        return f"`{next(iter(of))}`"
+    return "; ".join(f"`{command}` (seed {', '.join(numbers)})" for command, numbers in of.items())
+
+
 def all_results() -> list[list[str]]:
     """The rows of every run, behind a heading for each environment."""
     names = sorted({re.sub(r"-s\d+$", "", folder.parent.name) for folder in RESULTS.glob("*-s*/evaluations.csv")})
@@ -263,9 +274,8 @@ def result(name: str) -> list[str]:
     means = [fmean(curve[i][1] for curve in curves) for i in range(length)]
     planned, made = config["run"]["steps"], curves[0][length - 1][0]
     steps = f"{made:,}" if made >= planned else f"{made:,} of {planned:,}"
-    command = re.sub(r" --(seed|name) \S+", "", config["command"])
     numbers = shown_return(means[-1]), shown_return(max(means))
-    return [f"`{command}`", config["run"]["backend"], str(len(folders)), steps, *numbers]
+    return [_commands(folders), config["run"]["backend"], str(len(folders)), steps, *numbers]
 
 
 def _outside(app: Sphinx, page: str, source: list[str]) -> None:
