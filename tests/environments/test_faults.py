@@ -221,7 +221,8 @@ def test_what_a_vector_environment_raises() -> None:
 
 
 class Unseeded(Faulty):
-    def reset(self) -> Any:  # type: ignore[override]
+    def reset(self) -> Any:
+        """Wrong on purpose: without seed and options."""
         return super().reset()
 
 

@@ -62,7 +62,7 @@ def raised(call: str, error: BaseException, env: int | None) -> Fault:
     listed = traceback.StackSummary.from_list((own or frames[-2:])[-FRAMES:])
     trace = "".join([*listed.format(), *traceback.format_exception_only(error)]).rstrip()
     correct = "Correct the environment."
-    if call == "reset" and isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+    if isinstance(error, TypeError) and re.search(r"\breset\(\) got an unexpected keyword argument", str(error)):
         correct = "Write def reset(self, *, seed=None, options=None)."
     return Fault(f"{call} raised {summary(error)}. {correct}", env, trace, failed=True)
 

@@ -58,7 +58,7 @@ def changed(config: Config, options: Mapping[str, Any]) -> Config:
         known = [*own, *(field.name for field in dataclasses.fields(RunOptions))]
         raise UsageError(f"resume has no option {unknown!r}.{did_you_mean(unknown, known)}")
     algorithm = config.algorithm.with_options(**{name: options[name] for name in options if name in own})
-    ours = dataclasses.replace(config.run, **{name: options[name] for name in run if name not in own})
+    ours = dataclasses.replace(config.run, **{name: options[name] for name in run})
     if "auto" in (ours.backend, ours.device):
         raise UsageError("A run goes on with the backend and the device that it has: give torch or jax, cpu or cuda.")
     return dataclasses.replace(config, algorithm=algorithm, run=ours)

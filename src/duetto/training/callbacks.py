@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 HOOKS = ("on_start", "on_step", "on_update", "on_evaluation", "on_checkpoint", "on_end")
 _ELSEWHERE = {  # hooks of other libraries
-    "training_start": "on_start",
-    "train_begin": "on_start",
-    "training_end": "on_end",
-    "train_end": "on_end",
-    "rollout_start": "on_step",
-    "rollout_end": "on_update",
+    "on_training_start": "on_start",
+    "on_train_begin": "on_start",
+    "on_training_end": "on_end",
+    "on_train_end": "on_end",
+    "on_rollout_start": "on_step",
+    "on_rollout_end": "on_update",
 }
 FUNCTIONS = "__call__"  # what plain functions are called by
 
@@ -114,13 +114,10 @@ def _check_hooks(callback: Callback) -> None:
         if method in HOOKS or not callable(getattr(kind, method)):
             continue
         near = difflib.get_close_matches(method, HOOKS, n=1, cutoff=0.8)
-        called = method.lstrip("_").removeprefix("on_")
-        if called != method.lstrip("_") and not near:
-            near = [_ELSEWHERE[called]] if called in _ELSEWHERE else []
-            if not near and len(unheard) == len(HOOKS):
-                raise UsageError(f"{name} has {method}, which is no hook, and no other. Hooks are {', '.join(HOOKS)}.")
-        if near:
-            raise UsageError(f"{name} has {method}, which is no hook. Did you mean {near[0]!r}?")
+        if meant := _ELSEWHERE.get(method.lstrip("_")) or next(iter(near), None):
+            raise UsageError(f"{name} has {method}, which is no hook. Did you mean {meant!r}?")
+        if method.lstrip("_").startswith("on_") and len(unheard) == len(HOOKS):
+            raise UsageError(f"{name} has {method}, which is no hook, and no other. Hooks are {', '.join(HOOKS)}.")
 
 
 States = list[State]  # of the callbacks, in their order; of functions none
