@@ -53,9 +53,9 @@ CHANGES = [
 ]
 
 
-def of(definitions: str) -> list[str]:
-    """As a script or a notebook defines them."""
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+def of(definitions: str, *, name: str | None = "__main__") -> list[str]:
+    """As a script or a notebook defines them; with None, as `exec` does in a namespace that has no name."""
+    namespace: dict[str, Any] = {} if name is None else {"__name__": name}
     exec(f"{definitions}\nmakers = [{', '.join(MAKERS)}]", namespace)
     return [fingerprint(maker) for maker in namespace["makers"]]
 
@@ -70,8 +70,9 @@ def test_the_same_code_has_the_same_one_and_no_two_makers_do():
 @pytest.mark.parametrize(("old", "new", "others"), CHANGES)
 def test_what_it_computes_otherwise_shows_in_those_that_use_it(old: str, new: str, others: set[int]):
     assert old in DEFINITIONS
-    pairs = zip(of(DEFINITIONS), of(DEFINITIONS.replace(old, new)), strict=True)
-    assert {number for number, (before, after) in enumerate(pairs) if before != after} == others
+    for name in ("__main__", None):
+        pairs = zip(of(DEFINITIONS, name=name), of(DEFINITIONS.replace(old, new), name=name), strict=True)
+        assert {number for number, (before, after) in enumerate(pairs) if before != after} == others
 
 
 def test_what_a_closure_holds_counts():

@@ -69,7 +69,7 @@ def _parts_once(value: Any, seen: set[int]) -> Iterator[str]:
         yield from _class(value, seen)
     else:
         yield from _parts(type(value), seen)
-        if _is_own(type(value).__module__):
+        if _is_own(_module(type(value))):
             yield from _parts(getattr(value, "__dict__", None), seen)
 
 
@@ -79,8 +79,9 @@ def _several(values: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _function(function: FunctionType, seen: set[int]) -> Iterator[str]:
-    yield f"{function.__module__}.{function.__qualname__} {_file(function.__module__)}"
-    if not _is_own(function.__module__):
+    module = _module(function)
+    yield f"{module}.{function.__qualname__} {_file(module)}"
+    if not _is_own(module):
         return
     yield from _code(function.__code__)
     yield from _parts((function.__defaults__, function.__kwdefaults__), seen)
@@ -91,9 +92,10 @@ def _function(function: FunctionType, seen: set[int]) -> Iterator[str]:
 
 
 def _class(kind: type, seen: set[int]) -> Iterator[str]:
-    file = _file(kind.__module__)
-    yield f"{kind.__module__}.{kind.__qualname__} {file}"
-    if not _is_own(kind.__module__):
+    module = _module(kind)
+    file = _file(module)
+    yield f"{module}.{kind.__qualname__} {file}"
+    if not _is_own(module):
         return
     yield from _several(kind.__bases__, seen)
     if file:  # says it all; what is counted in its attributes is no difference
@@ -135,6 +137,18 @@ def _is_full(cell: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _module(thing: FunctionType | type) -> str:
+    """Where it was written; `__main__` also where `exec` ran it in a namespace without a `__name__`."""
+    if isinstance(thing, type):  # a class statement there gives "builtins"
+        nowhere = thing.__module__ == "builtins" and bool(thing.__flags__ & _MADE_AS_IT_RAN)
+    else:
+        nowhere = thing.__module__ is None
+    return "__main__" if nowhere else thing.__module__
+
+
+_MADE_AS_IT_RAN = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: not one of the interpreter's own
 
 
 def _is_own(module: str) -> bool:
