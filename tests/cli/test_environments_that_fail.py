@@ -104,7 +104,7 @@ def test_a_process_that_dies_stops_the_run_and_keeps_its_checkpoint(train: Comma
 
 def test_the_limit_is_the_runs_option(train: Command, monkeypatch: pytest.MonkeyPatch):
     seen: list[float] = []
-    monkeypatch.setattr(Session, "run", lambda self, _: seen.append(self.stepper._engine.vector._timeout))
+    monkeypatch.setattr(Session, "run", lambda self, _: seen.append(self.stepper.engine.vector._timeout))
     options = ("--vectorization", "subprocess", "--worker-timeout", "7.5")
     assert train(*options, environment="test_environments_that_fail:Failing-v0").code == 0
     assert seen == [7.5]

@@ -76,9 +76,9 @@ def test_frames_are_skipped_once() -> None:
         for action in actions(stepper, 10):
             stepper.step(action)
     nowhere = {"reset_mask": np.zeros(1, bool)}
-    _, infos = native._engine._vector.reset(seed=np.zeros(0, int), options=nowhere)
+    _, infos = native.engine._vector.reset(seed=np.zeros(0, int), options=nowhere)
     assert infos["episode_frame_number"] == 40
-    assert reference._engine.envs[0].unwrapped.ale.getEpisodeFrameNumber() == 40
+    assert reference.engine.envs[0].unwrapped.ale.getEpisodeFrameNumber() == 40
 
 
 def observed(environment: str, seed: int, **options: Any) -> np.ndarray:
@@ -158,7 +158,7 @@ def test_a_lost_life_is_terminated_and_the_game_goes_on() -> None:
         assert np.array_equal(practice.starts, seen.terminated)
         assert ended == seen_ended
         assert np.array_equal(seen.reward, np.sign(row.reward))
-        _, infos = plain._engine._vector.reset(seed=np.zeros(0, int), options=nowhere)
+        _, infos = plain.engine._vector.reset(seed=np.zeros(0, int), options=nowhere)
         left = infos["lives"]
         assert np.array_equal(seen.terminated, row.terminated | (left < lives))
         lives = left
@@ -194,7 +194,7 @@ def test_a_run_from_before_is_played_as_it_was() -> None:
     for fire_reset in ({}, {"fire_reset": True}, {"fire_reset": False}):
         kwargs = {"episodic_life": True, "clip_rewards": True} | fire_reset
         for play in (make, separate):
-            assert not play(STEADY, kwargs=kwargs)._engine._fires
+            assert not play(STEADY, kwargs=kwargs).engine._fires
     before, lives = (make(STEADY, kwargs={"episodic_life": True} | fire) for fire in ({}, {"fire_reset": "lives"}))
     for stepper in (before, lives):
         stepper.reset(0)
@@ -204,11 +204,11 @@ def test_a_run_from_before_is_played_as_it_was() -> None:
 
 
 def test_games_without_fire_do_not_get_it() -> None:
-    assert make("ALE/Breakout-v5", kwargs={"fire_reset": "lives", "episodic_life": True})._engine._fires
-    assert not make("ALE/MsPacman-v5", kwargs={"fire_reset": "lives", "episodic_life": True})._engine._fires
+    assert make("ALE/Breakout-v5", kwargs={"fire_reset": "lives", "episodic_life": True}).engine._fires
+    assert not make("ALE/MsPacman-v5", kwargs={"fire_reset": "lives", "episodic_life": True}).engine._fires
     assert make("ALE/MsPacman-v5", kwargs={
         "fire_reset": "lives", "episodic_life": True, "full_action_space": True
-    })._engine._fires  # fmt: skip
+    }).engine._fires  # fmt: skip
 
 
 def test_evaluations_are_of_whole_games_and_real_scores() -> None:

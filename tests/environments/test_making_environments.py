@@ -203,7 +203,7 @@ def test_environments_of_one_batch_are_alike() -> None:
 def test_separate_shares_nothing() -> None:
     env = gymnasium.make("CartPole-v1", max_episode_steps=7)
     other = separate(env, render_mode="rgb_array")
-    inner = other._engine.envs[0]
+    inner = other.engine.envs[0]
     assert inner.unwrapped is not env.unwrapped
     assert inner.render_mode == "rgb_array"
     assert inner.spec.max_episode_steps == 7

@@ -65,7 +65,7 @@ def test_other_arguments_still_reach_the_environment() -> None:
     masked = make("Pendulum-v1", kwargs=MASKED | {"g": 0.0})
     whole = make("Pendulum-v1", kwargs={"g": 0.0, "mask_velocity": False})
     assert (masked.observation_space.size, whole.observation_space.size) == (2, 3)
-    assert masked._engine.envs[0].unwrapped.g == 0
+    assert masked.engine.envs[0].unwrapped.g == 0
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_a_level_without_a_place_for_the_agent_is_drawn_again() -> None:
 def test_tries_of_earlier_episodes_do_not_count() -> None:
     stepper = make("MiniGrid-Empty-Random-5x5-v0")  # nothing is placed there but the agent
     stepper.reset(0)
-    placing = stepper._engine.envs[0].unwrapped.place_obj.__self__
+    placing = stepper.engine.envs[0].unwrapped.place_obj.__self__
     placing._tries = 10_000
     stepper.reset(1)
     assert placing._tries == 1

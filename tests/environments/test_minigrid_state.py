@@ -39,7 +39,7 @@ def test_saved_with_a_seed_without_a_step_and_after_a_reset_of_one() -> None:
     saving = make("BabyAI-GoToSeq-v0", num_envs=4, kwargs=SHORT)
     saving.reset(11)
     saving.reset_env(1, 5)
-    saving._engine.envs[2].reset()  # without a seed, as after an episode
+    saving.engine.envs[2].reset()  # without a seed, as after an episode
     random = np.random.default_rng(0)
     record(saving, random, 25)
     saving.reset_env(3, 8)
@@ -85,7 +85,7 @@ def test_another_episode_is_no_exact_resume(spoil: str, vectorization: Any) -> N
 def test_the_fingerprint_covers_what_is_not_seen(what: str) -> None:
     stepper = make("MiniGrid-ObstructedMaze-Full-v1")
     stepper.reset(0)
-    env = stepper._engine.envs[0]
+    env = stepper.engine.envs[0]
     inside = env.unwrapped
     before = env.state_dict()["fingerprint"]
     assert env.state_dict()["fingerprint"] == before

@@ -186,6 +186,8 @@ def test_fire_is_pressed_where_a_game_begins_and_after_each_life(mode: str) -> N
     assert episodes == [Episode(0, 7.0, 6)] * 2
     game = [1, 2, 0, 0, 0, 1, 2, 0, 0, 0, 1, 2, 0, 0]
     assert env.told == game * 2 + [1, 2, 0]
+    assert not stepper.engine.even  # while FIRE is pressed nothing is learned from
+    assert Practice(inside).even is (mode != AutoresetMode.NEXT_STEP)
 
 
 def test_without_fire_a_game_stands_still_for_ever() -> None:

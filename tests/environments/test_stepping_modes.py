@@ -81,7 +81,7 @@ def test_stored_transitions_are_what_happened(scripts: list[list[Ending]], steps
         if mode is None:
             numbers = iter(range(len(makers)))
             stepper = make(lambda makers=makers, numbers=numbers: makers[next(numbers)](), num_envs=len(makers))
-            envs: Any = stepper._engine.envs
+            envs: Any = stepper.engine.envs
         else:
             vector = SyncVectorEnv(makers, autoreset_mode=mode, copy=copy)
             stepper, envs = make(vector), vector.envs

@@ -68,7 +68,7 @@ def test_one_that_dies(fault: str, said: str) -> None:
 def test_one_that_the_system_kills() -> None:
     stepper = workers()
     stepper.reset(0)
-    vector: Workers = stepper._engine.vector
+    vector: Workers = stepper.engine.vector
     vector.processes[0].kill()
     vector.processes[0].join()
     with pytest.raises(EnvironmentFailedError, match=r"environment 0, vector step 1: .* killed by SIGKILL. .* memory"):
@@ -86,7 +86,7 @@ def test_one_that_hangs() -> None:
 
 def test_without_a_limit_it_may_take_for_ever() -> None:
     stepper = workers("hang", worker_timeout=0)
-    assert [line.timeout for line in stepper._engine.vector.parent_pipes] == [0, 0]
+    assert [line.timeout for line in stepper.engine.vector.parent_pipes] == [0, 0]
     stepper.close()
 
 
@@ -181,7 +181,7 @@ def test_one_that_cannot_be_sent_there(lock: Any) -> None:
 def test_the_end_of_a_job_reaches_them_and_they_do_not_mind() -> None:
     stepper = workers()
     stepper.reset(0)
-    for process in stepper._engine.vector.processes:
+    for process in stepper.engine.vector.processes:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(process.pid, number)
     stepper.step(np.zeros((2, 1)))
@@ -195,7 +195,7 @@ from duetto.environments import make
 if __name__ == "__main__":
     stepper = make(Faulty, num_envs=2, vectorization="subprocess", kwargs={"fault": "hang", "only": 1})
     stepper.reset(0)
-    print(*(process.pid for process in stepper._engine.vector.processes), flush=True)
+    print(*(process.pid for process in stepper.engine.vector.processes), flush=True)
     {then}
 """
 

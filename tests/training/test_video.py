@@ -140,7 +140,7 @@ def test_the_camera_follows_a_mujoco_body_unless_another_was_chosen():
     def camera(**kwargs):
         stepper = environments.make("HalfCheetah-v5", render_mode="rgb_array", kwargs=kwargs)
         try:
-            return stepper._engine.envs[0].unwrapped.mujoco_renderer.camera_id
+            return stepper.engine.envs[0].unwrapped.mujoco_renderer.camera_id
         finally:
             stepper.close()
 

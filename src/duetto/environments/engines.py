@@ -49,6 +49,7 @@ class Engine(ABC):
     metadata: dict[str, Any]  # the environment's own
     label: str
     allowing: Allowing | None = None  # whose masks are beside observations, where there are any
+    even: bool = True  # whether each environment makes a step that is learned from at every step
     stacked: int = 1  # frames that an image observation is a stack of, each step's with all but one of the last step's
 
     @abstractmethod
@@ -183,6 +184,7 @@ class Vector(Engine):
     def __init__(self, vector: VectorEnv, label: str, remake: Callable[[int], VectorEnv] | None = None) -> None:
         self.vector, self.num_envs, self.label = vector, vector.num_envs, label
         self.mode: AutoresetMode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+        self.even: bool = self.mode is not AutoresetMode.NEXT_STEP
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
         calls.check_spaces(vector, label, "single_")
         self.layout: Layout = Layout(vector.single_observation_space)

@@ -55,6 +55,7 @@ class Practice(Engine):
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
         self.stacked: int = engine.stacked
+        self.even: bool = engine.even and not fires
         self.allowing: Allowing | None = engine.allowing
         self.envs: list[Any] = getattr(engine, "envs", [])  # as `Stepper.environments` shows them
         self.single_action_space, self.metadata = engine.single_action_space, engine.metadata

@@ -82,7 +82,7 @@ class Stepper:
     starts: np.ndarray
 
     def __init__(self, engine: Engine, name: str | None = None) -> None:
-        self._engine = engine
+        self.engine: Engine = engine
         self._actions = ActionMap(engine.single_action_space)
         self.name, self.first = name or engine.label, 0
         self.num_envs, self.stacked = engine.num_envs, engine.stacked
@@ -97,11 +97,6 @@ class Stepper:
         self._has_obs = self._rendered = False
 
     @property
-    def engine(self) -> Engine:
-        """See above."""
-        return self._engine
-
-    @property
     def can_save(self) -> bool:
         """Whether the environments' own state can be saved now; tries it, so it needs a reset and costs a saving."""
         return self.state_dict()["environments"] is not None
@@ -110,7 +105,7 @@ class Stepper:
         """Begin new episodes, environment i with seed + i; later episodes go on with the environments' generators."""
         self._seed = seed
         with self._telling():
-            self._begin(self._engine.reset(seed))
+            self._begin(self.engine.reset(seed))
 
     def reset_env(self, env: int, seed: int) -> None:
         """Begin a new episode in one environment with this seed; its unfinished episode is forgotten.
@@ -119,7 +114,7 @@ class Stepper:
             UsageError: A vector environment of another autoreset mode than DISABLED, with several environments.
         """
         with self._telling():
-            obs, row = self._engine.reset_env(env, seed), np.array([env])
+            obs, row = self.engine.reset_env(env, seed), np.array([env])
         self._check_obs(trees.take(obs, row), row)
         trees.assign(self._obs, obs, row)
         self.obs = trees.copy(self._obs)
@@ -144,7 +139,7 @@ class Stepper:
         self.steps += 1
         self._check("action", action, self._rows)
         try:
-            outcome = self._engine.step(self._actions.to_environment(action))
+            outcome = self.engine.step(self._actions.to_environment(action))
         except Fault as fault:
             raise fault.told(self.name, self.steps, self.first) from fault.__cause__
         rows = self._rows if outcome.bogus is None else np.flatnonzero(~outcome.bogus)
@@ -166,7 +161,7 @@ class Stepper:
     @property
     def action_dtype(self) -> str:
         """NumPy's name of what the environment takes."""
-        return np.dtype(self._engine.single_action_space.dtype).name
+        return np.dtype(self.engine.single_action_space.dtype).name
 
     @property
     def masked(self) -> bool:
@@ -176,13 +171,13 @@ class Stepper:
     @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
-        pending = getattr(self._engine, "pending", None)
+        pending = getattr(self.engine, "pending", None)
         return np.zeros(self.num_envs, bool) if pending is None else pending.copy()
 
     @property
     def environments(self) -> list[Any]:
         """The Gymnasium environments, where they live in this process one by one; otherwise none."""
-        return list(getattr(self._engine, "envs", []))
+        return list(getattr(self.engine, "envs", []))
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Uniform random actions for every environment, as `step` takes them."""
@@ -191,7 +186,7 @@ class Stepper:
     @property
     def render_fps(self) -> float:
         """Frames per second that show the environment at its own speed; 30 where its metadata does not say."""
-        return float(self._engine.metadata.get("render_fps") or 30)
+        return float(self.engine.metadata.get("render_fps") or 30)
 
     def render(self) -> np.ndarray:
         """The first environment's frame, (H, W, 3) uint8.
@@ -201,7 +196,7 @@ class Stepper:
         """
         try:
             with self._quiet_at_first():
-                frame = self._engine.render()
+                frame = self.engine.render()
         except Exception as error:
             raise naming.not_shown(self.name, error) from error
         if frame is None:
@@ -235,7 +230,7 @@ class Stepper:
 
     def close(self) -> None:
         """Release the environments."""
-        self._engine.close()
+        self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides the next steps, as nested dicts of arrays and JSON values.
@@ -245,7 +240,7 @@ class Stepper:
         if not self._has_obs:
             raise UsageError(f"{self.name}: nothing to save before the first reset.")
         with self._telling():
-            saved = self._engine.save()
+            saved = self.engine.save()
         return {
             "environments": saved,
             "num_envs": self.num_envs,
@@ -304,7 +299,7 @@ class Stepper:
     def _put_back(self, saved: Any) -> bool:
         """Whether the environments are as they were when they were saved, exactly."""
         try:
-            return self._engine.load(saved)
+            return self.engine.load(saved)
         except (DuettoError, Fault):
             raise
         except Exception as error:  # what is in it is the environments' own, and so is the code that reads it
@@ -315,7 +310,7 @@ class Stepper:
 
     def _begin_anew(self) -> None:
         """New episodes, with a seed that follows from where the environments were."""
-        self._begin(self._engine.reset(_resume_seed(self._seed, self.steps)))
+        self._begin(self.engine.reset(_resume_seed(self._seed, self.steps)))
 
     def _begin(self, obs: Tree) -> None:
         self._obs, self.obs = obs, trees.copy(obs)

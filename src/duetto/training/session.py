@@ -143,9 +143,10 @@ class Session:
             self.notices += notes_of_idle(self.config.algorithm)
             self.notices += notes_of_idle_run(self.config.run) if self._here else []
         begun = bool(self.learner.updates or self.memory.pretraining_left)
-        even = getattr(getattr(self.stepper.engine, "mode", None), "name", "") != "NEXT_STEP"
         place = (self.stepper.num_envs, self.step, self._stored())
-        self.notices += outlook.notes_ahead(self.config.algorithm, self.config.run, *place, begun, even)
+        self.notices += outlook.notes_ahead(
+            self.config.algorithm, self.config.run, *place, begun, self.stepper.engine.even
+        )
 
     def _stored(self) -> int:
         """Steps that count for what is learned from next: of a rollout those since the last, else all ever written."""
