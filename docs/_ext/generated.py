@@ -224,15 +224,10 @@ def seeds(name: str) -> list[Path]:
     return folders
 
 
-def _commands(folders: list[Path]) -> str:
-    """How a row's runs were begun: with the same options, but maybe in other words, as a preset's name."""
-    of: dict[str, list[str]] = {}
-    for folder in folders:
-        command = yaml.safe_load((folder / "config.yaml").read_text("utf-8"))["command"]
-        of.setdefault(re.sub(r" --(seed|name) \S+", "", command), []).append(folder.name.rpartition("-s")[2])
-    if len(of) == 1:
-        return f"`{next(iter(of))}`"
-    return "; ".join(f"`{command}` (seed {', '.join(numbers)})" for command, numbers in of.items())
+def _command(name: str) -> str:
+    """What gives a row's runs today: `config.yaml` has the words that were said then, and presets change."""
+    job = yaml.safe_load((RESULTS.parents[1] / "jobs.yaml").read_text("utf-8"))["jobs"][name]
+    return f"`duetto train {job['train']}`"
 
 
 def all_results() -> list[list[str]]:
@@ -275,7 +270,7 @@ def result(name: str) -> list[str]:
     planned, made = config["run"]["steps"], curves[0][length - 1][0]
     steps = f"{made:,}" if made >= planned else f"{made:,} of {planned:,}"
     numbers = shown_return(means[-1]), shown_return(max(means))
-    return [_commands(folders), config["run"]["backend"], str(len(folders)), steps, *numbers]
+    return [_command(name), config["run"]["backend"], str(len(folders)), steps, *numbers]
 
 
 def _outside(app: Sphinx, page: str, source: list[str]) -> None:
