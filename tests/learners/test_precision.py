@@ -29,6 +29,34 @@ def test_bfloat16_is_near_float32(backend, kind):
         assert all(moment.dtype == np.float32 for moments in ("first", "second") for moment in adam[moments].values())
 
 
+def test_what_leaves_a_network_is_not_rounded(backend):
+    """Values near 300 in bfloat16 are even numbers: differences smaller than that would teach nothing."""
+    learner = build(backend, small(TD3, policy_delay=1, discount=0.99), precision="bf16")
+    parameters = learner.parameters()
+    for name in ("critic", "target_critic"):
+        last = max(key for key in parameters[name] if key.endswith(".weight"))
+        parameters[name][last] = np.zeros_like(parameters[name][last])
+        bias = last.replace("weight", "bias")
+        parameters[name][bias] = np.full_like(parameters[name][bias], 300.7)
+    learner.load_parameters(parameters)
+    one = batch(256)
+    metrics = learner.update(one)
+    target = one.reward + one.discount * np.float32(300.7)
+    assert metrics.value("q_max") == pytest.approx(300.7, abs=1e-3)
+    assert metrics.value("target_max") == pytest.approx(target.max(), abs=1e-3)
+    assert metrics.value("critic_loss") == pytest.approx(2 * np.mean((300.7 - target) ** 2), rel=1e-4)
+
+
+def test_a_std_is_not_rounded(backend):
+    algorithm = policy_cases.small(initial_log_std=-0.7321, minibatches=1)
+    learner = policy_cases.build(backend, algorithm, action="numbers", precision="bf16")
+    one = rollout(64, action="numbers")
+    taken, extras = learner.collect(one.obs, noise(ACTIONS["numbers"], 64))
+    entropy = learner.update(one._replace(action=taken, **extras)).value("entropy")
+    size = taken.shape[1]
+    assert entropy == pytest.approx(size * (0.5 * np.log(2 * np.pi * np.e) - 0.7321), abs=1e-5)
+
+
 def test_bfloat16_parameters_keep_small_steps(backend):
     """In bfloat16 itself a step of 1e-5 on a weight of .1 would be lost to rounding."""
     learner = build(backend, small(critic_learning_rate=1e-5), precision="bf16")

@@ -48,8 +48,12 @@ class Built:
         """The network that computes with these arrays; a `Parameter` is its array."""
         if isinstance(self._spec, Parameter):
             return arrays[0]
-        arrays = [array.astype(precision) for array in arrays[: self.learned]] + arrays[self.learned :]
-        return network.Network(self._spec, dict(zip(self.names, arrays, strict=True)), jax_layers)
+        exact = self._spec.exact | self._spec.statistics.keys()
+        own = {
+            name: array if name in exact else array.astype(precision)
+            for name, array in zip(self.names, arrays, strict=True)
+        }
+        return network.Network(self._spec, own, jax_layers)
 
     def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
         """The running statistics as calls of `net` with `train` left them, else as they were."""

@@ -37,11 +37,12 @@ def linear(x: Array, weight: Array, bias: Array) -> Array:
 
 
 def norm(x: Array, scale: Array, shift: Array) -> Array:
-    """See `network.Layers`."""
+    """See `network.Layers`. Means are taken in float32, as PyTorch takes them."""
+    dtype, x = x.dtype, x.astype(jnp.float32)
     centred = x - jnp.mean(x, -1, keepdims=True)
     x = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
     shape = (*(1,) * (x.ndim - 1), -1) if scale.ndim == 1 else (len(scale), 1, -1)
-    return x * jnp.reshape(scale, shape) + jnp.reshape(shift, shape)
+    return (x * jnp.reshape(scale, shape) + jnp.reshape(shift, shape)).astype(dtype)
 
 
 def moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
@@ -116,9 +117,9 @@ def entering(x: Array, like: Array) -> Array:
     return x.astype(like.dtype)
 
 
-def leaving(x: Array) -> Array:
-    """See `network.Layers`."""
-    return x.astype(jnp.float32)
+def last(x: Array, weight: Array, bias: Array) -> Array:
+    """See `network.Layers`. Its weights come in float32: see `jax.Built`."""
+    return linear(x.astype(jnp.float32), weight, bias)
 
 
 def recurrent(spec: Recurrent, weights: Values, x: Array, window: Window) -> tuple[Array, dict[str, Array]]:

@@ -75,8 +75,12 @@ class Layers(Protocol):
         """A vector in the precision that products with `like` are computed in."""
         ...
 
-    def leaving(self, x: Array) -> Array:
-        """What a head gives, in float32."""
+    def last(self, x: Array, weight: Array, bias: Array) -> Array:
+        """The linear layer whose numbers leave the network: in float32, whatever the ones before are computed in.
+
+        bfloat16 has 8 bits: values near 300 would be even numbers, and an error in them smaller than 1 would teach
+        nothing.
+        """
         ...
 
 
@@ -190,7 +194,6 @@ class Network:
         head = self.spec.heads[i]
         x = self._layers.entering(x, next(iter(values.values())))
         outputs = [self._stack(stack, x, values, "", *inputs, moved=moved) for stack in self.spec.stacks[i]]
-        outputs = [self._layers.leaving(output) for output in outputs]
         match head:
             case specs.Deterministic():
                 return array_namespace(outputs[0]).tanh(outputs[0])
@@ -206,7 +209,7 @@ class Network:
     def _policy(self, space: Space, outputs: Array, values: Values) -> Distribution:
         if "log_std" not in values:
             return distribution(space, outputs)
-        log_std = self._layers.leaving(values["log_std"])[(None,) * (outputs.ndim - 1)]
+        log_std = values["log_std"][(None,) * (outputs.ndim - 1)]
         if not isinstance(space, Dict):
             return DiagonalGaussian(outputs, log_std + array_namespace(outputs).zeros_like(outputs))
         own, first = [], 0
@@ -234,11 +237,12 @@ class Network:
         activation = self._layers.activations[stack.activation]
         for i in range(len(stack.layers)):
             x = _beside(x, joined) if joined is not None and i == stack.joins else x
+            if i == len(stack.hidden):
+                return self._layers.last(x, *self._pair(values, prefix + stack.layer(i)))
             x = self._layers.linear(x, *self._pair(values, prefix + stack.layer(i)))
-            if i < len(stack.hidden):
-                if stack.blocks == "layer_norm":
-                    x = self._layers.norm(x, *self._pair(values, prefix + stack.norm(i)))
-                x = activation(x)
+            if stack.blocks == "layer_norm":
+                x = self._layers.norm(x, *self._pair(values, prefix + stack.norm(i)))
+            x = activation(x)
         return x
 
     def _residual(self, stack: specs.Stack, x: Array, values: Values, prefix: str, joined: Array | None) -> Array:
@@ -255,7 +259,8 @@ class Network:
             inside = self._layers.activations["relu"](linear(1 + 2 * block, norm(block, x)))
             x = x + linear(2 + 2 * block, inside)
         x = norm(len(stack.hidden), x)
-        return linear(1 + 2 * len(stack.hidden), x) if stack.outputs else x
+        last = 1 + 2 * len(stack.hidden)
+        return self._layers.last(x, *self._pair(values, prefix + stack.layer(last))) if stack.outputs else x
 
     def _over_batches(
         self, stack: specs.Stack, x: Array, values: Values, joined: Array | None, moved: dict[str, Array] | None
@@ -268,7 +273,7 @@ class Network:
             )
             x = self._layers.activations[stack.activation](x)
         x = self._normalized(stack.norm(len(stack.hidden)), x, values, moved)
-        return self._layers.linear(x, *self._pair(values, stack.layer(len(stack.hidden)))) if stack.outputs else x
+        return self._layers.last(x, *self._pair(values, stack.layer(len(stack.hidden)))) if stack.outputs else x
 
     def _normalized(self, name: str, x: Array, values: Values, moved: dict[str, Array] | None) -> Array:
         scale, shift = self._pair(values, name)

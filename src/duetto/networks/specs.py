@@ -405,6 +405,12 @@ class Network:
         """The layers of each head."""
         return tuple(head.stacks(self.torso.width) for head in self.heads)
 
+    @cached_property
+    def exact(self) -> frozenset[str]:
+        """Names of the arrays that its outputs are made with, which are float32 in every precision."""
+        last = [stack.layer(len(stack.layers) - 1) for stacks in self.stacks for stack in stacks if stack.outputs]
+        return frozenset([f"{name}.{part}" for name in last for part in ("weight", "bias")] + ["log_std"])
+
     def carry(self) -> dict[str, tuple[int, int]]:
         """The arrays of its carry by name, without the leading batch axis; none without recurrence."""
         state = self.recurrent.state() if self.recurrent else {}

@@ -216,6 +216,14 @@ def entering(x: Tensor, like: Tensor) -> Tensor:
     return x
 
 
-def leaving(x: Tensor) -> Tensor:
+def last(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """See `network.Layers`."""
-    return x.float()
+    return unrounded(linear, x, weight, bias)
+
+
+def unrounded(layer: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A linear layer without autocast."""
+    if not torch.is_autocast_enabled(x.device.type):
+        return layer(x, weight, bias)
+    with torch.autocast(x.device.type, enabled=False):
+        return layer(x.float(), weight, bias)

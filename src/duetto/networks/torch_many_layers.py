@@ -12,11 +12,11 @@ from duetto.networks.torch_layers import (
     convolve,
     entering,
     flat,
-    leaving,
     members,
     norm,
     picture,
     recurrent,
+    unrounded,
 )
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "convolve",
     "entering",
     "flat",
-    "leaving",
+    "last",
     "linear",
     "members",
     "moments",
@@ -40,6 +40,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if weight.ndim == 2:
         return F.linear(x, weight, bias)
     return torch.baddbmm(bias[:, None], x.expand(len(weight), *x.shape[-2:]), weight.mT)
+
+
+def last(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """See `network.Layers`."""
+    return unrounded(linear, x, weight, bias)
 
 
 def moments(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
