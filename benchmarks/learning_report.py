@@ -13,13 +13,17 @@ from typing import Any
 
 import numpy as np
 import yaml
-from learning import RESULTS, Job
+from learning import RESULTS, Job, rounded
 from report import table
 
 from duetto.display.plotting import INSIDE, finish, interquartile, new_figure, save
 from duetto.display.plotting import draw as draw_curve
 
 FEWEST = 3  # seeds that make an interval
+ROUNDED = (
+    "†: in bfloat16, from before 25 November 2026, when what leaves a network was rounded to 8 bits, too: values near "
+    "300 to even numbers. What that did to these runs was not measured."
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,7 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
             "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has commands. "
             "Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
             "steps end before those planned is not finished; it counts only where no other seed of its job is.",
+            ROUNDED,
             table(
                 (
                     "run",
@@ -143,8 +148,9 @@ def _row(results: Results) -> tuple[str, ...]:
     returns = results.returns
     made = f"{int(results.steps[-1]):,}" + ("" if results.complete else f" of {results.planned:,}")
     numbers = (returns.mean(0).max(), returns.max(1).mean(), returns[:, -1].mean(), returns[:, -10:].mean())
+    mark = " †" if rounded().intersection(map(results.job.run_name, results.seeds)) else ""
     return (
-        results.job.name,
+        results.job.name + mark,
         ", ".join(map(str, results.seeds)) + "".join(f" ({seed} is at {at:,})" for seed, at in results.begun.items()),
         made,
         *(_number(number) for number in numbers),

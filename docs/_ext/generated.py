@@ -230,6 +230,12 @@ def _command(name: str) -> str:
     return f"`duetto train {job['train']}`"
 
 
+def _mark(folders: list[Path]) -> str:
+    """Of runs from before a change of the maths; the page says which."""
+    marked = yaml.safe_load((RESULTS.parents[1] / "jobs.yaml").read_text("utf-8"))["rounded"]
+    return " †" if any(folder.name in marked for folder in folders) else ""
+
+
 def all_results() -> list[list[str]]:
     """The rows of every run, behind a heading for each environment."""
     names = sorted({re.sub(r"-s\d+$", "", folder.parent.name) for folder in RESULTS.glob("*-s*/evaluations.csv")})
@@ -270,7 +276,7 @@ def result(name: str) -> list[str]:
     planned, made = config["run"]["steps"], curves[0][length - 1][0]
     steps = f"{made:,}" if made >= planned else f"{made:,} of {planned:,}"
     numbers = shown_return(means[-1]), shown_return(max(means))
-    return [_command(name), config["run"]["backend"], str(len(folders)), steps, *numbers]
+    return [_command(name) + _mark(folders), config["run"]["backend"], str(len(folders)), steps, *numbers]
 
 
 def _outside(app: Sphinx, page: str, source: list[str]) -> None:
