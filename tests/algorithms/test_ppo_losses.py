@@ -26,7 +26,7 @@ class Fixed(SimpleNamespace):
         return self.entropies
 
 
-def evaluate(array, junk=(), **options):
+def evaluate(array, junk=(), junk_then=None, **options):
     """Loss and what it reports, of O6's four rows and of rows of weight 0."""
     rows = len(junk)
     fill = [*junk]
@@ -39,7 +39,7 @@ def evaluate(array, junk=(), **options):
     batch = RolloutBatch(
         obs=array(np.zeros((4 + rows, 1))),
         action=array(np.zeros(4 + rows)),
-        log_prob=column(np.log(OLD)),
+        log_prob=array([*np.log(OLD), *(junk if junk_then is None else junk_then)]),
         value=column(OLD_VALUE),
         advantage=column(ADVANTAGE),
         returns=column(RETURNS),
@@ -82,6 +82,14 @@ def test_o6_diagnostics(array):
 def test_rows_of_weight_0_change_nothing(array, options):
     loss, info = evaluate(array, **options)
     with_junk, same = evaluate(array, junk=[30.0, -30.0, 7.0], **options)
+    assert with_junk == pytest.approx(loss, rel=2e-6)
+    assert same == pytest.approx(info, rel=1e-5)
+
+
+def test_rows_of_weight_0_may_have_any_ratio(array):
+    """Where an environment only resets itself, action and log-probability stand at 0; e^200 is infinite in float32."""
+    loss, info = evaluate(array)
+    with_junk, same = evaluate(array, junk=[200.0, -200.0], junk_then=[0.0, 0.0])
     assert with_junk == pytest.approx(loss, rel=2e-6)
     assert same == pytest.approx(info, rel=1e-5)
 

@@ -170,7 +170,11 @@ class PPO(Algorithm):
         xp = array_namespace(batch.advantage)
         policy, value = nets.agent(batch.obs)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob
-        same_shape(log_ratio=log_ratio, value=value, advantage=batch.advantage, returns=batch.returns)
+        same_shape(
+            log_ratio=log_ratio, value=value, advantage=batch.advantage, returns=batch.returns, weight=batch.weight
+        )
+        # Rows without weight were not acted in: their ratio could be infinite, and inf * 0 is nan.
+        log_ratio = xp.where(batch.weight > 0, log_ratio, xp.zeros_like(log_ratio))
         ratio = xp.exp(log_ratio)
 
         def mean(x: Array) -> Array:

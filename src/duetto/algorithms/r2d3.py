@@ -23,7 +23,8 @@ from duetto.algorithms.r2d2 import R2D2
 class R2D3(R2D2, DQfD):
     """R2D3 (Paine et al., 2019, arXiv:1909.01387): R2D2's network, memory and exploration, DQfD's losses.
 
-    The defaults are DI-engine's; the paper's have no one-step and no margin loss.
+    Losses, sequences, share of demonstrations and weight decay are DI-engine's by default, all else is R2D2's; preset
+    `di-engine` has all of DI-engine's. The paper has no one-step and no margin loss: preset `paper`.
     """
 
     demonstration_share: Fraction = 0.25

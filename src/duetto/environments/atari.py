@@ -56,11 +56,11 @@ class AtariOptions:
     max_frames: int = 108_000
     """A game is truncated after this many frames (30 minutes), counted from the first observation."""
     episodic_life: bool = False
-    """A lost life ends the learner's episode, while the game goes on. Off in evaluations, whatever is set here."""
+    """A lost life ends the learner's episode, while the game goes on. Evaluations play whole games."""
     clip_rewards: bool = False
-    """The learner gets only the sign of each reward. Off in evaluations, whatever is set here."""
+    """The learner gets only the sign of each reward. Scores, also those of evaluations, stay the game's own."""
     log_rewards: bool = False
-    """The learner gets sign(r) log(1 + |r|) instead of each reward r, as in DQfD. Off in evaluations, as above."""
+    """The learner gets sign(r) log(1 + |r|) instead of each reward r, as in DQfD. Scores stay the game's own."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
