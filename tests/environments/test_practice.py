@@ -86,6 +86,15 @@ def test_the_literal_game(mode: str, episodic_life: bool, clip_rewards: bool, se
     assert episodes == [Episode(0, 7.0, 7)] * 2
 
 
+def test_whole_games_in_which_a_memory_ends_with_each_life() -> None:
+    """As evaluations are of who learned with `episodic_life`."""
+    stepper = Stepper(Practice(engines("loop"), life_starts=True))
+    stepper.reset(0)
+    lines, episodes = play(stepper, 8)
+    assert lines == [line.replace(" TS", " S") if line != REAL[6] else line for line in LIVES]
+    assert episodes == [Episode(0, 7.0, 7)]
+
+
 def test_rewards_on_a_log_scale_and_real_scores() -> None:
     stepper = Stepper(Practice(Loop([Lives()]), log_rewards=True))
     stepper.reset(0)

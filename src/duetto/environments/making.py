@@ -188,12 +188,12 @@ def _make_atari(
         ) from error
     except Exception as error:
         raise naming.explain(game.id, {}, error) from error
-    episodic_life = options.episodic_life and to_learn
-    if not (episodic_life or options.clip_rewards or options.log_rewards or fires):
+    if not (options.episodic_life or options.clip_rewards or options.log_rewards or fires):
         return played
     return Practice(
         played,
-        episodic_life=episodic_life,
+        episodic_life=options.episodic_life and to_learn,
+        life_starts=options.episodic_life,
         clip_rewards=options.clip_rewards,
         log_rewards=options.log_rewards,
         fires=fires,

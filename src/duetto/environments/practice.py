@@ -23,6 +23,8 @@ class Practice(Engine):
         engine: One that says how many lives are left.
         episodic_life: A lost life is `terminated`, and an episode starts behind it, but the game goes on. The last one
             ends it anyway.
+        life_starts: A lost life ends nothing, but an episode starts behind it: in whole games a policy with a memory
+            forgets where it has learned to, with `episodic_life`.
         clip_rewards: Only the sign of a reward is left.
         log_rewards: sign(r) log(1 + |r|) takes the place of a reward r (Hester et al., 2018, experimental setup).
         fires: Press FIRE where a game begins and after a lost life, for games that stand still until then. Nobody
@@ -47,11 +49,12 @@ class Practice(Engine):
         engine: Engine,
         *,
         episodic_life: bool = False,
+        life_starts: bool = False,
         clip_rewards: bool = False,
         log_rewards: bool = False,
         fires: bool = False,
     ) -> None:
-        self._engine, self._episodic_life = engine, episodic_life
+        self._engine, self._episodic_life, self._life_starts = engine, episodic_life, episodic_life or life_starts
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
         self.stacked: int = engine.stacked
@@ -82,10 +85,12 @@ class Practice(Engine):
         if self._fires:  # before a game's first observation nothing counts, as in frames without action
             score = np.where(firing & (self._lives == 0), 0.0, score)
         reward = self._learned(outcome.reward)
-        if self._episodic_life or self._fires:
+        if self._life_starts or self._fires:
             lost = self._lost_a_life(outcome, ended, firing)
+            if self._life_starts:
+                starts = starts | lost
             if self._episodic_life:
-                terminated, starts = terminated | lost, starts | lost
+                terminated = terminated | lost
             if self._fires:
                 starts, bogus = self._fire(outcome, lost, firing)
                 outcome = outcome._replace(bogus=bogus)
