@@ -240,6 +240,23 @@ def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("pace", "statistics", "said"), [("lockstep", "rollouts", True), ("lockstep", "steps", False)])
+def test_statistics_that_are_older_than_those_learned_with_are_said(
+    tmp_path: Path, pace: Any, statistics: str, said: bool
+):
+    notices: list[str] = []
+    train(
+        tmp_path,
+        small("ppo", normalize_observations=True, observation_statistics=statistics),
+        num_envs=4,
+        steps=32,
+        evaluate_every=0,
+        cluster=Simulation(rates=STEADY, pace=pace),
+        callbacks=[lambda session: notices.extend(session.notices)],
+    )
+    assert any("observation_statistics=steps" in notice for notice in notices) is said
+
+
 def test_the_config_knows_nothing_of_the_cluster(tmp_path: Path):
     spread = train(tmp_path, steps=40, cluster=Simulation(rates=STEADY, actors=1))
     assert "actors" not in (spread.path / "config.yaml").read_text("utf-8")

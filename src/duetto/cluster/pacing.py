@@ -40,6 +40,12 @@ def source(cluster: Cluster, config: Config, stepper: Stepper, learner: Acting, 
     kind: type[Blocks] = Lockstep if cluster.pace == "lockstep" else Free
     blocks = kind(engine.crew, config.algorithm, steps, stepper, trained, normalizer)
     blocks.leave = cluster.replay_shards > 0
+    if normalizer.mode == "rollouts" and normalizer.moments:
+        engine.crew.notices.append(
+            f"With the pace {cluster.pace} a rollout is acted with statistics of observations that are older than "
+            "those it is learned with. observation_statistics=steps (--observation-statistics steps) learns from what was "
+            "acted on; or use the pace exact."
+        )
     if isinstance(blocks, Free):
         blocks.ahead = cluster.ahead or 2 * steps * stepper.num_envs
         if blocks.ahead < steps * most:
