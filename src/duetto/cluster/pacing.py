@@ -43,8 +43,8 @@ def source(cluster: Cluster, config: Config, stepper: Stepper, learner: Acting, 
     if normalizer.mode == "rollouts" and normalizer.moments:
         engine.crew.notices.append(
             f"With the pace {cluster.pace} a rollout is acted with statistics of observations that are older than "
-            "those it is learned with. observation_statistics=steps (--observation-statistics steps) learns from what was "
-            "acted on; or use the pace exact."
+            "those it is learned with. With observation_statistics=steps (--observation-statistics steps) it is "
+            "learned from as it was acted on; or use the pace exact."
         )
     if isinstance(blocks, Free):
         blocks.ahead = cluster.ahead or 2 * steps * stepper.num_envs
