@@ -88,6 +88,38 @@ def test_a_function_of_the_same_name_that_makes_others_is_another_environment(tm
     Run(first.path, environment=of(5)).resume(70)
 
 
+CLASSES = """
+import duetto, torch
+class Mine(duetto.TD3):
+    def reward(self, batch): return batch.reward * 1.0
+class Actor(torch.nn.Module):
+    def __init__(self, observation, action_size):
+        super().__init__()
+        self.layer = torch.nn.Linear(observation.size, action_size)
+    def forward(self, obs): return torch.tanh(self.layer(obs) + 0.0)
+"""
+
+
+def test_classes_from_python_that_were_edited_are_refused(tmp_path: Path):
+    """As a script or a notebook defines them; it gave the old table at once, or the mean of both."""
+
+    def again(code: str = CLASSES) -> Swept:
+        there: dict[str, Any] = {"__name__": "__main__"}
+        exec(code, there)
+        own = there["Mine"](**SMALL, actor_network=duetto.CustomNetwork(torch=there["Actor"]))
+        return duetto.sweep({"own": own}, Short, seeds=1, output=tmp_path / "sweep", **RUN | {"backend": "torch"})
+
+    [first] = again().runs
+    assert first.state == "complete"
+    assert again().runs == (first,)
+    with pytest.raises(
+        UsageError, match=r"was begun otherwise: algorithm\.from was '__main__\.Mine \(sha256 .* and is "
+    ):
+        again(CLASSES.replace("* 1.0", "* 2.0"))
+    with pytest.raises(UsageError, match=r"was begun otherwise: networks\.actor_network was .* and is "):
+        again(CLASSES.replace("+ 0.0", "+ 1.0"))
+
+
 def test_a_run_that_was_begun_otherwise_is_refused_with_what_differs(found: Swept):
     with pytest.raises(UsageError, match=r"small-Short-s0 was begun otherwise: run.steps was 60 and is 90\. Give the"):
         swept(found.folder, steps=90)

@@ -148,6 +148,18 @@ def test_a_study_of_another_function_of_the_same_name_is_refused(tmp_path: Path)
         tuned(tmp_path / "study", of(9), trials=2, seeds=1)
 
 
+def test_a_study_of_an_algorithm_from_python_that_was_edited_is_refused(tmp_path: Path):
+    def again(code: str) -> Tuned:
+        there: dict[str, Any] = {"__name__": "__main__"}
+        exec(f"import duetto\nclass Mine(duetto.DDPG):\n    def reward(self, batch): return {code}", there)
+        return duetto.tune(there["Mine"], Short, output=tmp_path / "study", trials=1, **SMALL | {"seeds": 1})
+
+    first = again("batch.reward * 1.0")
+    assert again("batch.reward * 1.0").trials == first.trials
+    with pytest.raises(UsageError, match=r"is of another study: algorithm\.from was '__main__\.Mine \(sha256 "):
+        again("batch.reward * 2.0")
+
+
 KILLED = """
 import sys, duetto
 from line_environment import Slow

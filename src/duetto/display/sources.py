@@ -28,9 +28,8 @@ def of_algorithm(algorithm: dict[str, Any]) -> Source:
     if not algorithm.get("from"):
         return Source("Duetto", None)
     origin = Origin.from_dict(algorithm["from"])
-    words = (
-        f"{Path(origin.file).name}:{origin.kind} (sha256 {origin.checksum[:8]})" if origin.file else str(origin.kind)
-    )
+    name = f"{Path(origin.file).name}:{origin.kind}" if origin.file else str(origin.kind)
+    words = f"{name} (sha256 {origin.checksum[:8]})" if origin.checksum else name
     return Source(words, (origin.kind, origin.checksum))
 
 

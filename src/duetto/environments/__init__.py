@@ -9,7 +9,6 @@ from duetto.environments.atari import AtariOptions
 from duetto.environments.copying import wrappers_of as vector_wrappers
 from duetto.environments.experts import make_bot
 from duetto.environments.families import FAMILIES, Family
-from duetto.environments.fingerprints import fingerprint
 from duetto.environments.generators import are_drawn_from as draw_globally
 from duetto.environments.goals import Goals
 from duetto.environments.keyboard import PlayEndedError, make_player
@@ -41,7 +40,6 @@ __all__ = [
     "Tree",
     "complete_options",
     "draw_globally",
-    "fingerprint",
     "flatten_observation",
     "from_gymnasium",
     "is_instance",

@@ -44,24 +44,23 @@ class Job:
     waits: bool = False  # after each evaluation, for what whoever handed it out says
     contested: bool = False  # others may begin the same run at the same time
     track: tuple[str, ...] = ()  # names of trackers
-    fingerprint: str = ""  # of a function or class that makes the environments
+    code: dict[str, str] = field(default_factory=dict)  # see `runs.planning.planned`
 
     @classmethod
     def of(cls, config: Config, environment: Any, parent: Path, name: str, **how: Any) -> Self:
         """The run that a config is of; `environment` is what that describes."""
-        algorithm = config.algorithm
-        origin = config.origin if config.origin and config.origin.file else None
+        algorithm, in_file = config.algorithm, bool(config.origin and config.origin.file)
         return cls(
             parent=parent,
             name=name,
-            algorithm={option: getattr(algorithm, option) for option in algorithm.options()} if origin else algorithm,
+            algorithm={option: getattr(algorithm, option) for option in algorithm.options()} if in_file else algorithm,
             environment=environment,
             run=config.run,
             preset=config.preset,
             environment_options=config.environment_options,
-            origin=origin,
+            origin=config.origin,
             registration=environments.registration(environment),
-            fingerprint="" if config.remakeable else config.checksum,
+            code=config.networks | ({} if config.remakeable else {"environment": config.checksum}),
             **how,
         )
 
@@ -103,11 +102,11 @@ class Job:
                     callbacks=callbacks,
                     on_start=begun,
                     origin=origin,
-                    fingerprint=self.fingerprint,
+                    code=self.code,
                 )
                 return
         in_file = origin is not None and origin.file  # which is read again, to see whether it was edited
-        own = type(algorithm) if Origin.of(type(algorithm)) and not in_file else None
+        own = type(algorithm) if origin and not in_file else None
         given = None if isinstance(self.environment, str) else self.environment
         run = Run(self.folder, environment=given, networks=algorithm.custom_networks(), algorithm=own)
         _patiently(lambda: run.go_on(GoingOn(callbacks=callbacks, on_start=on_start)))

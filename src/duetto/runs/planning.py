@@ -12,6 +12,7 @@ from duetto import environments, learners, own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
+from duetto.fingerprints import fingerprint
 from duetto.learners import dealing
 from duetto.storage.aside import free_folder
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
@@ -26,25 +27,29 @@ def planned(
     preset: str = "default",
     environment_options: dict[str, Any] | None = None,
     origin: Origin | None = None,
-    fingerprint: str = "",
+    code: Mapping[str, str] | None = None,
 ) -> Config:
-    """What a run would be made from; nothing is written. `fingerprint` is that of a function or class which makes the
-    environments, where it was taken in another process.
+    """What a run would be made from; nothing is written. `code` has fingerprints of what was handed over in Python,
+    where they were taken in another process: of what makes the "environment", and of networks by their options' names.
 
     Raises UsageError where the parts do not fit together.
     """
-    label = label_of(environment)
+    label, known = label_of(environment), code or {}
     config = Config(
         algorithm=algorithm,
         environment=label,
         run=_resolved(algorithm, environment, label, options, environment_options or {}),
         remakeable=isinstance(environment, str),
         environment_options=environment_options or {},
-        checksum=fingerprint or _checksum(environment, label),
+        checksum=known.get("environment") or _checksum(environment, label),
         preset=preset,
         command=command_line(),
         versions=circumstances(),
         origin=origin or Origin.of(type(algorithm)),
+        networks={
+            name: known.get(name) or fingerprint((one.torch, one.jax))
+            for name, one in algorithm.custom_networks().items()
+        },
     ).signed()
     config.to_yaml()  # what it cannot hold shows now
     return config
@@ -68,7 +73,7 @@ def _checksum(environment: Any, label: str) -> str:
     """Of the file or the code that environments come from, "" where that is known by the label or is an object."""
     if isinstance(environment, str):
         return own_files.checksum(label)
-    return "" if environments.is_instance(environment) else environments.fingerprint(environment)
+    return "" if environments.is_instance(environment) else fingerprint(environment)
 
 
 def _resolved(

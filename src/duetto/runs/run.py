@@ -371,14 +371,14 @@ def start(
     origin: Origin | None = None,
     beginning: Beginning | None = None,
     cluster: Cluster | None = None,
-    fingerprint: str = "",
+    code: Mapping[str, str] | None = None,
 ) -> Run:
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first.
 
-    `fingerprint` as in `planned`.
+    `code` as in `planned`.
     """
     given.check(callbacks)
-    config = planned(algorithm, environment, options, preset, environment_options, origin, fingerprint)
+    config = planned(algorithm, environment, options, preset, environment_options, origin, code)
     check_videos(callbacks, environment, config)
     place = cluster and cluster.beginning(algorithm)
     label = config.environment

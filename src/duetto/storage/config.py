@@ -110,6 +110,7 @@ class Config:
     signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
     checksum: str = ""  # SHA-256 of the environment's file, or the fingerprint of the function or class that makes it
     origin: Origin | None = None  # of an algorithm that is not Duetto's own
+    networks: dict[str, str] = field(default_factory=dict)  # fingerprints of a user's own, when the run was begun
     cluster: dict[str, Any] = field(default_factory=dict)  # what of one decides the numbers; see `cluster.options`
     began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
 
@@ -146,6 +147,7 @@ class Config:
                 | ({"signature": self.signature} if self.signature else {}),
                 "run": _plain(self.run),
             }
+            | ({"networks": self.networks} if self.networks else {})
             | ({"cluster": self.cluster} if self.cluster else {})
             | ({"from": self.began_from} if self.began_from else {})
             | {
@@ -205,7 +207,18 @@ class Config:
         _check_keys(
             "",
             values,
-            ("algorithm", "environment", "run", "cluster", "from", "preset", "command", "versions", "format"),
+            (
+                "algorithm",
+                "environment",
+                "run",
+                "networks",
+                "cluster",
+                "from",
+                "preset",
+                "command",
+                "versions",
+                "format",
+            ),
         )
         values = migrated(values)
         fields, environment = dict(values["algorithm"]), values["environment"]
@@ -237,6 +250,7 @@ class Config:
             checksum=own_files.checksum(environment["id"])
             if environment["remakeable"]
             else str(environment.get("sha256", "")),
+            networks=values.get("networks") or {},
             cluster=cluster,
             began_from=began or None,
             run=run,

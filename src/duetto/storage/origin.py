@@ -22,6 +22,7 @@ import cloudpickle
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
+from duetto.fingerprints import fingerprint
 from duetto.own_files import run
 from duetto.storage import trust
 
@@ -32,13 +33,14 @@ class Origin:
 
     kind: str  # the class
     file: str = ""  # its absolute path; "" for a class that was handed over in Python
-    checksum: str = ""  # SHA-256 of the file
+    checksum: str = ""  # SHA-256 of the file, or the class's fingerprint
     signature: str | None = None  # of the file's path and the class
 
     @classmethod
     def of(cls, kind: type[Algorithm]) -> Self | None:
         """Of a class that is handed over in Python; None for one of Duetto's own, which is found by its name."""
-        return None if kind in ALGORITHMS.values() else cls(f"{kind.__module__}.{kind.__qualname__}")
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        return None if kind in ALGORITHMS.values() else cls(name, checksum=fingerprint(kind))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

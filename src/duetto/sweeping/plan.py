@@ -138,6 +138,7 @@ def _deciding(values: dict[str, Any]) -> dict[str, Any]:
         flat({"algorithm": algorithm, "environment": environment["id"], "run": values["run"]})
         | {"environment_options": environment["options"], "from": str(sources.of_networks(values))}
         | ({"environment.sha256": environment["sha256"]} if environment.get("sha256") else {})
+        | flat({"networks": values.get("networks") or {}})
     )
 
 

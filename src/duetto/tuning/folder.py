@@ -16,7 +16,11 @@ from duetto.tuning.study import Plan
 
 FORMAT = 2
 _ENVIRONMENT = ("id", "options", "sha256")
-_LATER = ("algorithm.from", "environment.sha256")  # what earlier versions did not write: it is taken to be as it is now
+_LATER = (
+    "algorithm.from",
+    "environment.sha256",
+    "networks",
+)  # what earlier versions did not write: it is taken to be as it is now
 
 
 def settle(plan: Plan, folder: Path) -> None:
@@ -44,7 +48,7 @@ def settle(plan: Plan, folder: Path) -> None:
         raise CheckpointError(f"{path} cannot be read ({error}): was it changed by hand?") from error
     _check_scores(before, folder)
     now = flat(told)
-    known = {key: now[key] for key in _LATER if key in now} | before | {"format": FORMAT}
+    known = {key: now[key] for key in now if key.startswith(_LATER)} | before | {"format": FORMAT}
     if changed := differences(known, now):
         raise UsageError(
             f"{folder} is of another study: {changed}. Give the same options to go on with it (more --trials and "
@@ -72,5 +76,6 @@ def _told(plan: Plan) -> dict[str, Any]:
         "algorithm": config["algorithm"] | {"from": str(sources.of_algorithm(config["algorithm"]))},
         "environment": {key: value for key, value in config["environment"].items() if key in _ENVIRONMENT},
         "run": config["run"],
+        "networks": config.get("networks", {}),
         "format": FORMAT,
     }

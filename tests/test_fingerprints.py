@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from duetto.environments import fingerprint
+from duetto.fingerprints import fingerprint
 
 DEFINITIONS = """
 import gymnasium
@@ -101,7 +101,7 @@ def test_what_it_counts_itself_and_what_lies_too_deep_is_no_difference():
 def test_it_is_the_same_in_another_process(tmp_path: Path):
     """Whose hashes of text are others, and with them the order of sets."""
     (tmp_path / "script.py").write_text(
-        f"from duetto.environments import fingerprint\n{DEFINITIONS}\n"
+        f"from duetto.fingerprints import fingerprint\n{DEFINITIONS}\n"
         f"makers = [{', '.join(MAKERS)}]\nprint(*map(fingerprint, makers))",
         "utf-8",
     )

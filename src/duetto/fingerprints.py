@@ -1,7 +1,8 @@
-"""Whether two functions or classes that make environments are the same, as far as their code and what they hold tell.
+"""Whether two functions or classes that were handed over are the same, as far as their code and what they hold tell.
 
-A sweep that goes on, and a study, must not take runs on one environment for runs on another that has the same name, as
-all lambdas have. An id is known by itself, and `FILE.py:CLASS` by its file.
+A sweep that goes on, and a study, must not take runs on one environment, or by one algorithm, for runs on another that
+has the same name, as all lambdas have and a class that was edited. An id is known by itself, and `FILE.py:CLASS` by its
+file.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from duetto.own_modules import checksum_now, installed
 PLAIN = bool | int | float | complex | str | bytes | None
 
 
-def fingerprint(maker: Any) -> str:
-    """SHA-256 of what makes environments, 64 hexadecimal digits: the same in every process of one Python version.
+def fingerprint(given: Any) -> str:
+    """SHA-256 of a function or class, or of several in a tuple, 64 hexadecimal digits: the same in every process of one
+    Python version.
 
     Of a class it has the code, or the whole file where that is a module that is imported. Of a function it has code and
     file, and what it refers to: the same of functions and classes, the values of plain data and arrays. What else
     it holds is known by its class alone.
     """
     try:
-        parts = list(_parts(maker, set()))
+        parts = list(_parts(given, set()))
     except RecursionError:
-        parts = [f"{type(maker).__qualname__} {getattr(maker, '__module__', '')}.{getattr(maker, '__qualname__', '')}"]
+        parts = [f"{type(given).__qualname__} {getattr(given, '__module__', '')}.{getattr(given, '__qualname__', '')}"]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -107,7 +109,8 @@ def _class(kind: type, seen: set[int]) -> Iterator[str]:
 
 
 _OF_EVERY_CLASS = {"__dict__", "__weakref__", "__annotations__", "__abstractmethods__", "_abc_impl"} | {
-    "__static_attributes__"  # in any order
+    "__static_attributes__",  # in any order
+    "__slotnames__",  # kept there once an object of it was copied
 }
 
 
