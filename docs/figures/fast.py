@@ -71,6 +71,7 @@ class Round(NamedTuple):
     go: str
     contender: str
     threads: str
+    number: str  # of the round
     rate: float
 
 
@@ -85,7 +86,8 @@ def rounds(precision: str = "float32", behind: bool = False) -> list[Round]:
                 again = precision == "float32" and row["contender"] in REPEATED.get(path.stem, ())
                 if row["precision"] == precision and row["steps_per_second"] and not again:
                     rate = float(row["steps_per_second"])
-                    found.append(Round((row["task"], machine), path.stem, row["contender"], row["threads"], rate))
+                    turn = (path.stem, row["contender"], row["threads"], row["round"])
+                    found.append(Round((row["task"], machine), *turn, rate))
     return found
 
 
@@ -141,7 +143,7 @@ def summary() -> tuple[list[str], list[list[str]]]:
 
 
 def beside() -> tuple[list[str], list[list[str]]]:
-    """The README's table: how many times another's steps a second ours are, and both; in bold from 1.1 on."""
+    """The README's table: how many times another's steps a second ours are, in bold from 1.1 on, and both medians."""
     rows = []
     for label, (task, own, other) in ROWS.items():
         cells = [_compared((task, machine), own, other) for machine in MACHINES]
@@ -150,21 +152,30 @@ def beside() -> tuple[list[str], list[list[str]]]:
 
 
 def _compared(where: Where, own: str, other: str | None) -> str:
-    """From those goes alone in which both took turns: the hours of a machine differ by more than libraries do."""
+    """The median over rounds in which both took turns: the hours of a machine differ by more than libraries do."""
     others = [one for one in rounds(behind=own == BEHIND) if one.where == where]
     ours = others if own != BF16 else [one for one in rounds("bf16") if one.where == where]
-    contender = own if own != BF16 else "duetto-jax"
-    ours = [one for one in ours if one.contender == contender]
+    mine = _turns(ours, own if own != BF16 else "duetto-jax")
     peers = {one.contender for one in others if not one.contender.startswith("duetto") and one.contender in LABELS}
-    pairs = []
+    found = []
     for peer in [other] if other else sorted(peers):
-        theirs = [one for one in others if one.contender == peer]
-        both = {one.go for one in ours} & {one.go for one in theirs}
-        sides = [[one for one in side if one.go in both] for side in (ours, theirs)]
-        if both:
-            pairs.append([medians(side)[where][name] for side, name in zip(sides, (contender, peer), strict=True)])
-    if not pairs:
+        theirs = _turns(others, peer)
+        if both := mine.keys() & theirs.keys():
+            ratios = [mine[turn] / theirs[turn] for turn in both]
+            found.append((median(ratios), *(median(side[turn] for turn in both) for side in (mine, theirs))))
+    if not found:
         return "–"
-    mine, most = max(pairs, key=lambda pair: pair[1] / pair[0])
-    ratio = f"{mine / most:.2f}"
-    return f"{f'**{ratio}**' if float(ratio) >= 1.1 else ratio} ({mine:,.0f} : {most:,.0f})"
+    ratio, own_rate, their_rate = min(found)
+    shown, plain = f"{ratio:.2f}", ""
+    if own == BEHIND:
+        plain = f"; without it {median(_turns(others, 'duetto-jax').values()):,.0f}"
+    return f"{f'**{shown}**' if float(shown) >= 1.1 else shown} ({own_rate:,.0f} : {their_rate:,.0f}{plain})"
+
+
+def _turns(of: Iterable[Round], contender: str) -> dict[tuple[str, str], float]:
+    """A contender's rates by go and round, at its better number of threads."""
+    own = [one for one in of if one.contender == contender]
+    if not own:
+        return {}
+    best = max({one.threads for one in own}, key=lambda few: median(one.rate for one in own if one.threads == few))
+    return {(one.go, one.number): one.rate for one in own if one.threads == best}

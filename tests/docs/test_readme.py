@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import re
 from functools import partial
@@ -41,8 +42,16 @@ def test_the_lines_of_python_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     )
     monkeypatch.setattr(duetto, "train", partial(small, backend="torch"))
     [block] = [block for block in BLOCKS if "duetto.train(" in block]
-    names: dict[str, Any] = {"observation": [1.0, 0.0, 0.0]}
-    exec(block.replace("HalfCheetah-v5", "Pendulum-v1").replace("episodes=10", "episodes=1"), names)
+    for word, shorter in (
+        ("HalfCheetah-v5", "Pendulum-v1"),
+        ("100_000", "60"),
+        ("episodes=10", "episodes=1"),
+        ("17", "3"),
+    ):
+        assert word in block
+        block = block.replace(word, shorter)
+    names: dict[str, Any] = {}
+    exec(block, names)
     assert names["action"].shape == (1,)
 
 
@@ -50,6 +59,19 @@ def test_the_speeds_are_those_of_the_committed_tables():
     header, rows = fast.beside()
     lines = TEXT.partition("<!-- speed -->")[2].partition("<!-- end speed -->")[0].strip().splitlines()
     assert [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])] == [header, *rows]
+
+
+def test_a_ratio_is_the_median_over_rounds_in_which_both_took_turns():
+    """DDPG on Zen 4, of both goes: 1.06, 1.17, 1.17, 0.95 and 1.07 where ours is divided by SBX's of the same round."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for go in ("one-update-zen4", "others-zen4"):
+        with (ROOT / "benchmarks" / "results" / "speed" / f"{go}.csv").open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["task"] == "ddpg" and (row["threads"], row["precision"]) == ("2", "float32"):
+                    found.setdefault((go, row["round"]), {})[row["contender"]] = float(row["steps_per_second"])
+    ratios = sorted(one["duetto-jax"] / one["sbx"] for one in found.values() if {"duetto-jax", "sbx"} <= one.keys())
+    cell = next(row for row in fast.beside()[1] if row[0] == "DDPG")[1]
+    assert cell.startswith(f"{ratios[len(ratios) // 2]:.2f} ")
 
 
 def test_what_the_page_says_of_speed():
@@ -62,8 +84,8 @@ def test_what_the_page_says_of_speed():
     cells = [cell for row in fast.beside()[1] for cell in row[1:] if cell != "–"]
     assert len(cells) > 35
     for cell in cells:
-        ratio, ours, theirs = (float(number.replace(",", "")) for number in re.findall(r"[\d.,]+", cell))
-        assert ratio == pytest.approx(ours / theirs, rel=0.03), cell
+        ratio, ours, theirs, *_ = (float(number.replace(",", "")) for number in re.findall(r"\d[\d.,]*", cell))
+        assert ratio == pytest.approx(ours / theirs, rel=0.15), cell  # one is a median of ratios, both others medians
         assert ("**" in cell) == (ratio >= 1.1), cell
     assert {machine for _, machine in fast.rates()} == set(fast.MACHINES)
 
