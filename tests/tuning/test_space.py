@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from duetto.algorithms import ALGORITHMS, PPO, SAC, TD3, Algorithm
-from duetto.algorithms.actor_critic import ContinuousActorCritic
+from duetto.algorithms.actor_critic import TargetedActorCritic
 from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative, Positive
 from duetto.algorithms.searching import Around, Choices, Range, Search
 from duetto.errors import UsageError
@@ -17,7 +17,7 @@ from duetto.tuning.space import applied, beside_the_start, space
 
 
 @dataclass(frozen=True)
-class Own(ContinuousActorCritic):
+class Own(TargetedActorCritic):
     """A user's own, which says nothing of how it is searched but of one option."""
 
     members: Count = 4

@@ -41,7 +41,7 @@ from duetto.networks.specs import (
 
 @dataclass(frozen=True)
 class ActorCritic(Hindsight):
-    """Hyper-parameters of every off-policy actor-critic with continuous actions."""
+    """Hyper-parameters of every off-policy actor-critic."""
 
     actor_learning_rate: Positive = 1e-3
     """Step size of the actor's Adam."""
@@ -171,7 +171,7 @@ class ActorCritic(Hindsight):
 
 
 @dataclass(frozen=True)
-class ContinuousActorCritic(ActorCritic):
+class TargetedActorCritic(ActorCritic):
     """Those with target networks, which most have."""
 
     tau: Fraction = 0.005

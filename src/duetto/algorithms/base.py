@@ -340,7 +340,7 @@ class Algorithm:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Of what other libraries have in an algorithm."""
+            """AttributeError, with advice for names that other libraries have on an algorithm."""
             instead = ""
             if name in ("learn", "fit", "train", "predict", "save", "load", "policy"):
                 instead = (

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ContinuousActorCritic
+from duetto.algorithms.actor_critic import TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, NonNegative, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise
 from duetto.algorithms.searching import Search
@@ -28,7 +28,7 @@ from duetto.functional.targets import bootstrap
 
 
 @dataclass(frozen=True)
-class DDPG(ContinuousActorCritic):
+class DDPG(TargetedActorCritic):
     """Deep Deterministic Policy Gradient (Lillicrap et al., 2016, arXiv:1509.02971)."""
 
     exploration: Literal["gaussian", "ou", "none"] = "gaussian"
@@ -90,11 +90,11 @@ class DDPG(ContinuousActorCritic):
         return ActionNoise(
             self.exploration,
             self.exploration_noise,
-            self.exploration_scale,
-            self.exploration_final_scale,
-            self.exploration_scale_steps,
-            self.exploration_stops,
-            self.ou_theta,
-            self.ou_dt,
-            self.ou_reset,
+            scale=self.exploration_scale,
+            final_scale=self.exploration_final_scale,
+            scale_steps=self.exploration_scale_steps,
+            stops=self.exploration_stops,
+            theta=self.ou_theta,
+            dt=self.ou_dt,
+            reset=self.ou_reset,
         )

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ContinuousActorCritic
+from duetto.algorithms.actor_critic import TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Updater
 from duetto.algorithms.searching import Range, Search
 from duetto.algorithms.soft import SoftActorCritic
@@ -34,7 +34,7 @@ from duetto.networks.specs import ActionValues, NetworkSpec, Policy, Torso
 
 
 @dataclass(frozen=True)
-class DiscreteSAC(SoftActorCritic, ContinuousActorCritic):
+class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
     """Soft Actor-Critic for Discrete actions (Christodoulou, 2019, arXiv:1910.07207)."""
 
     target_entropy_scale: NonNegative = 0.98
@@ -123,5 +123,5 @@ class DiscreteSAC(SoftActorCritic, ContinuousActorCritic):
         }
 
     def targets(self) -> dict[str, str]:
-        """Of the critics alone."""
+        """Only the critics have one."""
         return {"target_critic": "critic"}

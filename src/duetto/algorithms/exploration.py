@@ -81,13 +81,13 @@ class ActionNoise(Exploration):
 
     kind: Literal["gaussian", "ou", "none"]
     std: float  # in units of the action range [-1, 1]
-    scale: float  # the factor at the start
-    final_scale: float  # and once it has changed
-    scale_steps: int  # over which it changes; 0 takes the whole run
-    stops: bool  # no noise at all after those steps
-    theta: float  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
-    dt: float  # its time step; 0 is skrl's form
-    reset: bool  # it starts from 0 with each episode
+    scale: float = 1.0  # the factor at the start
+    final_scale: float = 1.0  # and once it has changed
+    scale_steps: int = 0  # over which it changes; 0 takes the whole run
+    stops: bool = False  # no noise at all after those steps
+    theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
+    dt: float = 0.0  # its time step; 0 is skrl's form
+    reset: bool = True  # it starts from 0 with each episode
 
     def draw(
         self,

@@ -75,9 +75,9 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, known, n=1)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """ " Did you mean 'tau'?" where there is one near it, else all that there are."""
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "It has") -> str:
+    """ " Did you mean 'tau'?" where there is one near it, else all that there are, behind the word `otherwise`."""
     known = list(known)
     if near := nearest(name, known):
         return f" Did you mean {' or '.join(map(repr, near))}?"
-    return f" It has: {', '.join(known)}."
+    return f" {otherwise}: {', '.join(known)}."

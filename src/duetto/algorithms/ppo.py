@@ -251,7 +251,7 @@ class PPO(Algorithm):
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """Any."""
+        """Every space will do."""
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
         """One network with two heads."""
@@ -280,14 +280,14 @@ class PPO(Algorithm):
     def memory(self) -> RolloutSpec:
         """A rollout."""
         return RolloutSpec(
-            self.rollout_steps,
-            self.epochs,
-            self.minibatches,
-            self.discount,
-            self.gae_lambda,
-            self.recompute_advantages,
-            self.recurrent != "none",
-            self.target_kl,
+            steps=self.rollout_steps,
+            epochs=self.epochs,
+            minibatches=self.minibatches,
+            discount=self.discount,
+            trace=self.gae_lambda,
+            recompute_advantages=self.recompute_advantages,
+            recurrent=self.recurrent != "none",
+            target_kl=self.target_kl,
         )
 
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ContinuousActorCritic
+from duetto.algorithms.actor_critic import TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
 from duetto.algorithms.soft import Noise, SoftActorCritic
 from duetto.functional.checks import same_shape
@@ -31,7 +31,7 @@ from duetto.functional.targets import bootstrap
 
 
 @dataclass(frozen=True)
-class SAC(SoftActorCritic, ContinuousActorCritic):
+class SAC(SoftActorCritic, TargetedActorCritic):
     """Soft Actor-Critic (Haarnoja et al., 2018, arXiv:1812.05905: twin critics, learned temperature)."""
 
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
@@ -66,5 +66,5 @@ class SAC(SoftActorCritic, ContinuousActorCritic):
         self.track_targets(learner)
 
     def targets(self) -> dict[str, str]:
-        """Of the critics alone."""
+        """Only the critics have one."""
         return {"target_critic": "critic"}

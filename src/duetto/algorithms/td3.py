@@ -36,7 +36,7 @@ class TD3(DDPG):
     target_noise: NonNegative = 0.2
     """Std of the noise on the target action, in units of the action range [-1, 1]; 0 turns it off."""
     target_noise_clip: tuple[float, float] = (-0.5, 0.5)
-    """Range that this noise is clipped to; -inf inf leaves it."""
+    """Range that this noise is clipped to; -inf inf turns the clipping off."""
     twin_critic: bool = True
     """Two critics and the minimum of their targets, or one critic."""
     target_update: Literal["with_actor", "every_step"] = "with_actor"

@@ -161,14 +161,14 @@ def _check_may_begin(recorded: Beginning, config: Config, given: str) -> None:
 # What is not given comes from the preset, --help shows it, and the preset is the one that is asked for or that is made
 # for the environment. So these two are read before the defaults of the parser are known.
 def preset_of(options: list[str]) -> str | None:
-    """Its value needs no other option to be understood."""
+    """The value of --preset; no other option has to be parsed for it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", nargs="?")  # without a value: tyro's to refuse
     return parser.parse_known_args(options)[0].preset
 
 
 def environment_of(algorithm: type[Algorithm], options: list[str], command: Maker | None = None) -> str:
-    """Where it does not come first, only a whole parse, then thrown away, tells it from the values of an option."""
+    """Where it is not the first argument, only a whole parse, then thrown away, tells it from an option's value."""
     if not options or not options[0].startswith("-"):
         return own_files.absolute(options[0]) if options else ""
     if "-h" in options or "--help" in options:

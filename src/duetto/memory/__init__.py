@@ -179,4 +179,6 @@ def _check_sequences(spec: SequenceSpec) -> None:
 
 def _check_epsilon(prioritization: Prioritization) -> None:
     if not prioritization.epsilon > 0:
-        raise UsageError("The priority epsilon is 0, which would let experience vanish. Choose a positive number.")
+        raise UsageError(
+            "priority_epsilon is 0: what has no error would never be drawn again. Choose a positive number."
+        )

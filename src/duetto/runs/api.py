@@ -207,7 +207,8 @@ def made_of(
         return algorithm, "default", Preset(), options
     if isinstance(algorithm, str):
         if algorithm not in ALGORITHMS:
-            raise UsageError(f"There is no algorithm {algorithm!r}.{did_you_mean(algorithm.lower(), ALGORITHMS)}")
+            hint = did_you_mean(algorithm.lower(), ALGORITHMS, "There are")
+            raise UsageError(f"There is no algorithm {algorithm!r}.{hint}")
         algorithm = ALGORITHMS[algorithm]
     own = None if algorithm in ALGORITHMS.values() else {}
     name, values = choose(algorithm.name(), environment if isinstance(environment, str) else "", preset, own)

@@ -139,7 +139,15 @@ class Run:
         callbacks = [*callbacks, *trackers.callbacks(track)]
         accept_changes |= bool(options)
         how = GoingOn(
-            steps, callbacks, on_start, without_memory, accept_changes, keep_schedule, cluster, learners, options
+            steps=steps,
+            callbacks=callbacks,
+            on_start=on_start,
+            without_memory=without_memory,
+            accept_changes=accept_changes,
+            keep_schedule=keep_schedule,
+            cluster=cluster,
+            learners=learners,
+            options=options,
         )
         console = Console()
         with interruption.passed_on() as came:

@@ -23,7 +23,7 @@ class Policy:
     def __init__(
         self, learner: Acting, normalizer: Normalizer, action: Space, seed: int, at: tuple[int, int] = (0, 1)
     ) -> None:
-        """`at` is the step, and the steps in all, where it explores, for the schedules of exploration."""
+        """`at` is (step, steps in all), for the schedules of exploration of a policy that explores."""
         self._learner, self._normalizer, self._action, self._at = learner, normalizer, action, at
         self._random = generator(seed, "evaluation")
         self.explores = False  # as in training

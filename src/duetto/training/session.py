@@ -136,8 +136,8 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ the loop
     def look_ahead(self) -> None:
-        """Note where the run will end before it has begun to learn, or to act otherwise than at random; and, where it
-        is new, which options have no effect.
+        """Note that the run will end before its first update, or will only act at random; and, where it is new, which
+        options have no effect.
         """
         if not self.step:
             self.notices += notes_of_idle(self.config.algorithm)
@@ -192,14 +192,14 @@ class Session:
         except DuettoError:
             raise
         except Exception as error:  # the user's own, with its own traceback
-            error.add_note(f"This is of a callback. {self._where_it_stopped()}")
+            error.add_note(f"A callback raised this. {self._where_it_stopped()}")
             raise
 
     def _conclude(self) -> None:
         """Evaluate the last policy, and write the last line of metrics, where the timetable has none here.
 
-        Behind the last checkpoint: a run that goes on from there drops both, and has the rows and lines of one that
-        never ended here; and who ends the process meanwhile loses nothing.
+        This comes after the last checkpoint: a run that is resumed there drops both again, and has the rows and lines
+        of one that never ended here; and killing the process meanwhile loses nothing.
         """
         if self.stopped and self.config.run.evaluate_every and not self._waited_for:
             self.parts.rehearsal.end()
