@@ -179,6 +179,4 @@ def _check_sequences(spec: SequenceSpec) -> None:
 
 def _check_epsilon(prioritization: Prioritization) -> None:
     if not prioritization.epsilon > 0:
-        raise UsageError(
-            "priority_epsilon is 0: what has no error would never be drawn again. Choose more."
-        )
+        raise UsageError("priority_epsilon is 0: what has no error would never be drawn again. Choose more.")
