@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tensorboardX.proto.event_pb2 import Event
 
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError
@@ -126,6 +128,40 @@ def test_tensorboard_is_asked_for_only_when_something_is_written(log: MetricLog,
     content = file.read_bytes()
     assert b"a" in content
     assert b"step" not in content
+
+
+def test_a_full_disk_ends_tensorboard_and_not_the_run(
+    log: MetricLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Its usual writer's thread dies of that without a word, and the eleventh number then waits for it for ever."""
+    log.write(1, {f"x{i}": i for i in range(20)})
+
+    assert log._board is not None
+    full = Path("/dev/full").open("wb")  # noqa: SIM115 (the board closes it)
+    monkeypatch.setattr(log._board, "_file", full)
+    for step in (2, 3):
+        log.write(step, {f"x{i}": i for i in range(20)})
+    log.close()
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "tensorboard cannot be written: No space left on device. The run goes on" in said
+    assert [line["step"] for line in JsonLines.read(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+
+
+def test_what_tensorboard_is_told(log: MetricLog, tmp_path: Path):
+    log.purge_behind(5)
+    log.to_board(7, {"step": 7, "a": 1.5, "b/c": -2, "d": None})
+    log.to_board(9, {"a": float("nan")})
+    log.close()
+    [file] = (tmp_path / "tensorboard").iterdir()
+    content, events = file.read_bytes(), []
+    while content:  # each has its length before it, and checksums behind both
+        [length] = struct.unpack("Q", content[:8])
+        events.append(Event.FromString(content[12 : 12 + length]))
+        content = content[16 + length :]
+    assert [event.step for event in events] == [0, 6, 7, 9]
+    assert events[1].session_log.status == 1  # START: what others have from here on is not shown
+    assert [(value.tag, value.simple_value) for value in events[2].summary.value] == [("a", 1.5), ("b/c", -2.0)]
+    assert np.isnan(events[3].summary.value[0].simple_value)
 
 
 def test_two_writers_within_a_second_do_not_share_a_file(tmp_path: Path):

@@ -8,7 +8,6 @@ on the machine; all others are equal in two runs of the same config, if the user
 from __future__ import annotations
 
 import re
-import sys
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from duetto.functional.forms import ANY, Each, Several
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import within
 from duetto.storage.records import JsonLines
+from duetto.training.board import Board
 
 _OWN = "/"  # what the names of the user's own numbers begin with, among the sums
 _NAME = re.compile(r"[^\W_][\w .-]*(/\w[\w .-]*)*")
@@ -38,7 +38,7 @@ class MetricLog:
         self._folder = folder
         within.check_folders([folder / "tensorboard"])
         self.lines: JsonLines = JsonLines(folder / "metrics.jsonl")
-        self._board: Any = None
+        self._board: Board | None = None
         self._pending: list[tuple[int, Metrics]] = []  # not looked at yet, with the step of each
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
@@ -139,15 +139,9 @@ class MetricLog:
     def to_board(self, step: int, values: dict[str, Any]) -> None:
         """Numbers as TensorBoard scalars."""
         if self._board is None:
-            # The suffix: a run that is resumed within the second would otherwise write over its own events.
-            suffix = f".{step:012}"
-            folder = self._folder / "tensorboard"
-            folder.mkdir(exist_ok=True)  # not the folders above it, which the writer would make again, too
             purge = step if self._purge is None else min(step, self._purge)
-            self._board = _summary_writer()(str(folder), purge_step=purge, filename_suffix=suffix)
-        for name, value in values.items():
-            if name != "step" and value is not None:
-                self._board.add_scalar(name, value, step)
+            self._board = Board(self._folder / "tensorboard", step, purge)
+        self._board.add(step, {name: value for name, value in values.items() if name != "step" and value is not None})
 
     def state_dict(self) -> dict[str, Any]:
         """The window and the recent episodes; `position` is where the file stands."""
@@ -181,20 +175,3 @@ class MetricLog:
 
 def _written(name: str) -> str:
     return name.removeprefix(_OWN) if name.startswith(_OWN) else f"learn/{name}"
-
-
-def _summary_writer() -> Any:
-    """tensorboardX's writer, 0.3 s that only a training run should pay.
-
-    It imports PyTorch where that is installed, for pictures of models: another 0.9 s and 200 MB, which a run on JAX
-    should not pay at all. So PyTorch is hidden from it.
-    """
-    hidden = "torch" not in sys.modules
-    if hidden:
-        sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        from tensorboardX import SummaryWriter
-    finally:
-        if hidden:
-            del sys.modules["torch"]
-    return SummaryWriter
