@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import StopAt, assert_same, checkpoints, small, train
+from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
 from test_run import check_refused_unharmed, edit
 
 import duetto
@@ -172,6 +172,15 @@ def test_what_cannot_change_ends_in_a_sentence_all_the_same(tmp_path: Path, chan
         r".* What has changed in config\.yaml: algorithm\.\w+ was .* begin a new run from this one's networks \(--from "
     )
     check_refused_unharmed(run, CheckpointError, sentence, accept_changes=True)
+
+
+def test_what_was_accepted_is_in_a_checkpoint_before_anything_kills_the_run(made: Run):
+    """A kill before the next one left a config of the new values beside a checkpoint of the old: refused."""
+    run = edit(made, {"algorithm.tau": 0.02})
+    with pytest.raises(CrashError):
+        run.resume(accept_changes=True, callbacks=[CrashAt(71)])
+    assert resumed(Run(made.path)) == []
+    assert Run(made.path).config.algorithm == small(tau=0.02)
 
 
 def test_a_rate_can_begin_and_cease_to_adapt(tmp_path: Path):

@@ -99,6 +99,7 @@ class Session:
         self._began = time.perf_counter()
         self._stop = self._waited_for = False
         self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
+        self._accepted = False  # whether the config says something else since
         self._logged = (0, 0)  # and of the last line of metrics
         self._versions = packages(config.run.backend)
         self._diagnosed = False
@@ -159,7 +160,9 @@ class Session:
         with interruptible(self.interrupt):
             try:
                 self._call("on_start")
-                if self._saved is not None:
+                if self._accepted:  # or a plain resume is refused, where this one is killed before its next checkpoint
+                    self.checkpoint()
+                elif self._saved is not None:
                     self._call("on_checkpoint")
                 for _ in self._steps():
                     self._call(FUNCTIONS)
@@ -476,6 +479,7 @@ class Session:
             CheckpointError: It changes what cannot change in a run that has begun.
         """
         changed = resuming.accepted(loaded, self.config, self.folder, accept_changes)
+        self._accepted = bool(changed)
         self.notices += resuming.notes_of_changes(loaded, changed, self._versions, self.config.algorithm)
         try:
             self._restore(loaded, changed, without_memory)
