@@ -3,6 +3,7 @@
 Every layer may raise them; the command line prints the message alone and exits with `exit_code`.
 """
 
+import shlex
 import unicodedata
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format (bidirectional too), half pairs, ends of lines
@@ -16,6 +17,11 @@ def escaped(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(character) for character in text)
+
+
+def to_resume(folder: object) -> str:
+    """The command that goes on with a run, as a shell takes it."""
+    return f"duetto resume {shlex.quote(str(folder))}"
 
 
 def _shown(character: str) -> str:

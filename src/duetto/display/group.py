@@ -12,7 +12,7 @@ from rich.console import Console
 from duetto.display.bar import clock
 from duetto.display.live import say
 from duetto.display.progress import LINE_SECONDS, RATE_SECONDS, REFRESH_SECONDS, ProgressDisplay
-from duetto.errors import escaped
+from duetto.errors import escaped, to_resume
 
 if TYPE_CHECKING:
     from duetto.training.session import Session
@@ -75,9 +75,7 @@ class GroupDisplay(ProgressDisplay):
         sessions = self.sessions
         stopped = [path for path, session in zip(paths, sessions, strict=True) if session.stopped]
         if stopped:
-            self.say(
-                f"{len(stopped)} of {len(paths)} seeds stopped. Each goes on by itself: duetto resume {stopped[0]}"
-            )
+            self.say(f"{len(stopped)} of {len(paths)} seeds stopped. Each goes on by itself: {to_resume(stopped[0])}")
         if returns := _returns(sessions):
             each = ", ".join(f"{value:,.1f}" for value in returns)
             self.say(f"Last evaluations: {_spread(returns)} over {len(returns)} seeds ({each})")

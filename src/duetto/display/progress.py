@@ -13,7 +13,7 @@ from rich.live import Live
 from duetto import own_files
 from duetto.display.bar import State, clock, lines
 from duetto.display.live import LiveDisplay, say
-from duetto.errors import UsageError, escaped
+from duetto.errors import UsageError, escaped, to_resume
 from duetto.storage.records import Csv
 
 if TYPE_CHECKING:  # it takes a second to import, and something is to be seen before that
@@ -143,7 +143,7 @@ class ProgressDisplay(LiveDisplay):
         assert session is not None
         if session.stopped:
             self._show_news(session)
-            self.say(f"Stopped at step {session.step:,}. Go on with: duetto resume {path}")
+            self.say(f"Stopped at step {session.step:,}. Go on with: {to_resume(path)}")
             return
         self._show_notices(session.notices)
         if self._complete:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from duetto.display.progress import ProgressDisplay
-from duetto.errors import UsageError
+from duetto.errors import UsageError, to_resume
 from duetto.training.notices import shown_elsewhere
 
 Display = TypeVar("Display", bound=ProgressDisplay)
@@ -30,4 +30,4 @@ def shown(
         except UsageError as error:  # the other errors of a run say it themselves
             if display.session is None or not display.session.store.steps():
                 raise
-            raise UsageError(f"{error}\nThen go on with: duetto resume {display.session.folder}") from error
+            raise UsageError(f"{error}\nThen go on with: {to_resume(display.session.folder)}") from error

@@ -11,7 +11,7 @@ from typing import Any
 
 from duetto import environments, learners
 from duetto.algorithms import Algorithm
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, UsageError, to_resume
 from duetto.functional.randomness import plain
 from duetto.learners.voices import Choir
 from duetto.runs.asked import check_videos
@@ -138,7 +138,5 @@ def _raise(failed: dict[int, BaseException], sessions: list[Session]) -> None:
 def _others(sessions: list[Session]) -> str:
     """The end of a sentence: what became of those that did not fail."""
     if stopped := [session.folder for session in sessions if session.stopped]:
-        return (
-            f"; {len(stopped)} of the others stopped before their end, and go on with: duetto resume {stopped[0]} ..."
-        )
+        return f"; {len(stopped)} of the others stopped before their end, and go on with: {to_resume(stopped[0])} ..."
     return "; the others are done." if sessions else "."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def begun(
     build_learner: Callable[..., learners.Learner] = learners.build,
 ) -> Iterator[Session]:
     """The session of a new run in its new folder, which is removed again if the session cannot be made."""
-    with FolderLock(path) as lock:
+    with ExitStack() as afterwards, FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
             session = Session(config, path, environment, lock, place, build_learner)
@@ -46,7 +46,8 @@ def begun(
                 session.close()
                 raise
         except BaseException:
-            shutil.rmtree(path)
+            # Once the lock's file is closed: on NFS an open one keeps its folder.
+            afterwards.callback(shutil.rmtree, path, ignore_errors=True)
             raise
         if config.lacks_signature:
             session.notices.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, UsageError, to_resume
 from duetto.functional import forms
 from duetto.storage import disk
 from duetto.storage.records import Csv, JsonLines, Mark
@@ -59,7 +59,7 @@ def _keep(path: Path, data: bytes) -> None:
     except OSError as error:
         raise DuettoError(
             f"{path} cannot be written: {error.strerror}. Put that right, then go on with: "
-            f"duetto resume {path.parent.parent}"
+            f"{to_resume(path.parent.parent)}"
         ) from error
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError, UsageError, to_resume
 from duetto.storage import disk, segments, snapshot, within
 from duetto.storage.manifest import DamagedError, Manifest, MemoryDamagedError, MemoryRecord
 from duetto.storage.segments import Segment
@@ -218,7 +218,7 @@ class CheckpointStore:
         if not self._history and (steps := self.steps()):
             raise CheckpointError(
                 f"{self.folder} holds checkpoints at steps {steps} of an earlier run. Go on with it: "
-                f"duetto resume {self.folder.parent}, or choose another folder."
+                f"{to_resume(self.folder.parent)}, or choose another folder."
             )
         if self._history and step < (last := max(self._history)):
             raise ValueError(f"step {step} is before {last}, the step of the last checkpoint")
@@ -297,5 +297,5 @@ class CheckpointStore:
 def _way_out(step: int, folder: Path) -> str:
     return (
         f"\nBut for its experience the checkpoint at step {step} is whole. To go on from it with an empty memory: "
-        f"duetto resume {folder.parent} --without-memory"
+        f"{to_resume(folder.parent)} --without-memory"
     )

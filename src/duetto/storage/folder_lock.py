@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -64,12 +65,13 @@ class FolderLock:
             raise DuettoError(f"{self.folder} cannot be used as a run folder: {error.strerror}.") from error
         try:
             _try_lock(descriptor)
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         except OSError as error:
             holder = os.read(descriptor, 300).decode(errors="replace").split()
             os.close(descriptor)
             raise self._refusal(error, holder) from error
+        with suppress(OSError):  # a full disk: only the words of a refusal want to know whose it is
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         self._descriptor = descriptor
         if sys.platform != "win32":
             os.register_at_fork(after_in_child=self._close)

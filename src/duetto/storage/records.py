@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, UsageError, to_resume
 from duetto.storage import within
 
 LARGEST = 2**30  # bytes of a log that is read
@@ -132,7 +132,7 @@ class _Log(ABC):
             self._file.truncate(size)
             raise DuettoError(
                 f"{self.path} cannot be written: {error.strerror}. "
-                f"Put that right, then go on with: duetto resume {self.path.parent}"
+                f"Put that right, then go on with: {to_resume(self.path.parent)}"
             ) from error
         self._digest.update(line)
 

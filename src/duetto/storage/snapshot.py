@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, to_resume
 from duetto.storage import disk
 from duetto.storage.manifest import MANIFEST, DamagedError, FileRecord, Manifest
 
@@ -62,7 +62,7 @@ def refusal(what: str, folder: Path, size: int, error: OSError) -> CheckpointErr
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return CheckpointError(
         f"{what} could not be written to {folder}: {error.strerror or error}. It needs {max(size, 1e5) / 1e6:.1f} MB. "
-        f"{'Free some space' if full else 'Put that right'}, then go on with: duetto resume {folder.parent}"
+        f"{'Free some space' if full else 'Put that right'}, then go on with: {to_resume(folder.parent)}"
     )
 
 

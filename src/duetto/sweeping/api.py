@@ -17,6 +17,7 @@ from duetto.sweeping.results import Swept, concluded, needed
 from duetto.sweeping.settings import from_file, settings
 from duetto.sweeping.showing import SweepDisplay
 from duetto.sweeping.sweep import LOGS, Sweep
+from duetto.training.interruption import passed_on, say_how
 from duetto.training.notices import shown_elsewhere
 
 
@@ -34,6 +35,7 @@ def sweep(
     """Train every algorithm in every environment with every seed, so many at a time; the same call goes on.
 
     A run that fails does not end the others: it is in the result's `failed`, its traceback in the folder's `logs/`.
+    Ctrl-C, SIGTERM and SIGHUP end it as they do `duetto.train`.
 
     Args:
         algorithms: One, several, or a mapping from what its runs are called to one: a name, a class or an object as in
@@ -57,11 +59,14 @@ def sweep(
         chosen = settings(algorithms, environments, 3 if seeds is None else seeds, options)
         name = name_of(chosen)
     console = Console()
-    if not (progress and console.is_terminal):
-        return conduct(chosen, name, output, jobs, cluster)
-    with shown_elsewhere(), SweepDisplay(console) as display:
-        found = conduct(chosen, name, output, jobs, cluster, display)
-    display.finish(found)
+    with passed_on() as came:
+        if not (progress and console.is_terminal):
+            found = conduct(chosen, name, output, jobs, cluster)
+            say_how(came, "The same call goes on.")
+            return found
+        with shown_elsewhere(), SweepDisplay(console) as display:
+            found = conduct(chosen, name, output, jobs, cluster, display)
+        display.finish(found)
     return found
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from duetto.errors import escaped
 from duetto.training.notices import LOGGER
 
 Came = dict[int, Any]  # signals, and who had them before
@@ -35,18 +36,27 @@ def passed_on() -> Iterator[Came]:
     _listening.calls.append(came)
     try:
         yield came
+    except Exception as error:
+        if came:  # which may end the process before anybody could say it
+            LOGGER.error("%s: %s", type(error).__name__, escaped(str(error)))
+        raise
     finally:
         _listening.calls.pop()
-    for number, handler in came.items():
-        signal.signal(number, handler)
-        signal.raise_signal(number)
+        for number, handler in came.items():
+            signal.signal(number, handler)
+            signal.raise_signal(number)
 
 
 def say(came: Came, paths: Iterable[Path]) -> None:
     """Log how these runs go on, if a signal ended them."""
+    how = ", ".join(f"duetto.Run({str(path)!r}).resume()" for path in paths)
+    say_how(came, f"Go on with: {how}")
+
+
+def say_how(came: Came, how: str) -> None:
+    """Log a sentence on how it goes on, if a signal ended it."""
     for number in list(came)[:1]:
-        how = ", ".join(f"duetto.Run({str(path)!r}).resume()" for path in paths)
-        LOGGER.warning("Stopped by %s. Go on with: %s", signal.Signals(number).name, how)
+        LOGGER.warning("Stopped by %s. %s", signal.Signals(number).name, how)
 
 
 @contextmanager
@@ -70,6 +80,8 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
     earlier: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
         earlier[hangup] = signal.getsignal(hangup)
+    # None: a program that Python is embedded in has it, and could not have it back.
+    earlier = {number: handler for number, handler in earlier.items() if handler is not None}
     for number in earlier:
         signal.signal(number, on_signal)
     try:

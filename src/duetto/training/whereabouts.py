@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from duetto.errors import FolderLostError
+from duetto.errors import FolderLostError, to_resume
 from duetto.storage.folder_lock import FolderLock
 
 
@@ -20,7 +20,7 @@ def check_folder(folder: Path, lock: FolderLock, step: int, saved: int | None) -
     if place is not None:
         kept = none if saved is None else f"; its checkpoint of step {saved} is there"
         raise FolderLostError(
-            f"{folder} was moved to {place} while the run worked in it. {at}{kept}. Go on with: duetto resume {place}"
+            f"{folder} was moved to {place} while the run worked in it. {at}{kept}. Go on with: {to_resume(place)}"
         )
     kept = none if saved is None else f"; its last checkpoint was that of step {saved}"
     if folder.exists():

@@ -21,6 +21,7 @@ from duetto.storage import yaml_files
 from duetto.storage.config import RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
+from duetto.training.interruption import passed_on, say_how
 from duetto.training.notices import shown_elsewhere
 from duetto.tuning import pictures, results
 from duetto.tuning.confirming import Confirmed, confirming
@@ -50,6 +51,8 @@ def tune(
     **options: Any,
 ) -> Tuned:
     """Search hyper-parameters, and return what was found; the same call goes on with a study that was ended.
+
+    Ctrl-C, SIGTERM and SIGHUP end it as they do `duetto.train`.
 
     Args:
         algorithm: As in `duetto.train`; what it sets is the centre of the search, and the first trial.
@@ -85,11 +88,14 @@ def tune(
     asked = read_search(search) if isinstance(search, str | Path) else search
     plan = planned_study(made, environment, run, name, kwargs, None, asked, search_only, fixed, seeds, prune)
     console = Console()
-    if not (progress and console.is_terminal):
-        return conduct(plan, output, trials, jobs, confirm)
-    with shown_elsewhere(), StudyDisplay(console) as display:
-        found = conduct(plan, output, trials, jobs, confirm, display)
-    display.finish(found)
+    with passed_on() as came:
+        if not (progress and console.is_terminal):
+            found = conduct(plan, output, trials, jobs, confirm)
+            say_how(came, "The same call goes on.")
+            return found
+        with shown_elsewhere(), StudyDisplay(console) as display:
+            found = conduct(plan, output, trials, jobs, confirm, display)
+        display.finish(found)
     return found
 
 

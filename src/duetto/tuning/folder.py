@@ -32,7 +32,7 @@ def settle(plan: Plan, folder: Path) -> None:
     path = folder / "study.yaml"
     told = _told(plan)
     if not path.exists():
-        if folder.exists() and any(child.name not in (".lock",) for child in folder.iterdir()):
+        if folder.exists() and any(not child.name.startswith(".") for child in folder.iterdir()):
             raise UsageError(f"{folder} is there and no study: it has no study.yaml. Choose another --output.")
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,59 @@
+"""Signals that come while several runs are worked on end the call in order, and are not forgotten behind it."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+import duetto
+from duetto.errors import DuettoError
+from duetto.training.interruption import interruptible, passed_on
+
+
+@pytest.mark.parametrize(("call", "where"), [(duetto.sweep, "sweeping"), (duetto.tune, "tuning")])
+def test_a_sweep_and_a_study_pass_a_signal_on(
+    call: Any, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """In a script the next one began."""
+    ended: list[str] = []
+
+    def conduct(*_: Any) -> str:
+        with interruptible(lambda: ended.append("in order")):
+            signal.raise_signal(signal.SIGINT)
+        return "what was found"
+
+    monkeypatch.setattr(f"duetto.{where}.api.conduct", conduct)
+    with pytest.raises(KeyboardInterrupt):
+        call("td3", "Pendulum-v1", steps=100, evaluate_every=50)
+    assert ended == ["in order"]
+    assert "Stopped by SIGINT. The same call goes on." in caplog.text
+
+
+def test_a_signal_is_passed_on_also_where_the_run_then_fails(caplog: pytest.LogCaptureFixture):
+    """Its checkpoint finds the disk full, say. What would have ended the process unsaid is logged first."""
+
+    def fails() -> None:
+        with passed_on(), interruptible(lambda: None):
+            signal.raise_signal(signal.SIGHUP)
+            raise DuettoError("the disk is full")
+
+    heard: list[int] = []
+    before = signal.signal(signal.SIGHUP, lambda number, _: heard.append(number))
+    try:
+        with pytest.raises(DuettoError, match="the disk is full"):
+            fails()
+        assert heard == [signal.SIGHUP]
+        assert signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        assert "DuettoError: the disk is full" in caplog.text
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_handler_that_python_cannot_put_back_is_left_alone(monkeypatch: pytest.MonkeyPatch):
+    """Of a program that Python is embedded in."""
+    own = signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else own(number))
+    with interruptible(lambda: None):
+        pass
