@@ -41,6 +41,7 @@ class Stub:
             return [(job, end)]
         (job.folder / "checkpoints" / "step-000000000100").mkdir(parents=True)
         (job.folder / "config.yaml").touch()
+        (job.folder / "evaluations.csv").write_text("step,mean_return\n0,-9\n100,-5\n")
         return [(job, ("started", [], 0)), (job, ("ended", False, ["It took 3 s.", f"See {job.folder}."]))]
 
     def stop(self) -> None:
@@ -68,6 +69,16 @@ def test_the_first_seeds_of_all_settings_come_first(planned: list[Planned], tmp_
     assert [entry.planned.complete for entry in sweep.entries] == [True] * 6
     assert len(sweep.notices) == 2  # what all of them say is heard once
     assert sweep.notices[0] == "a-s0: It took 3 s."
+
+
+def test_a_run_whose_last_evaluation_was_broken_off_is_taken_up(planned: list[Planned], tmp_path: Path):
+    """By a signal, behind its last step: the table had an earlier evaluation of it, and no call made the last one."""
+    Sweep(tmp_path, planned[:3], Stub(1)).work()
+    (planned[1].folder / "evaluations.csv").write_text("step,mean_return\n0,-9\n50,-7\n")
+    assert [run.complete for run in planned[:3]] == [True, False, True]
+    crew = Stub(1, {planned[1].job.name: [("ended", False, [])]})
+    Sweep(tmp_path, planned[:3], crew).work()
+    assert crew.log == [planned[1].job.name]
 
 
 def test_what_is_complete_is_not_begun(planned: list[Planned], tmp_path: Path):
@@ -117,6 +128,7 @@ def test_what_another_process_has_completed_is_not_begun(
     def elsewhere(entry: Any, what: str) -> None:
         if entry.name == "b-s2":
             (planned[0].folder / "checkpoints" / "step-000000000100").mkdir(parents=True, exist_ok=True)
+            (planned[0].folder / "evaluations.csv").write_text("step,mean_return\n100,-5\n")
 
     crew = Stub(1, {"a-s0": [("failed", IN_USE, "", "")]})
     sweep = Sweep(tmp_path, planned, crew)

@@ -27,6 +27,7 @@ class Stub:
     log: list[tuple[str, int, int]]  # trial, seed, step evaluated (0: it began; -1: it ended)
     returns: Returns
     dies: tuple[str, int, int] | None = None
+    last_word: tuple[Any, ...] = ("gone", -9)
 
     def __init__(self, inbox: queue.Queue[Any], log: Path) -> None:
         self._inbox, self.runs = inbox, 0
@@ -45,7 +46,7 @@ class Stub:
             self._inbox.put((self, ("ended", False, [])))
             return
         if self.dies == (self.job.parent.name, self.job.run.seed, self.step):
-            self._inbox.put((self, ("gone", -9)))
+            self._inbox.put((self, self.last_word))
             return
         self._note(self.step)
         self._inbox.put((self, ("evaluated", self.step, type(self).returns(self.job, self.step))))
@@ -134,6 +135,20 @@ def test_a_process_that_dies_fails_its_trial_alone(plan: Plan, tmp_path: Path, m
     assert notice.startswith("Trial 1 failed: Its process ended with the code -9; see ")
     assert "Its options: tau 0." in notice
     assert ("0001", 3, -1) in log  # the other seed was ended in order
+
+
+@pytest.mark.parametrize("word", [("gone", -15), ("gone", -2), ("ended", True, [])])
+def test_a_run_that_a_signal_ended_puts_its_trial_off(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: tuple[Any, ...]
+):
+    """SIGTERM to a whole job may reach it before its parent: the trial was failed, and no later call took it up."""
+    how: dict[str, Any] = {"dies": ("0001", 4, 40), "last_word": word}
+    made, log = worked(plan, tmp_path, monkeypatch, lambda job, step: 0.0, trials=2, **how)
+    assert [trial.state for trial in made.optimizer.trials()] == ["complete", "running"]
+    assert made.notices == ["Trial 1: seed 4 was stopped from outside. The same call takes it up."]
+    assert ("0001", 3, -1) in log  # the other seed was ended in order
+    again, _ = worked(plan, tmp_path, monkeypatch, lambda job, step: 0.0, trials=2)
+    assert [trial.state for trial in again.optimizer.trials()] == ["complete", "complete"]
 
 
 def test_a_process_is_replaced_after_so_many_runs(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

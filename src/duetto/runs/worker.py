@@ -74,7 +74,7 @@ class Worker:
             else:
                 self._stopped.set()
                 if self._session is not None:
-                    self._session.stop(evaluates=False)
+                    self._session.interrupt()
                 self._go.put(False)
         os._exit(1)  # its run can be taken up from its last checkpoint, as after kill -9
 
@@ -106,7 +106,7 @@ class Worker:
     def _begun(self, job: Job, session: Any) -> None:
         self._session = session
         if self._stopped.is_set():
-            session.stop(evaluates=False)
+            session.interrupt()
         self._say("started", _evaluations(job.folder), session.step)
 
 

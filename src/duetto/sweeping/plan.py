@@ -25,6 +25,7 @@ from duetto.storage.differences import differences, flat
 from duetto.storage.migration import migrated
 from duetto.storage.origin import Origin
 from duetto.storage.yaml_files import read_yaml
+from duetto.sweeping import progress
 
 LONGEST = 100  # characters of a sweep's name
 
@@ -67,8 +68,9 @@ class Planned:
 
     @property
     def complete(self) -> bool:
-        """Whether it has made all its steps."""
-        return self.made() >= self.config.run.steps
+        """Whether it has made all its steps, and the evaluation at their end: a signal may have broken that off."""
+        run = self.config.run
+        return self.made() >= run.steps and (not run.evaluate_every or progress.evaluated(self.folder) >= run.steps)
 
 
 def runs(settings: Sequence[Setting], folder: Path) -> list[Planned]:

@@ -12,6 +12,13 @@ from duetto.storage.records import Csv
 TAIL = 64 * 2**10  # bytes, of which one line is enough
 
 
+def evaluated(folder: Path) -> int:
+    """The step of the last evaluation; -1 where there is none that can be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, DuettoError):
+        return int(float(Csv.scan(folder / "evaluations.csv").rows[-1]["step"]))
+    return -1
+
+
 def read(folder: Path) -> tuple[int, float | None]:
     """The last step that was logged, and the mean return of the last evaluation. What cannot be read is not there."""
     step, mean_return = 0, None

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import queue
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from duetto.tuning.optuna import Trial
 from duetto.tuning.space import Space, applied, as_text
 
 TRIALS = "trials"  # the folder of their runs, in the study's
+ASKED = [int(getattr(signal, name)) for name in ("SIGHUP", "SIGINT", "SIGTERM") if hasattr(signal, name)]
 LOOK = 0.2  # seconds between two looks at whether it shall stop
 RUNS = 20  # that one process trains, before another takes its place: what they leave behind in it does not add up
 
@@ -288,9 +290,14 @@ class Study:
 
     def _note_end(self, trying: Trying, run: SeedRun, worker: Worker, kind: str, *told: Any) -> None:
         stopping, run.state, run.worker = run.state == "stopping", "over", None
+        short = max(run.evaluations, default=0) < self.plan.config.run.steps
         if kind == "gone":
             self._dismiss(worker)
-            self._fail(trying, FAILED, f"Its process ended with the code {told[0]}; see {self.folder / 'workers.log'}.")
+            if -told[0] in ASKED:
+                self._put_off(trying, run)
+            else:
+                log = self.folder / "workers.log"
+                self._fail(trying, FAILED, f"Its process ended with the code {told[0]}; see {log}.")
         else:
             self._rest(worker)
         if kind == "failed":
@@ -298,9 +305,16 @@ class Study:
             self._fail(trying, DIVERGED if how == DIVERGED else FAILED, f"{sentence}\n{trace}".strip())
         elif kind == "ended":
             self._note_words(trying, run, told[1])
-        if kind == "ended" and not stopping and max(run.evaluations, default=0) < self.plan.config.run.steps:
-            self._fail(trying, FAILED, f"Seed {run.job.run.seed} was stopped from outside.")
+        if kind == "ended" and not stopping and short:
+            self._put_off(trying, run)
         self._conclude(trying)
+
+    def _put_off(self, trying: Trying, run: SeedRun) -> None:
+        """A signal ended it, of which this process may hear a moment later: its trial has no verdict."""
+        self.notices.append(
+            f"Trial {trying.trial.number}: seed {run.job.run.seed} was stopped from outside. The same call takes it up."
+        )
+        self._end_runs(trying)
 
     def _note_words(self, trying: Trying, run: SeedRun, words: Sequence[str]) -> None:
         """What a run had to say, once of all that say the same but for their numbers."""
