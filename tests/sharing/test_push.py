@@ -159,6 +159,7 @@ class Filed(PendulumEnv):
 
     def __init__(self, file: str = "", **options: Any) -> None:
         super().__init__(**options)
+        self.api_key = "hunter2"
 
 
 class Kept(duetto.Callback):
@@ -214,6 +215,19 @@ def test_nothing_personal_is_sent(server: Server, personal: Run, tmp_path: Path)
     assert pulled.config.environment_options == {"file": "arm.xml"}
     assert pulled.agent().notices == []  # what the checkpoint says of its config fits what is in config.yaml
     pulled.resume(steps=50)
+
+
+def test_what_environments_hold_is_not_sent(server: Server, personal: Run, tmp_path: Path):
+    """Their state in a checkpoint is all of their attributes; with the memory it is asked for."""
+    for memory in (False, True):
+        duetto.push(personal, "me/filed", episodes=1, video=False, memory=memory)
+        everything = b"\n".join(server.repositories["me/filed"].files().values())
+        assert (b"hunter2" in everything) is memory
+    said: list[str] = []
+    duetto.push(personal, "me/without", episodes=1, video=False)
+    pulled = duetto.pull("me/without", tmp_path / "pulled")
+    pulled.resume(steps=50, without_memory=True, on_start=lambda session: said.extend(session.notices))
+    assert any("begin new episodes" in sentence or "new episodes" in sentence for sentence in said), said
 
 
 def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,7 +1,10 @@
 """A run as it is sent: config, checkpoint and logs in a new folder, which is a run's folder itself.
 
-Left behind: the replay memory, unless it is asked for; what callbacks kept; trackers' and TensorBoard's files;
-signatures, and where things lie on this machine (`places`). So its checkpoints are sealed anew.
+Left behind: the replay memory and the environments' state, unless the memory is asked for; what callbacks kept;
+trackers' and TensorBoard's files; signatures, and where things lie on this machine (`places`). So its checkpoints are
+sealed anew.
+
+An environment's state is all that its objects hold, so that a run goes on exactly: keys and data sets of theirs, too.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: b
     except CheckpointError:
         if checkpoint == "best":
             raise
-    manifest = _pack_state(loaded, folder / "checkpoints" / snapshot.name(loaded.step))
+    manifest = _pack_state(loaded, folder / "checkpoints" / snapshot.name(loaded.step), environments=memory)
     for name in (EVALUATIONS, *([METRICS] if metrics else [])):
         if (run.path / name).exists():
             disk.write_file(folder / name, within.read_file(run.path / name, LARGEST))
@@ -87,10 +90,12 @@ def _differences(one: Any, other: Any, path: str = "") -> list[str]:
     return [] if one == other else [path]
 
 
-def _pack_state(loaded: Loaded | Best, target: Path) -> Manifest:
+def _pack_state(loaded: Loaded | Best, target: Path, environments: bool = False) -> Manifest:
     """Write a checkpoint or best parameters as they may be read by others; its manifest."""
     manifest, files = snapshot.read(loaded.path)
     state = {name: value for name, value in decode_tree("state", files).items() if name != "callbacks"}
+    if "stepper" in state and not environments:  # who goes on from there begins new episodes
+        state["stepper"] = state["stepper"] | {"environments": None}
     deciding = state.get("config", {})
     state = without_places(state) | {"config": {key: _bare_json(text) for key, text in deciding.items()}}
     files |= encode_tree("state", state)
