@@ -119,6 +119,20 @@ def test_an_interrupted_overwriting_leaves_the_old_ones(tmp_path: Path):
     check_same(demonstrations.load(tmp_path / "demos").episodes[0], old[0])
 
 
+def test_what_came_there_meanwhile_is_kept_and_so_is_what_was_recorded(tmp_path: Path):
+    """Two recordings to one folder at a time: the second to end took the first one's away."""
+    first: list[Any] = []
+
+    def recorded() -> Iterator[Any]:
+        yield episode(seed=9)
+        first.extend(saved(tmp_path / "demos"))
+
+    with pytest.raises(UsageError, match=r"demos was made meanwhile.*demos-2\."):
+        demonstrations.save(tmp_path / "demos", description(), recorded())
+    check_same(demonstrations.load(tmp_path / "demos").episodes[0], first[0])
+    check_same(demonstrations.load(tmp_path / "demos-2").episodes[0], episode(seed=9))
+
+
 def test_overwriting(tmp_path: Path):
     saved(tmp_path / "demos")
     with pytest.raises(UsageError, match=r"exists already.*--overwrite"):

@@ -183,6 +183,12 @@ def test_affine_map_stays_in_bounds_and_has_an_inverse(low: float, width: float,
     assert np.allclose(actions.from_environment(own), given_action, atol=1e-6)
 
 
+def test_numbers_of_bool_are_true_above_the_middle() -> None:
+    """They were all true but for exactly -1."""
+    actions = ActionMap(gym.Box(0, 1, (3,), bool))
+    assert actions.to_environment(np.array([[-0.4, 0.4, -1.0]], np.float32)).tolist() == [[False, True, False]]
+
+
 def test_unit_bounds_change_nothing() -> None:
     actions = ActionMap(gym.Box(-1, 1, (2,), np.float32))
     tiny = np.array([[1e-30, -0.1]], np.float32)

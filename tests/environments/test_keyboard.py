@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -80,6 +81,19 @@ def test_an_environments_own_keys():
     keys = keys_for("ALE/Pong-v5", stepper)
     assert keys.otherwise == 0
     assert (keys.actions["space"], keys.actions["d"], keys.actions["d+space"]) == (1, 2, 4)
+
+
+def test_own_keys_of_choices_that_do_not_begin_at_0():
+    """Keys are the environment's own actions, and a stepper's begin at 0."""
+
+    class Lane(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        action_space = gymnasium.spaces.Discrete(3, start=-1)
+
+        def get_keys_to_action(self) -> dict[tuple[str], int]:
+            return {("a",): -1, ("d",): 1}
+
+    assert keys_for("Lane-v0", make(Lane)) == Keys({"a": 0, "d": 2}, 1)
 
 
 def test_digits_where_there_are_no_other_keys():

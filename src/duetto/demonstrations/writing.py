@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,7 +92,7 @@ def writer(path: str | Path, description: Description, overwrite: bool = False) 
         opened = Writer(temporary, path.name, description)
         yield opened
         opened.finish()
-        _publish(temporary, path)
+        _publish(temporary, path, overwrite)
     except OSError as error:
         raise DuettoError(f"The demonstrations {path} cannot be written: {error}.") from error
     finally:
@@ -180,8 +181,11 @@ def _buffer(episode: Demonstration, seed: int | None, space: Space) -> Any:
     )
 
 
-def _publish(temporary: Path, path: Path) -> None:
-    """Give the folder its name in one step; what was there before is gone only then."""
+def _publish(temporary: Path, path: Path, overwrite: bool) -> None:
+    """Give the folder its name in one step; what was there before is gone only then.
+
+    Raises UsageError where something came there meanwhile that is not to be overwritten: it has another name then.
+    """
     for file in temporary.iterdir():
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
@@ -191,6 +195,11 @@ def _publish(temporary: Path, path: Path) -> None:
         temporary.rename(path)
         disk.sync_folder(parent)
         return
+    if not overwrite:
+        other = next(one for n in count(2) if not (one := path.with_name(f"{path.name}-{n}")).exists())
+        temporary.rename(other)
+        disk.sync_folder(parent)
+        raise UsageError(f"{path} was made meanwhile, and is as it was. What would have become it is in {other}.")
     old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=parent))
     path.rename(old / path.name)
     temporary.rename(path)

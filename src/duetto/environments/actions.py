@@ -80,7 +80,7 @@ class ActionMap:
             own += self._centre
             np.maximum(own, self._low, out=own)
             np.minimum(own, self._high, out=own)
-            if np.issubdtype(self._own_dtype, np.integer):
+            if self._own_dtype.kind in "biu":  # numbers that are whole, or true and false
                 np.rint(own, out=own)
         return own.astype(self._own_dtype).reshape(len(action), *self._own_shape)
 

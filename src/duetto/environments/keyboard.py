@@ -75,7 +75,9 @@ def keys_for(environment: str, stepper: Stepper) -> Keys:
         raise UsageError(f"{environment} has the actions {stepper.action_space}. Only Discrete ones can be keys.")
     own = getattr(stepper.environments[0].unwrapped, "get_keys_to_action", dict)()
     if own:
-        return Keys({"+".join(_name(key) for key in keys): action for keys, action in own.items()}, 0)
+        start = int(getattr(stepper.engine.single_action_space, "start", 0))  # a stepper counts from 0
+        still = -start if 0 <= -start < stepper.action_space.n else 0  # the environment's own 0, if it has one
+        return Keys({"+".join(_name(key) for key in keys): action - start for keys, action in own.items()}, still)
     if stepper.action_space.n > MOST_DIGITS:
         raise UsageError(f"{environment} has {stepper.action_space.n} actions, more than there are digits.")
     return Keys({str(action): action for action in range(stepper.action_space.n)}, None)

@@ -190,7 +190,7 @@ def _in_units(space: Any, action: Array, name: str) -> Array:
         low, high, centre, half = (part.astype(np.float32) for part in (*space.bounds, *space.units()))
         own = action * _like(action, half) + _like(action, centre)
         own = xp.minimum(xp.maximum(own, _like(action, low)), _like(action, high))
-        own = xp.round(own) if np.issubdtype(np.dtype(name), np.integer) else own
+        own = xp.round(own) if np.dtype(name).kind in "biu" else own
         return xp.reshape(xp.astype(own, dtype), (-1, *space.shape))
     own = xp.astype(xp.reshape(action, (-1, *_shape(space))), dtype)
     return own + _like(own, _start(space))
