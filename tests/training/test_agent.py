@@ -356,8 +356,12 @@ def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
     assert abs(np.mean(list(noisy)) - still) < 0.2
     again = duetto.load(made.path)
     assert noisy == {again.act(obs, deterministic=False)[0] for _ in range(50)}
-    chooser = train(tmp_path, small("ppo"), "CartPole-v1", steps=20, evaluate_every=0).agent()
+    chooser = train(
+        tmp_path, small("ppo", stochastic_evaluation=True), "CartPole-v1", steps=20, evaluate_every=0
+    ).agent()
     assert {int(chooser.act(np.zeros(4), deterministic=False)) for _ in range(50)} == {0, 1}
+    assert {int(chooser.act(np.zeros(4))) for _ in range(50)} == {0, 1}  # as in its evaluations
+    assert len({int(chooser.act(np.zeros(4), deterministic=True)) for _ in range(50)}) == 1
 
 
 @pytest.mark.parametrize(

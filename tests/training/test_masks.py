@@ -23,6 +23,7 @@ from duetto.environments import make
 from duetto.errors import DuettoError, UsageError
 from duetto.networks import masks
 from duetto.networks.spaces import Box, Discrete
+from duetto.runs.remembered import remembered
 from duetto.storage.checkpoint import CheckpointStore
 
 LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
@@ -56,6 +57,18 @@ def test_no_forbidden_action_is_ever_taken(case: str, tmp_path: Path) -> None:
             action = agent.act(obs, deterministic=deterministic, action_mask=info["action_mask"])
             obs, _, terminated, truncated, info = env.step(action)
             over = terminated or truncated
+
+
+@pytest.mark.parametrize("case", ["dqn", "remembering"])
+def test_what_a_masked_run_remembers_can_be_exported(case: str, tmp_path: Path) -> None:
+    """Its memory has masks beside observations; the checkpoint was called another run's."""
+    algorithm, environment = CASES[case]
+    run = train(tmp_path, algorithm(), environment, steps=60, evaluate_every=0)
+    episodes = list(remembered(run).episodes)
+    assert len(episodes) > 5
+    for episode in episodes:
+        assert episode.obs.shape == (episode.length + 1, 1)
+        assert set((episode.action - episode.obs[:-1, 0]) % 4) <= {0, 1}  # what is allowed where one is
 
 
 @pytest.mark.parametrize("case", ["dqn", "remembering", "ppo remembering"])

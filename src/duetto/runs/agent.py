@@ -116,14 +116,17 @@ class Agent:
         """Forget what happened: a new episode begins. Only recurrent agents remember anything."""
         self._acting, self._together = self.policy, 0
 
-    def act(self, observation: Any, reward: float = 0.0, deterministic: bool = True, action_mask: Any = None) -> Any:
-        """The action, without exploration, for one observation as the environment gives it.
+    def act(
+        self, observation: Any, reward: float = 0.0, deterministic: bool | None = None, action_mask: Any = None
+    ) -> Any:
+        """The action for one observation as the environment gives it: as in evaluations, so without exploration unless
+        the algorithm has some there (`stochastic_evaluation`, `evaluation_epsilon`).
 
         `reward` is what the last action brought, with `clip_rewards` or `log_rewards` as these make it; only recurrent
         agents see it. Returns the action as the environment takes it, in its dtype and bounds. For Dict and Tuple
-        observations, keys may be nested or joined by "/". With `deterministic=False` it explores as in training: PPO
-        and SAC sample. `action_mask` says which actions are allowed, as the environment's info["action_mask"] does; an
-        agent that was trained with masks needs one.
+        observations, keys may be nested or joined by "/". With `deterministic=True` it is always the best guess; with
+        False it explores as in training: PPO and SAC sample. `action_mask` says which actions are allowed, as the
+        environment's info["action_mask"] does; an agent that was trained with masks needs one.
 
         Raises:
             UsageError: The observation is of another shape than the agent was trained with, or so is the mask.
@@ -137,7 +140,7 @@ class Agent:
         observations: Any,
         rewards: Any = None,
         starts: Any = None,
-        deterministic: bool = True,
+        deterministic: bool | None = None,
         action_mask: Any = None,
     ) -> Any:
         """Actions (N, ...) for the observations (N, ...) of N environments, as a vector environment has them.
@@ -178,7 +181,7 @@ class Agent:
             raise UsageError("The action_mask forbids every action. Allow at least one.")
         return masks.beside(obs, mask)
 
-    def _act(self, obs: Any, rewards: Any, starts: Any, deterministic: bool) -> Any:
+    def _act(self, obs: Any, rewards: Any, starts: Any, deterministic: bool | None) -> Any:
         _, part = next(trees.parts(obs))
         if self._learner.recurrent and self._together not in (0, len(part)):
             raise UsageError(
@@ -189,7 +192,7 @@ class Agent:
         begins = None if starts is None else _of_each("starts", starts, len(part), "truth values").astype(bool)
         self._together = len(part)
         self._acting.rewarded(rewards.astype(np.float32), np.arange(len(part)))
-        self._acting.explores = not deterministic
+        self._acting.explores, self._acting.greedy = deterministic is False, deterministic is True
         return self._actions.to_environment(self._acting(obs, begins))
 
     def parameters(self) -> Parameters:

@@ -19,7 +19,7 @@ from duetto.functional import forms
 from duetto.functional.forms import Rows
 from duetto.functional.randomness import generator
 from duetto.memory import LeftOut, Replay, SequenceReplay
-from duetto.networks import spaces
+from duetto.networks import masks, spaces
 from duetto.networks.spaces import Box, Dict, Space
 from duetto.runs.checkpoints import chosen
 from duetto.runs.run import Run
@@ -65,7 +65,8 @@ def remembered(run: Run, checkpoint: str | int = "last", trusted: bool = False) 
     assert isinstance(loaded, Loaded)
     forms.check(loaded.state, ACTING | {"memory": dict}, "state")
     observation, action = (spaces.from_json(loaded.state["spaces"][kind]) for kind in ("observation", "action"))
-    filled, left = _filled(spec, observation, action, loaded), LeftOut()
+    kept = masks.space(observation, action) if loaded.state["spaces"].get("action_mask") else observation
+    filled, left = _filled(spec, kept, action, loaded), LeftOut()
     about = f"{algorithm.name()} in {run.path}, what it remembers at step {loaded.step}, exploration included"
     versions = {str(package): str(version) for package, version in config.versions.items()}
     description = Description(config.environment, config.environment_options, about, observation, action, versions)
@@ -74,7 +75,8 @@ def remembered(run: Run, checkpoint: str | int = "last", trusted: bool = False) 
 
 def _demonstrations(filled: Replay | SequenceReplay, left: LeftOut) -> Iterator[Demonstration]:
     for episode in filled.episodes(left):
-        yield Demonstration(*episode[1:])
+        _, obs, *rest = episode
+        yield Demonstration(masks.parted(obs)[0], *rest)  # demonstrations have no masks
 
 
 def _filled(spec: ReplaySpec | SequenceSpec, observation: Space, action: Space, loaded: Loaded) -> Any:
