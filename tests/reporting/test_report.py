@@ -243,6 +243,19 @@ def test_it_fetches_nothing_and_runs_its_own_two_scripts_alone(tmp_path: Path):
     assert "showSendToCloud: false" in scripts[1]  # plotly's own default is a button that uploads
 
 
+def test_signatures_stay_here(tmp_path: Path):
+    """A page is made to be mailed."""
+    run = pretend(tmp_path / "a", [1, 2, 3])
+    config = run / "config.yaml"
+    values = yaml.safe_load(config.read_text("utf-8"))
+    values["environment"] |= {"signature": "11" * 32}
+    values["algorithm"]["from"] = {"class": "Mine", "file": "/x/mine.py", "sha256": "2" * 64, "signature": "33" * 32}
+    config.write_text(yaml.safe_dump(values), "utf-8")
+    text = report([run], tmp_path / "report.html").read_text("utf-8")
+    assert "2" * 64 in text
+    assert not re.search("signature|(11){32}|(33){32}", text)
+
+
 # ---------------------------------------------------------------------------------------------------- strangers
 def test_nothing_of_a_strangers_gets_out_of_its_place(tmp_path: Path):
     """Whatever is in its names, its values, its numbers' names, its commands, its versions and its damage."""

@@ -18,7 +18,10 @@ from hub_server import TOKEN, Server
 import duetto
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
+from duetto.sharing import card
 from duetto.storage import trust
+from duetto.storage.config import Config, RunOptions
+from duetto.training.evaluation import Evaluation
 
 BEST = {
     f"checkpoints/best/000000000001/{name}"
@@ -215,6 +218,22 @@ def test_nothing_personal_is_sent(server: Server, personal: Run, tmp_path: Path)
     assert pulled.config.environment_options == {"file": "arm.xml"}
     assert pulled.agent().notices == []  # what the checkpoint says of its config fits what is in config.yaml
     pulled.resume(steps=50)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "still"),
+    [
+        (duetto.TD3(), True),
+        (duetto.PPO(), True),
+        (duetto.PPO(stochastic_evaluation=True), False),
+        (duetto.DQN(evaluation_epsilon=0.001), False),
+    ],
+)
+def test_it_says_whether_the_agent_acted_by_chance(algorithm: Any, still: bool):
+    config = Config(algorithm, "Somewhere-v0", RunOptions(backend="torch", device="cpu"))
+    result = card.Result(Evaluation(np.ones(2), np.ones(2, int)), "last", 10, 0)
+    assert json.loads(card.results(config, result))["is_deterministic"] is still
+    assert ("without exploration" in card.card(config, "me/x", result, "")) is still
 
 
 def test_what_environments_hold_is_not_sent(server: Server, personal: Run, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -275,9 +276,10 @@ def _value(settings: dict[Any, Any], option: Any) -> str:
 
 
 def config_text(run: Recorded) -> str:
-    """The run's `config.yaml`, as it stands there."""
+    """The run's `config.yaml`, as it stands there, but for the user's signatures."""
     try:
-        return short(within.read_file(run.folder / "config.yaml", LARGEST).decode(), _LONGEST_CONFIG)
+        text = within.read_file(run.folder / "config.yaml", LARGEST).decode()
+        return short(re.sub(r"(?m)^ +signature: .*\n", "", text), _LONGEST_CONFIG)
     except (OSError, ValueError) as error:
         raise DuettoError(f"{run.folder / 'config.yaml'} cannot be read: {error}.") from error
 

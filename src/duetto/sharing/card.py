@@ -63,13 +63,19 @@ def metadata(config: Config, result: Result) -> dict[str, Any]:
     }
 
 
-def results(result: Result) -> str:
+def _is_deterministic(config: Config) -> bool:
+    """Whether evaluations take the policy's best guess at every step."""
+    algorithm = config.algorithm
+    return not (getattr(algorithm, "stochastic_evaluation", False) or getattr(algorithm, "evaluation_epsilon", 0.0))
+
+
+def results(config: Config, result: Result) -> str:
     """results.json: what the card says, with every episode."""
     evaluation = result.evaluation
     values = {
         "mean_reward": evaluation.mean_return,
         "std_reward": evaluation.std_return,
-        "is_deterministic": True,
+        "is_deterministic": _is_deterministic(config),
         "n_eval_episodes": len(evaluation.returns),
         "eval_datetime": datetime.now(UTC).isoformat(timespec="seconds"),
         "returns": evaluation.returns.tolist(),
@@ -88,6 +94,7 @@ def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str
     loaded = "" if result.checkpoint == "last" else f", {_argument(result.checkpoint)}"
     episodes = len(evaluation.returns)
     plural = "" if episodes == 1 else "s"
+    how = "without exploration" if _is_deterministic(config) else "with the chance that its evaluations have"
     film = f"`{VIDEO}` shows one episode." if not unfilmed else f"There is no video: {_plain(unfilmed)}"
     extras = f"hub,{run.backend}"
     versions = ", ".join(f"{package} {version}" for package, version in _versions(run.backend).items())
@@ -98,7 +105,7 @@ def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str
         f"# {_plain(_algorithm(config))} on {_code(_environment(config))}",
         f"Trained with Duetto for {result.step:,} steps, on {run.backend}, seed {run.seed}. {film}",
         f"Mean return **{evaluation.mean_return:.2f} +/- {evaluation.std_return:.2f}** over {episodes} whole "
-        f"episode{plural} without exploration (mean and population standard deviation, seed {result.seed}, checkpoint "
+        f"episode{plural} {how} (mean and population standard deviation, seed {result.seed}, checkpoint "
         f"{result.checkpoint}), measured before this was sent, with {versions}. Each one's return is in "
         "`results.json`.",
         "## Use it",

@@ -173,7 +173,7 @@ def _assemble(
     result = card.Result(evaluation, str(what.checkpoint), step, seed)
     text = card.card(run.config, repository, result, str(without_places(unfilmed)))
     disk.write_file(folder / form.CARD, text.encode())
-    disk.write_file(folder / form.RESULTS, card.results(result).encode())
+    disk.write_file(folder / form.RESULTS, card.results(run.config, result).encode())
     return evaluation, [*notices, *dict.fromkeys(run.notices)]
 
 
