@@ -17,7 +17,7 @@ from duetto.fingerprints import fingerprint
 DEFINITIONS = """
 import gymnasium
 import numpy as np
-from functools import partial
+from functools import cache, cached_property, partial
 
 SCALE = 2.0
 
@@ -28,8 +28,15 @@ class Base(gymnasium.Env):
     def step(self, action): return sum(i * self.bonus for i in (1, 2)), {"x", "y", "z"}
     @property
     def width(self): return self.n
+    @width.setter
+    def width(self, n): self.n = n + 0
     @staticmethod
     def far(): return 3
+    @cached_property
+    def near(self): return 6
+    @staticmethod
+    @cache
+    def kept(): return 7
 
 class Mine(Base):
     def reset(self, seed=None): return help_it(seed) * SCALE
@@ -44,6 +51,9 @@ CHANGES = [
     ("bonus = 1", "bonus = 2", {0, 1, 2, 3, 4, 5}),  # of a base class
     ("(1, 2)", "(1, 3)", {0, 1, 2, 3, 4, 5}),  # within an expression
     ("return self.n", "return -self.n", {0, 1, 2, 3, 4, 5}),
+    ("n + 0", "n + 1", {0, 1, 2, 3, 4, 5}),  # of a property's other side
+    ("return 6", "return 8", {0, 1, 2, 3, 4, 5}),
+    ("return 7", "return 8", {0, 1, 2, 3, 4, 5}),
     ("return 3", "return 4", {0, 1, 2, 3, 4, 5}),
     ("return 1 if", "return 2 if", {0, 1, 2, 3, 4}),
     ("n=5", "n=6", {1, 3}),  # a default

@@ -69,10 +69,16 @@ def _parts_once(value: Any, seen: set[int]) -> Iterator[str]:
         yield from _function(value, seen)
     elif isinstance(value, type):
         yield from _class(value, seen)
+    elif inside := [held for name in _HELD if callable(held := getattr(value, name, None))]:
+        yield from _several([f"{type(value).__qualname__} of", *inside], seen)
     else:
         yield from _parts(type(value), seen)
         if _is_own(_module(type(value))):
             yield from _parts(getattr(value, "__dict__", None), seen)
+
+
+# Where methods hold functions: static ones, properties, those that are cached, or compiled by JAX.
+_HELD = ("__func__", "__wrapped__", "func", "fget", "fset", "fdel")
 
 
 def _several(values: Any, seen: set[int]) -> Iterator[str]:
@@ -105,7 +111,7 @@ def _class(kind: type, seen: set[int]) -> Iterator[str]:
     for name, value in sorted(vars(kind).items()):
         if not (name.startswith("__") and isinstance(value, PLAIN)) and name not in _OF_EVERY_CLASS:
             yield name
-            yield from _parts(getattr(value, "__func__", None) or getattr(value, "fget", None) or value, seen)
+            yield from _parts(value, seen)
 
 
 _OF_EVERY_CLASS = {"__dict__", "__weakref__", "__annotations__", "__abstractmethods__", "_abc_impl"} | {

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import yaml
 
 from duetto import errors
 from duetto.algorithms import ALGORITHMS
@@ -124,18 +125,17 @@ def test_every_page_is_reached_by_the_contents(site: Path):
 
 
 def test_every_committed_run_is_on_the_page_of_results(site: Path):
-    """By its command; and as many seeds as there are folders."""
+    """By its job's command; and as many seeds as there are folders."""
     cells = [
         unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", (site / "results.html").read_text("utf-8"), re.S)
     ]
     text = [re.sub(r"<[^>]+>", "", cell).strip() for cell in cells]
-    # Seeds that were begun in other words stand in one cell: "duetto ... (seed 0); duetto ... (seed 1)".
-    commands = {re.sub(r" \(seed [\d, ]+\)$", "", part) for cell in text for part in cell.split("; ")}
+    commands = {cell.removesuffix(" †") for cell in text}
+    jobs = yaml.safe_load((ROOT / "benchmarks" / "jobs.yaml").read_text("utf-8"))["jobs"]
     runs = list((ROOT / "benchmarks" / "results" / "learning").glob("*-s*/config.yaml"))
     for run in runs:
-        command = re.search(r"^command: (.*(?:\n  .*)*)", run.read_text("utf-8"), re.MULTILINE)
-        assert command, run
-        assert re.sub(r" --(seed|name) \S+", "", " ".join(command[1].split())) in commands, run
+        job = jobs[run.parent.name.rpartition("-s")[0]]
+        assert f"duetto train {' '.join(job['train'].split())}" in commands, run
     starts = [i for i, cell in enumerate(text) if cell.startswith("duetto train ")]
     assert sum(int(text[i + 2]) for i in starts) == len(runs)
 

@@ -33,6 +33,11 @@ def of_algorithm(algorithm: dict[str, Any]) -> Source:
     return Source(words, (origin.kind, origin.checksum))
 
 
+def is_older(before: str, now: str) -> bool:
+    """Whether the words are those of a version that knew a class from Python by its name alone."""
+    return now.startswith(f"{before} (sha256 ")
+
+
 def of_networks(config: dict[str, Any]) -> Source:
     """`scratch`, or `td3-Pendulum-v1-s0 (last, step 300)`, of a whole `config.yaml`.
 

@@ -88,8 +88,9 @@ def separate(
 
     Ids and factories are made anew. An instance is copied, with what was set on it, or else remade from its `spec`,
     which the stepper's `notices` say; of a vector environment, its first environment is copied `num_envs` times. Atari
-    plays whole games: `episodic_life` is taken, but has no effect. `clip_rewards` and `log_rewards` have: a recurrent
-    policy sees what it has learned with; scores stay real.
+    plays whole games: of `episodic_life` is left that an episode starts behind each life, for a memory that ends with
+    one. `clip_rewards` and `log_rewards` have their effect, so that a recurrent policy sees what it has learned with;
+    scores stay real.
 
     Raises:
         UsageError: An instance can be neither copied nor remade, or has wrappers around a whole vector environment;

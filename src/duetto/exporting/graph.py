@@ -61,10 +61,21 @@ class Graph:
         """The name of the mask among the inputs: short, unless a part of the observation has that name."""
         return masks.MASK if "action_mask" in dict(_parts(self.observation)) else "action_mask"
 
+    def observed(self, part: str) -> str:
+        """The name among the inputs of a part of the observation: its own, unless another array is called so."""
+        taken = {output(name) for name, _ in self.actions}
+        if self.carries:
+            taken |= {*PREVIOUS, f"{NEXT}previous_action"}
+            taken |= {f"{prefix}carry/{name}" for prefix in ("", NEXT) for name in self.carries}
+        return f"{SINGLE}/{part}" if part in taken else part
+
     @property
     def inputs(self) -> list[Port]:
         """In order: the parts of an observation, a mask of allowed actions, then what a recurrent agent remembers."""
-        found = [Port(name, _shape(part), _dtype(part), _observed(part)) for name, part in _parts(self.observation)]
+        found = [
+            Port(self.observed(name), _shape(part), _dtype(part), _observed(part))
+            for name, part in _parts(self.observation)
+        ]
         if self.masked:
             about = "true where an action is allowed, as the environment's info['action_mask'] has it"
             found.append(Port(self.mask, (sum(masks.choices(self.action)),), "bool", about))
@@ -110,7 +121,7 @@ class Graph:
     def __call__(self, nets: Any, given: dict[str, Array]) -> tuple[Array, ...]:
         """The outputs in order; `nets` are the acting networks as the algorithm calls them."""
         several = isinstance(self.observation, Dict)
-        parts = {name: _counted(part, given[name]) for name, part in _parts(self.observation)}
+        parts = {name: _counted(part, given[self.observed(name)]) for name, part in _parts(self.observation)}
         obs = self._scaled(parts if several else parts[SINGLE])
         obs = masks.beside(obs, given[self.mask] if self.masked else None)
         if not self.carries:
@@ -171,10 +182,11 @@ class Graph:
         """Observations as a `Stepper` has them (choices from 0), as its environment gave them: the inputs."""
         obs, mask = masks.parted(obs)
         parts = obs if isinstance(obs, dict) else {SINGLE: obs}
-        return ({} if mask is None else {self.mask: mask}) | {
-            name: np.reshape(parts[name], (-1, *_shape(part))).astype(_dtype(part)) + _start(part).astype(_dtype(part))
-            for name, part in _parts(self.observation)
-        }
+        found = {} if mask is None else {self.mask: mask}
+        for name, part in _parts(self.observation):
+            own = np.reshape(parts[name], (-1, *_shape(part))).astype(_dtype(part))
+            found[self.observed(name)] = own + _start(part).astype(_dtype(part))
+        return found
 
 
 def output(part: str) -> str:
@@ -187,13 +199,21 @@ def _in_units(space: Any, action: Array, name: str) -> Array:
     xp = array_namespace(action)
     dtype = getattr(xp, name)
     if isinstance(space, Box):
-        low, high, centre, half = (part.astype(np.float32) for part in (*space.bounds, *space.units()))
+        centre, half = (part.astype(np.float32) for part in space.units())
+        low, high = _inside(*space.bounds)
         own = action * _like(action, half) + _like(action, centre)
         own = xp.minimum(xp.maximum(own, _like(action, low)), _like(action, high))
         own = xp.round(own) if np.dtype(name).kind in "biu" else own
         return xp.reshape(xp.astype(own, dtype), (-1, *space.shape))
     own = xp.astype(xp.reshape(action, (-1, *_shape(space))), dtype)
     return own + _like(own, _start(space))
+
+
+def _inside(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds in float32, rounded inwards: an action at one is in the space, of whatever type."""
+    least, most = low.astype(np.float32), high.astype(np.float32)
+    least = np.where(least.astype(np.float64) < low, np.nextafter(least, np.float32(np.inf)), least)
+    return least, np.where(most.astype(np.float64) > high, np.nextafter(most, np.float32(-np.inf)), most)
 
 
 def _parts(space: Space) -> tuple[tuple[str, Any], ...]:

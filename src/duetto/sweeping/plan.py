@@ -124,6 +124,8 @@ def _check(run: Planned) -> None:
     except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
     now = _deciding(run.config.to_dict())
+    if sources.is_older(before["algorithm.from"], now["algorithm.from"]):
+        before["algorithm.from"] = now["algorithm.from"]
     both = before.keys() & now.keys()  # an option that one version has, and the other not, is no change
     if changed := differences(*({key: values[key] for key in values if key in both} for values in (before, now))):
         raise UsageError(

@@ -191,7 +191,7 @@ class Evaluations:
         session = self._session
         if self._under_way is not None and self._under_way[:2] != (session.step, session.learner.updates):
             self.finish()
-        return {"best": self.best, "under_way": self._under_way is not None}
+        return {"best": self.best, "under_way": self._under_way is not None or self._again}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Undo it. A sentence where the best parameters are damaged."""

@@ -179,9 +179,8 @@ def _concluded(study: Study, optimizer: Optimizer) -> Tuned:
                 fresh = results.judged_afresh(plan, runs)
     elif not study.stopped:
         reasons = [trial.reason.partition("\n")[0] for trial in found if trial.reason]
-        raise DuettoError(
-            f"None of the {len(found)} trials in {folder} is complete. What the last one says: {(reasons or ['-'])[-1]}"
-        )
+        says = f"What the last one says: {reasons[-1]}" if reasons else "The same call goes on with them."
+        raise DuettoError(f"None of the {len(found)} trials in {folder} is complete. {says}")
     notices = tuple(study.notices)
     return Tuned(folder, tuple(found), best, runs, preset, drawn, fresh, None, importances, study.stopped, notices)
 

@@ -48,6 +48,8 @@ def settle(plan: Plan, folder: Path) -> None:
         raise CheckpointError(f"{path} cannot be read ({error}): was it changed by hand?") from error
     _check_scores(before, folder)
     now = flat(told)
+    if sources.is_older(str(before.get("algorithm.from")), now["algorithm.from"]):
+        before["algorithm.from"] = now["algorithm.from"]
     known = {key: now[key] for key in now if key.startswith(_LATER)} | before | {"format": FORMAT}
     if changed := differences(known, now):
         raise UsageError(

@@ -294,7 +294,8 @@ class Study:
         if kind == "gone":
             self._dismiss(worker)
             if -told[0] in ASKED:
-                self._put_off(trying, run)
+                if short and not trying.verdict:
+                    self._put_off(trying, run)
             else:
                 log = self.folder / "workers.log"
                 self._fail(trying, FAILED, f"Its process ended with the code {told[0]}; see {log}.")
@@ -305,7 +306,7 @@ class Study:
             self._fail(trying, DIVERGED if how == DIVERGED else FAILED, f"{sentence}\n{trace}".strip())
         elif kind == "ended":
             self._note_words(trying, run, told[1])
-        if kind == "ended" and not stopping and short:
+        if kind == "ended" and not stopping and short and not trying.verdict:
             self._put_off(trying, run)
         self._conclude(trying)
 
