@@ -24,8 +24,9 @@ from duetto.cli import main
 from duetto.errors import DuettoError, UsageError
 from duetto.exporting import writing
 from duetto.exporting.checking import check
-from duetto.exporting.graph import NEXT, Graph
+from duetto.exporting.graph import NEXT, Graph, _in_units
 from duetto.extras import install
+from duetto.networks.spaces import Box, Dict
 from duetto.runs.run import Run
 
 LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
@@ -323,3 +324,32 @@ def test_a_run_that_learned_on_jax(tmp_path: Path):
     written, _ = called(duetto.export(run, "torch", tmp_path / "agent.pt2"), "torch")
     obs = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
     np.testing.assert_allclose(written({"observation": obs})["action"], run.agent().act_batch(obs), atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------- the graph alone
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"), [(-0.1, 0.1, "float64"), (0.3, 0.7, "float64"), (-(2**31), 2**31 - 1, "int32")]
+)
+def test_an_action_at_a_bound_is_in_the_space(low: float, high: float, dtype: str):
+    """float32 has no 0.1, and the nearest is beyond it."""
+    space = Box((2,), dtype, (low, low), (high, high))
+    [found] = _in_units(space, np.array([[-1.0, 1.0]], np.float32), dtype)
+    assert found.dtype == dtype
+    assert low <= found[0] < found[1] <= high
+    assert found == pytest.approx([low, high], rel=1e-6)
+
+
+def test_no_two_arrays_are_called_alike():
+    """An environment may show the last action, and what else an input or output is called."""
+    number = Box((2,), "float32", (-1.0, -1.0), (1.0, 1.0))
+    names = ("action", "previous_action", "starts", "carry/actor/h", "own")
+    space = Dict(tuple((name, number) for name in names))
+    graph = Graph(duetto.TD3(), {}, space, number, {"": "float32"}, {"actor/h": (1, 3)}, {}, 5.0)
+    inputs, outputs = ([port.name for port in ports] for ports in (graph.inputs, graph.outputs))
+    assert len({*inputs, *outputs}) == len(inputs) + len(outputs)
+    assert {"own", "observation/action", "observation/starts", "previous_action", "starts"} <= set(inputs)
+    shown = graph.as_given({name: np.full((1, 2), i, np.float32) for i, name in enumerate(names)})
+    assert {name: part[0, 0] for name, part in shown.items()} == {
+        "observation/action": 0, "observation/previous_action": 1, "observation/starts": 2,
+        "observation/carry/actor/h": 3, "own": 4,
+    }  # fmt: skip
