@@ -15,13 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from faulty_environments import FINE, Faulty
 from gymnasium.spaces import Box
 
 from duetto.environments import Stepper, make
-from duetto.environments.workers import Workers
+from duetto.environments.faults import Fault
+from duetto.environments.workers import Checked, Workers
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
 
 HERE = Path(__file__).parent
@@ -129,6 +131,24 @@ def test_of_several_that_raise_the_first_is_named() -> None:
 )
 def test_one_that_gives_what_none_may(fault: str, said: str) -> None:
     assert said in failing(workers(fault), UsageError)
+
+
+def test_fractions_that_shared_memory_would_cut_off() -> None:
+    """In one process 0.7 stays 0.7 and becomes a float32; between processes it was 0."""
+
+    class Counting(gymnasium.Env):
+        observation_space, action_space = Box(0, 9, (2,), np.int32), Box(-1, 1, (1,), np.float32)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return [3.0, 4.0], {}
+
+        def step(self, action: Any) -> Any:
+            return [0.7, 4.0], 0.0, False, False, {}
+
+    checked = Checked(Counting(), "Counting")
+    assert checked.reset()[0] == [3.0, 4.0]  # whole numbers, whatever they are written as
+    with pytest.raises(Fault, match=r"an observation with fractions \(\[0\.7"):
+        checked.step(np.zeros(1))
 
 
 def test_what_is_only_unusual() -> None:

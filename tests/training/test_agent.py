@@ -124,6 +124,8 @@ def test_observations_in_parts_may_be_nested_or_flat(tmp_path: Path):
     for obs in observations(Parts(), 5):
         flat = {f"inner/{name}": part for name, part in obs["inner"].items()} | {"twice": obs["twice"]}
         np.testing.assert_array_equal(agent.act(obs), agent.act(flat))
+        plain = {"inner": {name: part.tolist() for name, part in obs["inner"].items()}, "twice": tuple(obs["twice"])}
+        np.testing.assert_array_equal(agent.act(obs), agent.act(plain))  # as an environment may give them, too
 
 
 def test_observations_that_are_tuples(tmp_path: Path):

@@ -109,6 +109,23 @@ def test_an_environment_without_pictures(tmp_path: Path):
     assert not list(run.path.glob("videos/*"))
 
 
+def test_pictures_of_another_kind_are_refused(tmp_path: Path):
+    """ffmpeg's writer stretched their contrast, each frame's on its own."""
+
+    class Whole(Line):
+        def render(self) -> np.ndarray:
+            return super().render().astype(int)
+
+    class Growing(Line):
+        def render(self) -> np.ndarray:
+            return np.tile(super().render(), (1 + self.time // 3, 1, 1))
+
+    for kind, said in ((Whole, r"render gives int64 of shape \(.*Return a uint8 array"), (Growing, "has one size")):
+        with pytest.raises(UsageError, match=said):
+            record(still, environments.make(kind, render_mode="rgb_array"), 0, tmp_path / "no.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_the_extra(made: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=rf"Videos need imageio and ffmpeg\. Install: {re.escape(install('video'))}"):

@@ -42,6 +42,7 @@ class Leaf:
     start: Any  # subtracted, so that choices begin at 0
     count: Any = None  # how many choices there are, an array for several; None for a Box
     kinds: str = "biuf"  # NumPy's letters for what becomes `dtype` and stays the same number
+    whole: bool = False  # a Box whose own dtype has no fractions
 
     def find(self, obs: Any) -> Any:
         """This part of one environment's, or of a batched, observation."""
@@ -141,6 +142,17 @@ class Layout:
         for leaf in self.leaves:
             leaf.read(obs, None, rows)
 
+    def check_whole(self, obs: Any) -> None:
+        """Fault where a space of whole numbers is given fractions, which its dtype would cut off."""
+        for leaf in self.leaves:
+            value = np.asarray(leaf.find(obs)) if leaf.whole else None
+            if value is not None and value.dtype.kind == "f" and (value != np.rint(value)).any():
+                raise Fault(
+                    f"it gave an {leaf.describe()} with fractions ({value}); its space is of whole numbers, which is "
+                    "all that comes through between processes. Give the space a dtype of floats.",
+                    None,
+                )
+
     def batch(self, obs: Any) -> Tree:
         """A batched Gymnasium observation, (N, ...) in every part, copied into our arrays."""
         arrays = {leaf.name: self._convert(leaf, leaf.find(obs)) for leaf in self.leaves}
@@ -208,7 +220,8 @@ def _leaves(space: gymnasium.Space[Any], path: tuple[Any, ...]) -> Iterator[Leaf
             dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
             low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (space.low, space.high))
             plain = Box(space.shape, dtype.name, low, high)
-            yield Leaf(name, path, plain, space.shape, dtype, None, kinds="biu" if dtype == np.uint8 else "biuf")
+            kinds, whole = "biu" if dtype == np.uint8 else "biuf", np.dtype(space.dtype).kind in "biu"
+            yield Leaf(name, path, plain, space.shape, dtype, None, kinds=kinds, whole=whole)
         case gymnasium.spaces.Discrete():
             start, n = int(space.start), int(space.n)
             yield Leaf(name, path, Discrete(n, start), (), np.dtype(np.int64), start or None, n, "biu")

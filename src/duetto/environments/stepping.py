@@ -192,7 +192,7 @@ class Stepper:
         """The first environment's frame, (H, W, 3) uint8.
 
         Raises:
-            UsageError: The environment was made without a render mode, or fails to render.
+            UsageError: The environment was made without a render mode, fails to render, or gives something else.
         """
         try:
             with self._quiet_at_first():
@@ -201,6 +201,11 @@ class Stepper:
             raise naming.not_shown(self.name, error) from error
         if frame is None:
             raise UsageError(f'{self.name} gives no frames. Make it with render_mode="rgb_array".')
+        if not (isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3):
+            given = f"{frame.dtype} of shape {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
+            raise UsageError(
+                f"{self.name}: render gives {given}. Return a uint8 array of shape (height, width, 3) from it."
+            )
         return frame
 
     def show(self, seed: int | None) -> None:

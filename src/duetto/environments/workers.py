@@ -115,18 +115,22 @@ class Checked(Saving):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """The first observation, and of its info what is read of it."""
         obs, info = calls.reset(self.env, None, seed=seed, options=options)
-        self._layout.check(obs)
+        self._check(obs)
         return obs, _read(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """What the environment gave; of its info what is read of it."""
         obs, reward, terminated, truncated, info = calls.step(self.env, None, single(action))
-        self._layout.check(obs)
+        self._check(obs)
         return obs, reward, terminated, truncated, _read(info)
 
     def close(self) -> None:
         """See `calls.close`."""
         calls.close(self.env)
+
+    def _check(self, obs: Any) -> None:
+        self._layout.check(obs)
+        self._layout.check_whole(obs)
 
 
 def _read(info: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def rows(layout: Layout, given: Any, several: bool) -> Tree:
     """
     if layout.single:
         return layout.batch(_checked(layout.leaves[0], given, several))
-    flat = _flat(given) if _is_nested(given) else {}
+    flat = _flat(given, {leaf.name for leaf in layout.leaves}) if _is_nested(given) else {}
     lacking = [leaf.name for leaf in layout.leaves if leaf.name not in flat]
     if lacking:
         raise UsageError(
@@ -82,12 +82,14 @@ def _check_whole(leaf: Any, value: np.ndarray) -> None:
 
 
 def _is_nested(given: Any) -> bool:
-    return isinstance(given, dict | tuple)
+    return isinstance(given, dict | tuple | list)
 
 
-def _flat(given: Any, prefix: str = "") -> dict[str, Any]:
+def _flat(given: Any, leaves: set[str], prefix: str = "") -> dict[str, Any]:
+    """By joined keys; what is a part of the space is not looked into, be it an array, a list or a tuple of numbers."""
     items = given.items() if isinstance(given, dict) else enumerate(given)
     flat: dict[str, Any] = {}
-    for name, part in items:
-        flat |= _flat(part, f"{prefix}{name}/") if _is_nested(part) else {f"{prefix}{name}": part}
+    for key, part in items:
+        name = f"{prefix}{key}"
+        flat |= _flat(part, leaves, f"{name}/") if _is_nested(part) and name not in leaves else {name: part}
     return flat

@@ -85,10 +85,6 @@ def video(make: Callable[..., Stepper], metadata: dict[str, Any]) -> Iterator[Fi
     finally:
         if stepper is not None:
             stepper.close()
-    if not (isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3):
-        given = f"{frame.dtype} of shape {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
-        yield costs("video", f"render gives {given}; {without}. Return a uint8 array of shape (height, width, 3).")
-        return
     rate = metadata.get("render_fps")
     more = "" if rate else ' metadata has no "render_fps", so videos run at 30 frames a second'
     yield fine("video", f"It can be filmed: frames of {frame.shape[1]} × {frame.shape[0]}.{more}{'.' if more else ''}")
