@@ -75,8 +75,8 @@ def remembered(run: Run, checkpoint: str | int = "last", trusted: bool = False) 
 
 def _demonstrations(filled: Replay | SequenceReplay, left: LeftOut) -> Iterator[Demonstration]:
     for episode in filled.episodes(left):
-        _, obs, *rest = episode
-        yield Demonstration(masks.parted(obs)[0], *rest)  # demonstrations have no masks
+        found = Demonstration(*episode[1:])
+        yield found._replace(obs=masks.parted(found.obs)[0])  # demonstrations have no masks
 
 
 def _filled(spec: ReplaySpec | SequenceSpec, observation: Space, action: Space, loaded: Loaded) -> Any:
