@@ -293,6 +293,10 @@ def test_no_preset(duetto: Command):
         (["td3", "Pendulum-v1", "--name", "a/b"], "'a/b' cannot be a run's name"),
         (["td3", "Pendulum-v1", "--name", ""], "'' cannot be a run's name"),
         (["td3", "Pendulum-v1", "--runs-dir", "/proc/no"], "/proc/no/td3-Pendulum-v1-s0 cannot be made"),
+        (
+            ["td3", "Pendulum-v1", "--environment-options", "g=9", "--environment_options=max_episode_steps=50"],
+            "--environment-options is given twice, and only the last would count. Give all values behind one: ",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_2(duetto: Command, tmp_path: Path, arguments: list[str], sentence: str):

@@ -96,6 +96,12 @@ def test_what_cannot_be_made_again_has_to_be_handed_over(tmp_path: Path):
     assert run.agent().act(np.zeros(2)).shape == (2,)  # acting needs no environment
 
 
+def test_a_run_stands_for_its_folder(tmp_path: Path):
+    run = train(tmp_path, environment=Line, steps=40)
+    assert duetto.load(run).step == 40
+    assert duetto.plot([run, run.path], output=tmp_path / "both.png").exists()
+
+
 # ---------------------------------------------------------------------------------------------------- refused
 @pytest.mark.parametrize(
     ("environment", "sentence"),

@@ -55,7 +55,7 @@ class ChoiceNetwork(Replayed):
     exploration_end: Fraction = 0.05
     """ε at the end."""
     exploration_steps: Count = 50_000
-    """Steps over which it falls; exponentially, in which the distance falls by e."""
+    """Steps over which it falls; exponentially, in which its distance to the end shrinks to 37 %."""
     ladder_exponent: NonNegative = 7.0
     """α of a ladder: environment i of N has ε^(1 + α i / (N-1))."""
     evaluation_epsilon: Fraction = 0.0

@@ -67,7 +67,18 @@ def _run_command(command: str, arguments: list[str]) -> None:
         near = difflib.get_close_matches(command, COMMANDS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise UsageError(f"There is no command {command!r}. {hint}There are: {', '.join(COMMANDS)}.")
+    _check_once(arguments)
     import_module(f"duetto.cli.{command}").main(_with_whole_numbers(arguments))
+
+
+def _check_once(arguments: list[str]) -> None:
+    """UsageError for an option of several values that is given twice: the first ones would be dropped."""
+    given = [argument.partition("=")[0].replace("_", "-") for argument in arguments]
+    for option in ("--environment-options", "--track"):
+        if given.count(option) > 1:
+            raise UsageError(
+                f"{option} is given twice, and only the last would count. Give all values behind one: {option} A B."
+            )
 
 
 _COUNTED = re.compile(r"--[\w-]*(?:steps|every|starts|capacity|samples)")

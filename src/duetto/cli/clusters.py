@@ -22,7 +22,7 @@ Address = Annotated[
 Actors = Annotated[int | None, arg(help="Processes of the cluster that the environments are spread over; 2.")]
 AnyPace = Annotated[
     Pace | None,
-    arg(help="Who waits for whom; exact: the numbers of a run without a cluster; in the others actors act."),
+    arg(help="exact: the numbers of a run without a cluster; lockstep, free: actors choose actions themselves."),
 ]
 Blocks = Annotated[int | None, arg(help="Vector steps that an actor makes by itself; a rollout, or 16.")]
 Ahead = Annotated[int | None, arg(help="At the pace free: steps made before they are learned from; 2 blocks an actor.")]

@@ -35,7 +35,9 @@ Runs = Annotated[
     ),
 ]
 Quiet = Annotated[FlagCreatePairsOff[bool], arg(help="Show nothing but what has to be known.")]
-Trust = Annotated[bool, arg(help="Run what the run names, its environment's package or its algorithm's file.")]
+Trust = Annotated[
+    bool, arg(help="Run code that the run's folder names (packages, files), though you did not begin the run here.")
+]
 Seeds = Annotated[
     str | None, arg(help="Train these seeds at once, side by side, a run each: 0-9 or 0,3,7.", metavar="0-9|0,3,7")
 ]

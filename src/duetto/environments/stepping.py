@@ -200,7 +200,11 @@ class Stepper:
         except Exception as error:
             raise naming.not_shown(self.name, error) from error
         if frame is None:
-            raise UsageError(f'{self.name} gives no frames. Make it with render_mode="rgb_array".')
+            raise UsageError(
+                f"{self.name} gives no frames. Let its constructor take render_mode and set self.render_mode, list "
+                "rgb_array among metadata['render_modes'], and return a uint8 array (height, width, 3) from render(). "
+                'An object that is made already has to be made with render_mode="rgb_array".'
+            )
         if not (isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3):
             given = f"{frame.dtype} of shape {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
             raise UsageError(

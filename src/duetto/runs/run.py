@@ -102,6 +102,10 @@ class Run:
         self.notices: list[str] = []
         self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
 
+    def __fspath__(self) -> str:
+        """Its folder, wherever one is wanted: `duetto.load(run)`, `duetto.plot(runs)`."""
+        return str(self.path)
+
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 

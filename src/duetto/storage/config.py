@@ -60,17 +60,17 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """PyTorch's threads on a CPU, part of the results; 0: one's results, by more where they are the same."""
+    """PyTorch's threads on a CPU; others change last digits. 0: one thread's numbers, by more where these stay."""
     learners: Count = 1
     """Processes (JAX without a cluster: devices) that share each batch equally; the same numbers, to rounding."""
     act_behind: bool = False
-    """Act with the policy of one step before, in NumPy, while the next is learned: faster, and other numbers."""
+    """Act in NumPy with parameters one step old while the next update is made: faster, and not the same numbers."""
     num_envs: Count = 1
     """Environments stepped side by side."""
     vectorization: Literal["sync", "subprocess"] = "sync"
     """Step them one after another, or each in a process of its own."""
     worker_timeout: NonNegative = 300.0
-    """Seconds after which such a process that does not answer ends the run; 0 waits for ever."""
+    """With vectorization subprocess: seconds without an answer after which the run ends; 0 waits for ever."""
     engine: Literal["auto", "native", "gymnasium", "envpool"] = "auto"
     """Who makes the environments; auto takes ale-py's own vector environment for Atari, Gymnasium for all others."""
     evaluate_every: CountOrZero = 5_000
@@ -80,11 +80,11 @@ class RunOptions:
     checkpoint_every: CountOrZero = 10_000
     """Steps between checkpoints; 0 writes one at the end only."""
     keep: Count = 2
-    """Checkpoints that are kept, the newest; what they remember they share."""
+    """How many of the newest checkpoints are kept; they share one copy of the replay memory."""
     log_every: Count = 1_000
     """Steps between two lines of metrics."""
     schedule_steps: CountOrZero = 0
-    """Steps in which schedules end that are measured in the run's length; 0 for that length."""
+    """Steps after which schedules, such as a learning rate's, reach their end; 0: the run's length."""
 
     @property
     def horizon(self) -> int:
