@@ -1,12 +1,16 @@
 """A free parameter: losses see the array itself, and it learns, is saved and is kept like any network."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pytest
+import torch
 from learning_cases import assert_same, batch, build, changed, first_moments, small
 
-from duetto.algorithms import SAC
-from duetto.networks.specs import Parameter
+from duetto.algorithms import DDPG, SAC, TD3
+from duetto.errors import CheckpointError
+from duetto.networks.specs import CustomNetwork, Parameter
 
 
 @dataclass(frozen=True)
@@ -51,3 +55,43 @@ def test_a_parameter_is_its_array(backend):
     for one in (learner, other):
         one.update(given)
     assert_same(learner.parameters()["scales"], other.parameters()["scales"])
+
+
+# ---------------------------------------------------------------------------------------------------- a user's modules
+class Tied(torch.nn.Module):
+    """One layer under two names, as where an encoder is kept for itself; weights that NumPy draws."""
+
+    def __init__(self, observation: Any, action_size: int) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(observation.size, 4)
+        self.whole = torch.nn.Sequential(self.first, torch.nn.Tanh(), torch.nn.Linear(4, action_size), torch.nn.Tanh())
+        with torch.no_grad():
+            self.first.weight.copy_(torch.from_numpy(np.random.normal(size=(4, observation.size))))
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.whole(obs)
+
+
+def test_a_target_of_shared_modules_is_a_slow_copy_like_any_other():
+    """Under its second name a shared weight was copied whole, so there was no target network for it."""
+    learner = build("torch", small(DDPG, actor_network=CustomNetwork(torch=Tied), tau=0.1))
+    before = learner.parameters()
+    assert before["actor"].keys() > {"first.weight", "whole.0.weight"}
+    for name, values in before["actor"].items():
+        np.testing.assert_array_equal(values, before["target_actor"][name])  # also what NumPy has drawn
+    learner.update(batch())
+    after = learner.parameters()
+    for name, values in after["actor"].items():
+        assert not np.array_equal(values, before["actor"][name])
+        expected = before["actor"][name] + 0.1 * (values - before["actor"][name])
+        np.testing.assert_allclose(after["target_actor"][name], expected, atol=1e-7)
+
+
+def test_parameters_that_do_not_fit_leave_all_as_they_were(backend):
+    learner, other = build(backend, small(TD3)), build(backend, small(TD3, hidden=(16, 12), critic_hidden=(9,)), seed=5)
+    before, wrong = learner.parameters(), other.parameters()
+    with pytest.raises(CheckpointError, match="critic"):
+        learner.load_parameters(wrong)
+    for name, values in before.items():
+        for key, value in values.items():
+            np.testing.assert_array_equal(learner.parameters()[name][key], value)

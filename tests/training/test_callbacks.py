@@ -13,7 +13,7 @@ from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, sm
 import duetto
 from duetto.errors import CheckpointError, UsageError
 from duetto.runs.run import Run
-from duetto.training.callbacks import HOOKS, Crew
+from duetto.training.callbacks import HOOKS, Callback, Crew
 from duetto.training.session import Session
 
 FEW: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "checkpoint_every": 2, "log_every": 2}
@@ -315,3 +315,15 @@ def test_what_is_no_number(tmp_path: Path, value: Any):
 def test_numbers_that_are_not_finite_are_taken_as_they_are(tmp_path: Path):
     run = train(tmp_path, steps=50, callbacks=[lambda session: session.log.scalar("mine", np.inf)])
     assert [line["mine"] for line in run.metrics()] == [np.inf, np.inf]
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "td3"])
+def test_a_checkpoint_in_the_middle_of_learning_is_refused(tmp_path: Path, algorithm: str):
+    """Of PPO's rollout it had a part that no run could go on from."""
+
+    class Eager(Callback):
+        def on_update(self, session: Session) -> None:
+            session.checkpoint()
+
+    with pytest.raises(UsageError, match=r"A checkpoint in on_update .*: make it in on_step\."):
+        train(tmp_path, small(algorithm), steps=60, evaluate_every=0, callbacks=[Eager()])

@@ -42,7 +42,7 @@ def sequence_priority(error: np.ndarray, mask: np.ndarray, mix: float) -> np.nda
 
     Args:
         error: (B, L), |δ|; where the mask is 0 it may be anything, also NaN.
-        mask: (B, L), 1 for the steps that count, at least one in every row.
+        mask: (B, L), 1 for the steps that count; a row without any has the priority 0.
         mix: η.
 
     Returns:
@@ -54,4 +54,4 @@ def sequence_priority(error: np.ndarray, mask: np.ndarray, mix: float) -> np.nda
     if error.ndim != 2 or error.shape != mask.shape:
         raise ValueError(f"error and mask have shapes {error.shape} and {mask.shape}, not one (B, L)")
     counted = np.where(mask > 0, error, 0.0)
-    return mix * counted.max(axis=1) + (1.0 - mix) * counted.sum(axis=1) / np.count_nonzero(mask, axis=1)
+    return mix * counted.max(axis=1) + (1.0 - mix) * counted.sum(axis=1) / np.maximum(np.count_nonzero(mask, axis=1), 1)

@@ -246,8 +246,7 @@ class JaxLearner(Learner):
         """See `Learner.load_parameters`."""
         self._host = None
         forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
-        for name in self._nets:
-            self._state[f"net/{name}"] = self._arrays(name, parameters.get(name, {}), name)
+        self._state |= {f"net/{name}": self._arrays(name, parameters.get(name, {}), name) for name in self._nets}
 
     def optimizer_state(self) -> dict[str, Any]:
         """See `Learner.optimizer_state`."""

@@ -88,6 +88,9 @@ class TorchLearner(Learner):
             self._nets[name] = build(self.specs[source], self.initial_random(source), device)
             for weight in self._nets[name].learned.values():
                 weight.requires_grad_(False)
+            with torch.no_grad():  # a user's class may draw from other generators than PyTorch's
+                for key, value in self._nets[source].values.items():
+                    self._nets[name].values[key].copy_(value)
         self._plain = SimpleNamespace(**{name: self._called(name) for name in self._nets})
         self._optimizers = {name: Adam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()}
         self._beside: Beside | None = None  # who makes the updates; None: whoever asks for them
@@ -260,8 +263,10 @@ class TorchLearner(Learner):
             torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
                 [to.values[name] for name in origin.learned], list(origin.learned.values()), tau
             )
-            for name in origin.values.keys() - origin.learned.keys():
-                to.values[name].copy_(origin.values[name])
+            learned = {id(value) for value in origin.learned.values()}  # modules may share one, under several names
+            for name, value in origin.values.items():
+                if id(value) not in learned:
+                    to.values[name].copy_(value)
 
     def _set_threads(self, threads: int) -> None:
         """As many as asked for; without a wish the results are those of one, whatever else is used.
@@ -332,10 +337,15 @@ class TorchLearner(Learner):
         self._finish()
         self._host = None
         forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
-        for name, net in self._nets.items():
-            expected = {key: tuple(value.shape) for key, value in net.values.items()}
-            with torch.no_grad():
-                for key, value in matched(parameters.get(name, {}), expected, name).items():
+        found = {
+            name: matched(
+                parameters.get(name, {}), {key: tuple(value.shape) for key, value in net.values.items()}, name
+            )
+            for name, net in self._nets.items()
+        }
+        with torch.no_grad():  # all of them fit
+            for name, net in self._nets.items():
+                for key, value in found[name].items():
                     net.values[key].copy_(torch.from_numpy(np.array(value)))
 
     def optimizer_state(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import numpy as np
 from duetto import environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run
-from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError
+from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.learners.base import on_host
 from duetto.learners.parameters import Parameters
 from duetto.storage.aside import return_to
@@ -100,6 +100,7 @@ class Session:
         self._stop = self._waited_for = False
         self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
         self._accepted = False  # whether the config says something else since
+        self._learns = False  # within the updates that are due
         self._logged = (0, 0)  # and of the last line of metrics
         self._versions = packages(config.run.backend)
         self._diagnosed = False
@@ -315,9 +316,11 @@ class Session:
         # Where the next sample depends on what was learned from the one before, it is drawn behind that.
         source = self.memory
         alone = source.needs_priorities or source.needs_divergence or source.needs_values
+        self._learns = True
         while samples := list(islice(due, 1 if alone else self.learner.at_once)):
             self._learn(samples)
             last = samples[-1]
+        self._learns = False
         return last
 
     def _learn(self, samples: list[memory.Sample]) -> None:
@@ -434,7 +437,14 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
-        """Write everything down. Raises NonFiniteError, and writes nothing, if learning has diverged."""
+        """Write everything down.
+
+        Raises:
+            NonFiniteError: Learning has diverged; nothing is written.
+            UsageError: It is in the middle of learning, called by `on_update`: nothing could go on from that.
+        """
+        if self._learns:
+            raise UsageError("A checkpoint in on_update would be of half of what is learned now: make it in on_step.")
         ended = self.step >= self.config.run.steps
         self.parts.rehearsal.look(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
         state = self.state_dict()
