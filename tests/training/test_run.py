@@ -103,6 +103,11 @@ def test_a_run_stands_for_its_folder(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------- refused
+def fails() -> Any:
+    """An environment whose own constructor raises."""
+    return {}["size"]
+
+
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
@@ -113,6 +118,13 @@ def test_a_run_stands_for_its_folder(tmp_path: Path):
         ("Pendulun-v1", r"no environment Pendulun-v1. Did you mean Pendulum-v1"),
         ("Pendulum-v7", r"no version 7 of Pendulum. Known are: Pendulum-v1"),
         (5, r"5 is no environment. Give an id, an environment, or a factory"),
+        ("CartPole", r"CartPole names no version\. Write CartPole-v1; known are: CartPole-v0, CartPole-v1\."),
+        (
+            type("Old", (), {"step": None})(),
+            r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; where it",
+        ),
+        (type("Old", (), {"step": None}), r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; where"),
+        (fails, r"(?s)factory fails failed: KeyError: 'size'\n.*test_run\.py\", line \d+, in fails"),
     ],
 )
 def test_environments_that_do_not_fit_leave_nothing_behind(tmp_path: Path, environment: Any, sentence: str):

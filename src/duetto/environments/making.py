@@ -30,6 +30,7 @@ from duetto.environments import (
 from duetto.environments.atari import AtariOptions
 from duetto.environments.atari_native import NativeAtari
 from duetto.environments.engines import Engine, Loop, Vector, label_of
+from duetto.environments.faults import raised
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.practice import Practice
 from duetto.environments.stepping import Stepper
@@ -144,9 +145,20 @@ def _make(
         name, single = environment, partial(_make_registered, environment, render_mode, options)
     elif callable(environment):
         name, single = _name(environment), partial(_make_by_factory, environment, render_mode, options)
+    elif hasattr(environment, "step"):
+        raise UsageError(_of_another_kind(environment))
     else:
         raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
     return Stepper(several(single, name))
+
+
+def _of_another_kind(environment: Any) -> str:
+    """What is said of an object with `step` that Gymnasium does not know."""
+    kind = type(environment)
+    return (
+        f"{kind.__module__}.{kind.__qualname__} is no gymnasium.Env. Derive its class from gymnasium.Env; where it "
+        "says `import gym`, write `import gymnasium as gym`."
+    )
 
 
 def _several(
@@ -241,7 +253,12 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"The factory {name} failed with {kwargs}: {type(error).__name__}: {error}") from error
+        given = f" with {kwargs}" if kwargs else ""
+        inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None  # not the call alone
+        where = f"\n{raised(name, error, None).trace}" if inside else ""
+        raise UsageError(f"The factory {name} failed{given}: {type(error).__name__}: {error}{where}") from error
+    if not isinstance(env, gymnasium.Env | VectorEnv) and hasattr(env, "step"):
+        raise UsageError(_of_another_kind(env))
     if not isinstance(env, gymnasium.Env) or isinstance(env, VectorEnv):
         raise UsageError(f"The factory {name} returned {type(env).__name__}. Return one gymnasium.Env.")
     _check_new(name, env.unwrapped)

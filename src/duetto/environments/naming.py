@@ -53,6 +53,8 @@ def check_known(environment: str) -> None:
     versions = ", ".join(sorted(spec.id for spec in specs))
     if version is not None:
         raise UsageError(f"There is no version {version} of {name}. Known are: {versions}.")
+    newest = max(specs, key=lambda spec: spec.version or 0).id  # which Gymnasium would take, and another one later
+    raise UsageError(f"{environment} names no version. Write {newest}; known are: {versions}.")
 
 
 def explain(environment: str, kwargs: dict[str, Any], error: Exception, options: Iterable[str] = ()) -> UsageError:
