@@ -1,7 +1,7 @@
 """Moving pictures of our own agents, from their runs' last checkpoints: `docs/_static/clips`, and a still of each.
 
 python docs/figures/filmed.py cheetah runs/crossq-HalfCheetah-v5-s0      # beside it what it was before its first step
-python docs/figures/filmed.py breakout runs/ppo-Breakout-v5-s0           # beside it what it sees
+python docs/figures/filmed.py breakout runs/ppo-Breakout-v5-s0 1430      # beside it what it sees, from that step
 python docs/figures/filmed.py pong runs/ppo-Pong-v5-s0
 """
 
@@ -72,21 +72,21 @@ def steps(run: Path, count: int) -> list[Any]:
     return pictures
 
 
-def game(run: Path, folder: Path) -> tuple[list[Any], dict[str, Any]]:
+def game(run: Path, folder: Path, start: int = 0) -> tuple[list[Any], dict[str, Any]]:
     """A quarter of a minute of a game, and beside it what the agent sees."""
     from PIL import Image
 
     command = [sys.executable, "-m", "duetto", "video", str(run), "--output", str(folder / "episode.mp4")]
     subprocess.run([*command, "--frames", str(folder)], check=True)
-    pictures = [Image.open(path).convert("RGB") for path in sorted(folder.glob("*.png"))[:220]]
+    pictures = [Image.open(path).convert("RGB") for path in sorted(folder.glob("*.png"))[start : start + 220]]
     scaled = [one.resize((2 * one.width, 2 * one.height), Image.Resampling.NEAREST) for one in pictures]
     return scaled, {"lossless": True, "quality": 75, "method": 4, "duration": 67}
 
 
-def write(name: str, run: Path) -> None:
+def write(name: str, run: Path, *start: int) -> None:
     """A clip and its still."""
     with TemporaryDirectory() as there:
-        pictures, how = (cheetah if name == "cheetah" else game)(run, Path(there))
+        pictures, how = (cheetah if name == "cheetah" else game)(run, Path(there), *start)
         CLIPS.mkdir(parents=True, exist_ok=True)
         first, *others = pictures
         first.save(CLIPS / f"{name}.webp", save_all=True, append_images=others, loop=0, minimize_size=True, **how)
@@ -94,4 +94,4 @@ def write(name: str, run: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], Path(sys.argv[2]))
+    write(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))
