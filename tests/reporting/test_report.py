@@ -89,7 +89,7 @@ def test_it_says_what_the_runs_are(tmp_path: Path, capsys: pytest.CaptureFixture
     assert any("td3" in row and "3.5" in row for row in rows), rows  # the mean of the last ones
     cells = seen.texts["td"]
     assert {"1,234", "10", "6", "1.5 min", "s1"} <= set(cells)  # greatest, its step, most, time, a folder
-    assert "above r_max / (1 − γ), which no policy can reach: diverging" in seen.texts["dd"]
+    assert "above max(0, r_max) / (1 − γ), which no policy can reach: diverging" in seen.texts["dd"]
     assert (tmp_path / "s0" / "config.yaml").read_text() in seen.texts["pre"]
     assert "duetto train --config config.yaml --seed 0\nduetto train --config config.yaml --seed 1" in seen.texts["pre"]
     assert "0123456789ab" in cells
