@@ -137,11 +137,11 @@ def test_a_full_disk_ends_tensorboard_and_not_the_run(
     log.write(1, {f"x{i}": i for i in range(20)})
 
     assert log._board is not None
-    full = Path("/dev/full").open("wb")  # noqa: SIM115 (the board closes it)
-    monkeypatch.setattr(log._board, "_file", full)
-    for step in (2, 3):
-        log.write(step, {f"x{i}": i for i in range(20)})
-    log.close()
+    with Path("/dev/full").open("wb") as full:
+        monkeypatch.setattr(log._board, "_file", full)
+        for step in (2, 3):
+            log.write(step, {f"x{i}": i for i in range(20)})
+        log.close()
     [said] = [record.getMessage() for record in caplog.records]
     assert "tensorboard cannot be written: No space left on device. The run goes on" in said
     assert [line["step"] for line in JsonLines.read(tmp_path / "metrics.jsonl")] == [1, 2, 3]

@@ -47,17 +47,18 @@ def record(
             opened.callback(partial.unlink, missing_ok=True)
             if frames is not None:
                 frames.mkdir(parents=True, exist_ok=True)
-            number, first = count(), dict[str, tuple[int, ...]]()
+            number, sizes = count(), set[tuple[int, ...]]()
 
             def write(frame: np.ndarray, obs: Tree) -> None:
                 nonlocal writer
                 frame = beside(frame, stepper.observation_space, obs)
                 if frames is not None:
                     _write_png(frames / f"image0k{next(number):04}.png", frame)
-                if frame.shape != first.setdefault("shape", frame.shape):
+                sizes.add(frame.shape)
+                if len(sizes) > 1:
                     raise UsageError(
-                        f"{stepper.name}: render gives pictures of {frame.shape} after {first['shape']}, and a video "
-                        "has one size. Render all of an episode alike."
+                        f"{stepper.name}: render gives pictures of {frame.shape} among others, and a video has one size. "
+                        "Render all of an episode alike."
                     )
                 if writer is None:  # now, because some environments know their picture only once they show it
                     writer = _writer(partial, stepper.render_fps)
