@@ -57,8 +57,8 @@ def record(
                 sizes.add(frame.shape)
                 if len(sizes) > 1:
                     raise UsageError(
-                        f"{stepper.name}: render gives pictures of {frame.shape} among others, and a video has one size. "
-                        "Render all of an episode alike."
+                        f"{stepper.name}: render gives pictures of {frame.shape} among others, and a video has one "
+                        "size. Render all of an episode alike."
                     )
                 if writer is None:  # now, because some environments know their picture only once they show it
                     writer = _writer(partial, stepper.render_fps)
