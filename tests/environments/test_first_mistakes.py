@@ -175,7 +175,9 @@ def test_without_pygame_watching_names_what_installs_it(monkeypatch: pytest.Monk
 def test_what_c_libraries_print_before_the_first_picture_is_not_shown(capfd: pytest.CaptureFixture[str]):
     stepper = environments.make("CartPole-v1", render_mode="rgb_array")
     stepper.reset(0)
-    stepper.environments[0].unwrapped.render = lambda: os.write(2, b"error: XDG_RUNTIME_DIR") and np.zeros((2, 2, 3))
+    stepper.environments[0].unwrapped.render = lambda: (
+        os.write(2, b"error: XDG_RUNTIME_DIR") and np.zeros((2, 2, 3), np.uint8)
+    )
     stepper.render()
     assert capfd.readouterr().err == ""
     stepper.render()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -50,6 +51,17 @@ def records(path: Path) -> Iterator[bytes]:
             yield begun
 
 
+def written(path: Path, kind: Any) -> list[Any]:
+    """Its records, once the last is there: W&B's own process writes them, on a busy machine after `finish`."""
+    until = time.monotonic() + 30
+    while True:
+        found = [kind.FromString(data) for data in records(path)]
+        if any(record.HasField("exit") for record in found):
+            return found
+        assert time.monotonic() < until, f"{path.name}: {len(found)} records, and no end"
+        time.sleep(0.1)
+
+
 def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("wandb")
     from wandb.proto import wandb_internal_pb2
@@ -60,9 +72,7 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     found: dict[str, list[tuple[int, float]]] = {}
     ids, projects, videos, artifacts, configured = set(), set(), [], [], set()
     for path in sorted(tmp_path.glob("wandb/offline-run-*/run-*.wandb")):
-        for data in records(path):
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(data)
+        for record in written(path, wandb_internal_pb2.Record):
             ids |= {record.run.run_id} - {""}
             projects |= {record.run.project} - {""}
             configured |= {item.key for item in (*record.run.config.update, *record.config.update)}
