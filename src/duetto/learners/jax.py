@@ -135,6 +135,8 @@ class JaxLearner(Learner):
         fixed = {name: state[name] for name in phase.reads}
         changed, values, priority = program(changing, fixed, *self._placed(*inputs))
         self._state.update(changed)
+        if self.on_policy:  # on a CPU the rollout's own memory is read, and whoever called may fill it again
+            jax.block_until_ready(values)
         return values, priority
 
     def _readable(self) -> State:
