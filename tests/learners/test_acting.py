@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import toy_networks
-from learning_cases import ACTION, PARTS, VECTOR, batch, build, observations
+from learning_cases import ACTION, PARTS, VECTOR, batch, box, build, observations
 from policy_cases import PICTURE
 
 from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3, CrossQ
 from duetto.algorithms.base import Algorithm
 from duetto.errors import CheckpointError
-from duetto.learners import acting
+from duetto.learners import acting, blas
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Discrete
 from duetto.networks.specs import CustomNetwork
@@ -58,7 +58,7 @@ CODE = """
 import sys
 import numpy as np
 import duetto
-from duetto.learners import acting
+from duetto.learners import acting, blas
 from duetto.networks import numpy as host
 from duetto.networks.initial import initial_parameters
 from duetto.networks.spaces import Box, Discrete
@@ -119,6 +119,27 @@ def test_a_learner_that_acts_in_numpy_multiplies_as_ever():
     obs = observations(VECTOR, 1, np.random.default_rng(0))
     spec, values = learner.specs["agent"], learner.parameters()["agent"]
     np.testing.assert_array_equal(learner.value(obs), host.build(spec, values)(obs)[1])
+
+
+def test_actions_are_the_same_on_any_number_of_cores():
+    """OpenBLAS adds 348 products in another order on two: so PPO with 64 of Ant's older environments would differ."""
+    threads = blas._openblas()
+    if threads is None:
+        pytest.skip("NumPy has no OpenBLAS of its own here")
+    algorithm, observation = PPO(hidden=(64, 64)), box(348)
+    learner = build("torch", algorithm, observation=observation)
+    actor = acting.HostActing(algorithm, learner.specs)
+    actor.use(learner.parameters())
+    obs = observations(observation, 64, np.random.default_rng(0))
+    before, found = threads.get(), []
+    try:
+        for number in (1, 2):
+            threads.set(number)
+            found.append([actor.value(obs), learner.value(obs)])
+            assert threads.get() == number
+    finally:
+        threads.set(before)
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("kind", [TD3, SAC, CrossQ])

@@ -18,7 +18,6 @@ from duetto.algorithms import Algorithm
 from duetto.cluster import Cluster, pacing
 from duetto.cluster.blocks import Distant
 from duetto.errors import CheckpointError, UsageError
-from duetto.learners import blas
 from duetto.learners.acting import HostActing
 from duetto.learners.behind import Behind
 from duetto.learners.beside import Beside
@@ -58,8 +57,7 @@ class Watching(Callback):
 def acts(algorithm: Algorithm, session_specs: Any, parameters: Parameters, obs: np.ndarray) -> np.ndarray:
     host = HostActing(algorithm, session_specs)
     host.use(parameters)
-    with blas.one_thread():
-        return host.act(obs, None)
+    return host.act(obs, None)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -20,6 +20,7 @@ import numpy as np
 from duetto.algorithms.base import Algorithm, Array, Tree
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
+from duetto.learners import blas
 from duetto.learners.parameters import Parameters, matched
 from duetto.learners.unrolling import Unrolling
 from duetto.networks import numpy as host
@@ -91,7 +92,7 @@ class Parted(Acting):
 
 
 class HostActing(Parted):
-    """In NumPy."""
+    """In NumPy, on one thread: so actions are the same on any number of cores."""
 
     def __init__(self, algorithm: Algorithm, specs: Specs) -> None:
         """`specs` may hold networks that do not act."""
@@ -116,7 +117,8 @@ class HostActing(Parted):
         if not self._nets:
             raise RuntimeError("These networks have no parameters yet: load some before they act.")
         nets = SimpleNamespace(**{name: called(name, self.specs[name], net) for name, net in self._nets.items()})
-        return getattr(self.algorithm, method)(nets, obs, *noise), carried(self.algorithm, nets)
+        with blas.one_thread():
+            return getattr(self.algorithm, method)(nets, obs, *noise), carried(self.algorithm, nets)
 
 
 class FrameworkActing(Parted):

@@ -23,7 +23,6 @@ from duetto.algorithms.base import Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import blas
 from duetto.learners.acting import Acting, HostActing, Method, in_numpy
 from duetto.learners.base import Learner
 from duetto.learners.parameters import Parameters, matched
@@ -55,8 +54,7 @@ class Behind(Acting):
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Acting`."""
         self._look()
-        with blas.one_thread():
-            return self._host._acting(method, obs, *noise)
+        return self._host._acting(method, obs, *noise)
 
     def _look(self) -> None:
         """Wait for what is to be acted with."""

@@ -1,7 +1,7 @@
-"""One thread for NumPy's products, where the other cores are learning meanwhile.
+"""One thread for the products of NumPy that actions are made of.
 
 OpenBLAS divides a product of one row by 400 x 300 weights among all cores. Its threads then wait for each other, and
-for the cores that somebody else has; and the last bits depend on their number.
+for the cores that learn meanwhile; and the last bits depend on their number.
 """
 
 from __future__ import annotations

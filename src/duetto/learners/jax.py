@@ -24,7 +24,7 @@ from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import blas, heap, jax_cache, jax_products, twins
+from duetto.learners import heap, jax_cache, jax_products, twins
 from duetto.learners.acting import HostActing, in_numpy
 from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates, Whole, epochs_at_once
 from duetto.learners.dealing import every
@@ -164,8 +164,7 @@ class JaxLearner(Learner):
             self._host = HostActing(self.algorithm, self.specs)
             arrays = {name: self._here(self._state[f"net/{name}"]) for name in self.algorithm.acting_networks}
             self._host.use({name: self._named(name, own) for name, own in arrays.items()})
-        with blas.one_thread():
-            return self._host._acting(method, obs, *noise)
+        return self._host._acting(method, obs, *noise)
 
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
