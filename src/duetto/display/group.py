@@ -62,6 +62,7 @@ class GroupDisplay(ProgressDisplay):
         if made:
             state.rate = made / max(now - self._since[0], 1e-9)
         state.results = self._results_of_all()
+        self._refresh()
         if not self._live_lines and now >= self._next_line and made:
             self._next_line = now + LINE_SECONDS
             rate = f"{state.rate or 0:,.0f} steps/s of all seeds"

@@ -1,4 +1,4 @@
-"""Words on a console, and on a terminal below them lines that change."""
+"""Words on a console, and lines that change: on a terminal below them, in a notebook above them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Self
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
 
+from duetto.display.notebook import NotebookLines, is_watched
 from duetto.errors import escaped
 
 
@@ -17,17 +18,22 @@ def say(console: Console, text: str, style: str | None = None) -> None:
 
     What a run's folder says may come from a stranger: control characters are shown, not obeyed.
     """
+    if console.is_jupyter:  # which would give each line an output of its own
+        print(escaped(text), file=console.file)
+        return
     console.print(escaped(text), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 class LiveDisplay(ABC):
-    """Shows something at work: within `with`, lines that change if it is a terminal, and what is said above them."""
+    """Shows something at work: within `with`, lines that change if somebody watches, and what is said beside them."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         """With `quiet`, notices are all that is shown."""
         self._console, self._quiet = console, quiet
-        self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=True)
-        self._live_lines = console.is_terminal and not quiet
+        self._live: Live | NotebookLines = NotebookLines(self)
+        if not console.is_jupyter:
+            self._live = Live(self, console=console, auto_refresh=console.is_terminal, transient=True)
+        self._live_lines = is_watched(console) and not quiet
         self._noticed = 0  # notices shown
 
     def __enter__(self) -> Self:
@@ -46,6 +52,11 @@ class LiveDisplay(ABC):
     @abstractmethod
     def _lines(self, width: int) -> RenderableType:
         """The lines as they are now, no wider than this."""
+
+    def _refresh(self) -> None:
+        """There is news: a terminal looks by itself."""
+        if self._console.is_jupyter and self._live_lines:
+            self._live.refresh()
 
     def say(self, text: str) -> None:
         """Unless it is to be quiet."""

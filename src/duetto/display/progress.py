@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: two lines on a terminal that change, plain lines elsewhere."""
+"""What a person sees while a run goes on: two lines that change if a person watches, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -92,6 +92,7 @@ class ProgressDisplay(LiveDisplay):
         if not self._doing.text:
             self._next_word = time.perf_counter() + SOON_SECONDS
         self._doing.now(text)
+        self._refresh()
         if text and not self._live_lines and not self._quiet and time.perf_counter() >= self._next_word:
             self._next_word = time.perf_counter() + LINE_SECONDS
             say(self._console, str(self._doing))
@@ -130,6 +131,7 @@ class ProgressDisplay(LiveDisplay):
         if made:
             state.rate = made / max(now - self._since[0], 1e-9)
         state.results = self._results(session)
+        self._refresh()
         goes_on = made or session.memory.pretraining_left
         if not self._live_lines and now >= self._next_line and goes_on:
             self._next_line = now + LINE_SECONDS

@@ -16,6 +16,7 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.cluster import Cluster
 from duetto.display.group import GroupDisplay
+from duetto.display.notebook import is_watched
 from duetto.display.showing import shown
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
@@ -94,8 +95,8 @@ def train(
             `session.stop()` ends the run early.
         environment_options: Arguments for the environment's own constructor.
         cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
-        progress: Show on a terminal what the command line shows; elsewhere nothing. Notices are logged, too, as
-            warnings of the standard library's logger "duetto".
+        progress: Show on a terminal or in a notebook what the command line shows; elsewhere nothing. Notices are
+            logged, too, as warnings of the standard library's logger "duetto".
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
         from_run: Another run, of the same spaces, whose networks this one begins with, to fine-tune them.
             Hyper-parameters and framework may be others.
@@ -141,7 +142,7 @@ def train(
         return start(made, environment, run_options, callbacks=own, on_start=on_start, cluster=cluster, **how)
 
     with interruption.passed_on() as came:
-        if not (progress and console.is_terminal):
+        if not (progress and is_watched(console)):
             run = begin()
             interruption.say(came, [run.path])
             return run
@@ -165,7 +166,7 @@ def _train_many(
         return [_copied(one) if isinstance(one, Callback) else one for one in callbacks]
 
     with interruption.passed_on() as came:
-        if not (progress and console.is_terminal):
+        if not (progress and is_watched(console)):
             runs = start_many(algorithm, environment, options, seeds, callbacks=own, **how)
             interruption.say(came, [run.path for run in runs])
             return runs

@@ -17,6 +17,7 @@ from rich.console import Console
 from duetto import environments, trackers
 from duetto.algorithms import Algorithm
 from duetto.cluster import Cluster
+from duetto.display.notebook import is_watched
 from duetto.display.showing import shown
 from duetto.display.video import place, record
 from duetto.environments import Episode
@@ -155,7 +156,7 @@ class Run:
         )
         console = Console()
         with interruption.passed_on() as came:
-            if not (progress and console.is_terminal):
+            if not (progress and is_watched(console)):
                 self.go_on(how)
                 interruption.say(came, [self.path])
                 return self

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from duetto.cluster import Cluster
+from duetto.display.notebook import is_watched
 from duetto.errors import UsageError
 from duetto.runs.planning import label_of
 from duetto.sweeping.crews import Crew, Processes, Tasks
@@ -45,7 +46,7 @@ def sweep(
         jobs: Runs at a time; None: one, and on a cluster as many as it has CPUs.
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
         cluster: A Ray cluster, of which each run gets a CPU; its machines must all see the folder.
-        progress: Show on a terminal what the command line shows.
+        progress: Show on a terminal or in a notebook what the command line shows.
         options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters. A mapping's win.
 
     Raises:
@@ -60,7 +61,7 @@ def sweep(
         name = name_of(chosen)
     console = Console()
     with passed_on() as came:
-        if not (progress and console.is_terminal):
+        if not (progress and is_watched(console)):
             found = conduct(chosen, name, output, jobs, cluster)
             say_how(came, "The same call goes on.")
             return found

@@ -1,4 +1,4 @@
-"""What a person sees of a sweep at work: a line for each run that ended, and on a terminal a table that changes."""
+"""What a person sees of a sweep at work: a line for each run that ended; on a terminal, a table that changes."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class SweepDisplay(LiveDisplay):
     def doing(self, text: str) -> None:
         """Say what is being done beside training; "" for training."""
         self._doing = text
+        self._refresh()
 
     def announce(self, sweep: Sweep) -> None:
         """The first lines: how many runs, and where they are."""
@@ -70,7 +71,7 @@ class SweepDisplay(LiveDisplay):
         self._show_notices(self._sweep.notices)
         if found.results and not self._quiet:
             for line in table(found.results, self._console.width):
-                self._console.print(line, highlight=False)
+                self.say(line.plain)
             self.say("IQM: the interquartile mean of the seeds' last evaluations.")
         counts = Counter(run.state for run in found.runs)
         self.say(", ".join(f"{number} {state}" for state, number in counts.items()) + ".")
@@ -101,6 +102,7 @@ class SweepDisplay(LiveDisplay):
             for entry in self._sweep.entries:
                 if entry.state in ("working", "elsewhere"):
                     entry.look()
+            self._refresh()
 
     def _parts(self, sweep: Sweep) -> list[str]:
         """The most important first."""

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from duetto.algorithms import Algorithm
 from duetto.algorithms.nearest import did_you_mean
+from duetto.display.notebook import is_watched
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.randomness import plain
@@ -69,7 +70,7 @@ def tune(
         output: The study's folder; by default `studies/<algorithm>-<environment>`.
         preset: As in `duetto.train`; or FILE.yaml.
         environment_options: Arguments for the environment's own constructor.
-        progress: Show on a terminal what the command line shows.
+        progress: Show on a terminal or in a notebook what the command line shows.
         options: Every field of `RunOptions`, and hyper-parameters, which keep their values and are not searched. `seed`
             is the first seed of every trial, and that of the search.
 
@@ -89,7 +90,7 @@ def tune(
     plan = planned_study(made, environment, run, name, kwargs, None, asked, search_only, fixed, seeds, prune)
     console = Console()
     with passed_on() as came:
-        if not (progress and console.is_terminal):
+        if not (progress and is_watched(console)):
             found = conduct(plan, output, trials, jobs, confirm)
             say_how(came, "The same call goes on.")
             return found

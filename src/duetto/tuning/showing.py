@@ -1,4 +1,4 @@
-"""What a person sees of a study at work: a line for each trial that ended, and on a terminal two that change."""
+"""What a person sees of a study at work: a line for each trial that ended; on a terminal, two that change."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # with all that they import, and something is to be seen befo
     from duetto.tuning.results import Tuned
     from duetto.tuning.study import Study, Trying
 
+GLANCE = 1.0  # seconds between two pictures of the lines in a notebook
+
 
 class StudyDisplay(LiveDisplay):
     """Shows a study."""
@@ -31,10 +33,12 @@ class StudyDisplay(LiveDisplay):
         self._study: Study | None = None
         self._doing = ""
         self._trials: list[Trial] = []
+        self._next = 0.0
 
     def doing(self, text: str) -> None:
         """Say what is being done beside training; "" for training."""
         self._doing = text
+        self._refresh()
 
     def announce(self, study: Study) -> None:
         """The first lines: what is searched, and where it is."""
@@ -88,6 +92,9 @@ class StudyDisplay(LiveDisplay):
     def _look(self) -> None:
         assert self._study is not None
         self._show_notices(self._study.notices)
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + GLANCE
+            self._refresh()
 
     def _ended(self, trial: Trial) -> None:
         self._look()
@@ -104,7 +111,7 @@ class StudyDisplay(LiveDisplay):
             first = f"trial {trial.number:>3}  {trial.value:.6g} (seeds {seeds}){'  best so far' * better}"
             self.say(f"{first}\n          {tried}" if better else first)
 
-    # ------------------------------------------------------------------------------------------------ on a terminal
+    # ------------------------------------------------------------------------------------------------ lines that change
     def _lines(self, width: int) -> RenderableType:
         if (study := self._study) is None or self._doing:
             return Text(self._doing)

@@ -1,0 +1,52 @@
+"""Lines that change in a notebook's output: one output, shown once and then replaced.
+
+That needs nothing but the notebook's own IPython. Rich's `Live` would need ipywidgets, whose outputs are empty in a
+notebook that is saved and opened again.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.jupyter import JupyterMixin
+
+
+class NotebookLines:
+    """What `rich.live.Live` is on a terminal, but for its own thread: `refresh` is called by whoever has news."""
+
+    def __init__(self, lines: RenderableType, transient: bool = True) -> None:
+        """With `transient`, nothing is left of them at the end."""
+        self.transient, self._lines = transient, lines
+        self._output: Any = None
+
+    def start(self) -> None:
+        """Show them."""
+        self._output = import_module("IPython.display").display(_Output(self._lines), display_id=True)
+
+    def refresh(self) -> None:
+        """Show them as they are now."""
+        if self._output is not None:
+            self._output.update(_Output(self._lines))
+
+    def stop(self) -> None:
+        """Leave them as they are now, or leave nothing."""
+        if self._output is not None:
+            self._output.update(_Output("" if self.transient else self._lines))
+        self._output = None
+
+
+class _Output(JupyterMixin):
+    """As a notebook asks for it: HTML, and plain text."""
+
+    def __init__(self, lines: RenderableType) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, *_: Any) -> Any:
+        yield self._lines
+
+
+def is_watched(console: Console) -> bool:
+    """Whether a person sees at once what is printed: on a terminal, or in a notebook."""
+    return console.is_terminal or console.is_jupyter
