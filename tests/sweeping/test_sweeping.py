@@ -28,6 +28,7 @@ from duetto.storage.config import Config, RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin
 from duetto.storage.yaml_files import read_yaml, to_yaml
+from duetto.sweeping.crews import Processes
 from duetto.sweeping.plan import Setting, runs
 from duetto.sweeping.results import Swept
 from duetto.sweeping.settings import from_file
@@ -118,6 +119,37 @@ def test_classes_from_python_that_were_edited_are_refused(tmp_path: Path):
         again(CLASSES.replace("* 1.0", "* 2.0"))
     with pytest.raises(UsageError, match=r"was begun otherwise: networks\.actor_network was .* and is "):
         again(CLASSES.replace("+ 0.0", "+ 1.0"))
+
+
+OWN_ENVIRONMENT = """import gymnasium
+class Mine(gymnasium.Wrapper):
+    def __init__(self): super().__init__(gymnasium.make("Pendulum-v1", max_episode_steps=10))
+"""
+
+
+@pytest.mark.parametrize("which", ["algorithm", "environment"])
+def test_a_file_that_is_edited_while_runs_wait_for_their_turn_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+):
+    """The runs before it are of the file as it was."""
+    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
+    file = {"algorithm": tmp_path / "own.py", "environment": tmp_path / "there.py"}
+    file["algorithm"].write_text(f"import duetto\n{OWN}")
+    file["environment"].write_text(OWN_ENVIRONMENT)
+    begin, begun = Processes.begin, list[Any]()
+
+    def editing(self: Processes, job: Any) -> None:
+        if begun:
+            file[which].write_text(f"# edited\n{file[which].read_text()}")
+        begun.append(job)
+        begin(self, job)
+
+    monkeypatch.setattr(Processes, "begin", editing)
+    own = {"own": {"algorithm": f"{tmp_path}/own.py:TD3", **SMALL}}
+    found = duetto.sweep(own, f"{tmp_path}/there.py:Mine", seeds=2, jobs=1, output=tmp_path / "sweep", **RUN)
+    assert [run.state for run in found.runs] == ["complete", "failed"]
+    assert f"{file[which].name}:" in found.failed[0].reason
+    assert "was edited while runs of it wait for their turn" in found.failed[0].reason
 
 
 def test_a_run_that_was_begun_otherwise_is_refused_with_what_differs(found: Swept):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from duetto import environments
+from duetto import environments, own_files
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError, UsageError
 from duetto.storage.config import Config, RunOptions
@@ -45,6 +45,7 @@ class Job:
     contested: bool = False  # others may begin the same run at the same time
     track: tuple[str, ...] = ()  # names of trackers
     code: dict[str, str] = field(default_factory=dict)  # see `runs.planning.planned`
+    environment_file: str = ""  # the checksum of the user's file that the environment's id names
 
     @classmethod
     def of(cls, config: Config, environment: Any, parent: Path, name: str, **how: Any) -> Self:
@@ -61,6 +62,7 @@ class Job:
             origin=config.origin,
             registration=environments.registration(environment),
             code=config.networks | ({} if config.remakeable else {"environment": config.checksum}),
+            environment_file=config.checksum if config.remakeable else "",
             **how,
         )
 
@@ -70,12 +72,18 @@ class Job:
         return self.parent / self.name
 
     def work(self, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None) -> None:
-        """Train to the end. Raises as `duetto.train` does; RunInUseError where another process is at it."""
+        """Train to the end.
+
+        Raises as `duetto.train` does; RunInUseError where another process is at it; UsageError where a file that the
+        run is made of was edited since the job was.
+        """
         from duetto import trackers
         from duetto.runs.run import GoingOn, Run, start
 
         environments.register(self.registration)
         algorithm, origin = self._made()
+        if self.environment_file and own_files.checksum(self.environment) != self.environment_file:
+            raise _edited(self.environment)
         callbacks = [*callbacks, *trackers.callbacks(self.track)]
         with ExitStack() as beginning:
             if self.contested:
@@ -116,6 +124,8 @@ class Job:
             return self.algorithm, self.origin
         assert self.origin is not None
         kind, origin = from_file(Path(self.origin.file), self.origin.kind)
+        if origin.checksum != self.origin.checksum:
+            raise _edited(f"{origin.file}:{origin.kind}")
         return kind(**self.algorithm), origin
 
 
@@ -145,6 +155,13 @@ def outcome(
         return "failed", FAILED, str(error), ""
     except Exception as error:  # of one run, which is no reason to end the others
         return "failed", FAILED, f"{type(error).__name__}: {error}", traceback.format_exc()
+
+
+def _edited(name: str) -> UsageError:
+    return UsageError(
+        f"{name} was edited while runs of it wait for their turn: this one would be of other code than those before "
+        "it. Put the file back, and give the same command again; or begin all runs anew, with another --output."
+    )
 
 
 def _patiently(work: Callable[[], Any]) -> None:
