@@ -62,10 +62,13 @@ def _on_halfcheetah(title: str, runs: Runs, crosses: list[tuple[float, float]]) 
 
 def pong() -> str:
     """PPO on Pong, and CleanRL's curve."""
-    d = Drawing(680, 320, "Scores on Pong of our PPO over 3.2 million steps, and those that CleanRL reports")
-    plot = Plot(d, 60, 34, 540, 230, (0, 4_000_000), (-21.5, 21.5))
+    d = Drawing(680, 320, "Scores on Pong of our PPO over ten million steps, and those that CleanRL reports")
+    plot = Plot(d, 60, 34, 540, 230, (0, 10_000_000), (-21.5, 21.5))
     plot.axes(
-        (0, 1_000_000, 2_000_000, 3_000_000, 4_000_000), (-21, -10, 0, 10, 21), "steps", "score of ten whole games"
+        (0, 2_000_000, 4_000_000, 6_000_000, 8_000_000, 10_000_000),
+        (-21, -10, 0, 10, 21),
+        "steps",
+        "score of ten whole games",
     )
     plot.curve(evaluations("ppo-pong-s0"), "ink-actor")
     for step, value in _published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"):

@@ -46,7 +46,7 @@ def overview() -> str:
     _draw(d, plot, "crossq-halfcheetah-100k", "CrossQ", "ink-noise", -56)
     _crosses(d, plot, published("td3-halfcheetah", "TD3's authors, 10 seeds, v1"))
 
-    plot = _panel(d, 1, "Pong, 3.2 million steps", (0, 4e6), (-22, 22), (0, 2e6, 4e6), (-21, 0, 21))
+    plot = _panel(d, 1, "Pong, ten million steps", (0, 1e7), (-22, 22), (0, 5e6, 1e7), (-21, 0, 21))
     _draw(d, plot, "ppo-pong", "PPO", "ink-reward", 16)
     _crosses(d, plot, published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"))
 

@@ -44,6 +44,28 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path, kind: str):
     np.testing.assert_allclose(found.returns, [one.reward.sum(dtype=np.float64) for one in episodes])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_may_be_filled_again_for_the_next_episode(tmp_path: Path, kind: str):
+    """As a converter's are that allocates them once."""
+    episodes = [episode(kind, steps=4, seed=i, terminated=True) for i in range(3)]
+    arrays = episode(kind, steps=4, seed=9, terminated=True)
+
+    def one_after_the_other() -> Iterator[Any]:
+        for one in episodes:
+            for target, source in zip(parts(arrays), parts(one), strict=True):
+                target[...] = source
+            yield arrays
+
+    demonstrations.save(tmp_path / "demos", description(kind), one_after_the_other())
+    for found, one in zip(demonstrations.load(tmp_path / "demos").episodes, episodes, strict=True):
+        check_same(found, one)
+
+
+def parts(one: Any) -> list[np.ndarray]:
+    obs = list(one.obs.values()) if isinstance(one.obs, dict) else [one.obs]
+    return [*obs, one.action, one.reward]
+
+
 def test_episodes_are_a_sequence(tmp_path: Path):
     episodes = saved(tmp_path / "demos")
     found = demonstrations.load(tmp_path / "demos").episodes

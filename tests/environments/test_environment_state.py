@@ -45,6 +45,46 @@ def test_environments_of_a_user(environment: Any) -> None:
     check_resume(environment, 200)
 
 
+class InPlace(gymnasium.Env[np.ndarray, Any]):
+    """Hands over the very array that it goes on to change, and keeps the one that it is given."""
+
+    observation_space = gymnasium.spaces.Box(-99, 99, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self) -> None:
+        self.at = np.zeros(1, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.at[:] = 0
+        return self.at.copy(), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        self.at += 1 + action
+        return self.at.copy(), 0.0, False, False, {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at = state["at"]
+
+
+def test_a_state_that_an_environment_hands_over_stays_what_it_was() -> None:
+    """While the environment goes on, and while one goes on that was given it: it may be loaded again."""
+    first = make(InPlace)
+    first.reset(0)
+    record(first, np.random.default_rng(0), 3)
+    saved = first.state_dict()
+    others = [make(InPlace), make(InPlace)]
+    runs = [record(first, np.random.default_rng(1), 5)]
+    for other in others:
+        other.load_state_dict(saved)
+        runs.append(record(other, np.random.default_rng(1), 5))
+    assert_equal(runs[1], runs[0])
+    assert_equal(runs[2], runs[0])
+
+
 @pytest.mark.parametrize("mode", [*AutoresetMode])
 def test_a_vector_environment_of_a_user(mode: AutoresetMode) -> None:
     def fresh() -> Stepper:

@@ -148,6 +148,24 @@ def test_another_number_of_threads_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert "goes on with its 2 threads, so that its numbers stay the same, but there are 1 cores" in notices(2)
 
 
+def test_another_number_of_cores_is_said_where_jax_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It divides products by them: TD3's updates had other last bits on four than on two."""
+
+    def notices(steps: int, cores: int) -> list[str]:
+        found: list[str] = []
+        monkeypatch.setattr(resuming, "of_jax", lambda: cores)
+        Run(run.path).resume(steps, on_start=lambda session: found.extend(session.notices))
+        return found
+
+    monkeypatch.setattr(resuming, "of_jax", lambda: 2)
+    run = train(tmp_path, backend="jax", steps=60)
+    assert notices(65, 2) == []
+    [notice] = notices(70, 4)
+    assert notice.startswith("Until the checkpoint JAX had 2 threads, one for each core, and has 4 here: from here")
+    assert "With NPROC=2 in the environment of the process they are the same." in notice
+    assert notices(75, 4) == []
+
+
 def test_with_the_number_of_threads_that_pytorch_finds_fastest(tmp_path: Path):
     """Networks of the full size, where more than one thread takes part; which number is fastest, the clock decides."""
     hyperparameters = {"hidden": (400, 300), "batch_size": 256, "max_grad_norm": 1.0, "replay_capacity": 1000}

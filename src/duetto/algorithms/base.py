@@ -420,7 +420,7 @@ class Algorithm:
 
     def draw(self, random: np.random.Generator, batch: Any) -> Any:
         """The random numbers of an update, handed to it as `noise`: a NumPy float32 array, or a (named) tuple or dict
-        of such trees. `update` gets the same tree in its framework's arrays.
+        of such trees, new ones each time. `update` gets the same tree in its framework's arrays, perhaps later.
         """
         return ()
 

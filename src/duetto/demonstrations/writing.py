@@ -129,7 +129,7 @@ class Writer:
         }
 
     def add(self, episode: Demonstration, seed: int | None = None, part: int = 0) -> None:
-        """Append an episode; UsageError where it is not as it is described."""
+        """Append a copy of an episode; UsageError where it is not as it is described."""
         try:
             check(episode, self._description)
         except UsageError as error:
@@ -167,15 +167,17 @@ class Writer:
 def _buffer(episode: Demonstration, seed: int | None, space: Space) -> Any:
     ends = np.zeros((2, episode.length), bool)
     ends[:, -1] = episode.terminated, episode.truncated
-    obs = {key(name): part for name, part in episode.obs.items()} if isinstance(episode.obs, dict) else episode.obs
-    action: Any = episode.action
+    obs: Any = np.array(episode.obs) if not isinstance(episode.obs, dict) else None
+    if isinstance(episode.obs, dict):
+        obs = {key(name): np.array(part) for name, part in episode.obs.items()}
+    action: Any = np.array(episode.action)
     if isinstance(space, Dict):
         action = {key(name): part for name, part in apart(action, space)}
     return minari().data_collector.EpisodeBuffer(
         seed=seed,
         observations=obs,
         actions=action,
-        rewards=cast("list[float]", episode.reward),
+        rewards=cast("list[float]", np.array(episode.reward)),
         terminations=cast("list[bool]", ends[0]),
         truncations=cast("list[bool]", ends[1]),
     )

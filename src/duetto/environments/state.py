@@ -19,6 +19,7 @@ attribute `saves_what_is_inside = True` answers for the environment in it, too.
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -146,7 +147,7 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
         return state | {"bullet": bullet.save(layer)}
     own = hasattr(type(layer), "state_dict") and hasattr(type(layer), "load_state_dict")
     if own:
-        state["own"] = layer.state_dict()  # type: ignore[attr-defined]
+        state["own"] = copy.deepcopy(layer.state_dict())  # type: ignore[attr-defined] - it may hold what changes
     for name, value in _attributes(layer):
         if (own and name != "_np_random") or _ignored(name, value):
             continue
@@ -179,7 +180,7 @@ def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> bool:
         bullet.load(layer, state["bullet"])
     if "metadata" in state:
         _load_metadata(layer, state["metadata"])
-    own = "own" not in state or layer.load_state_dict(state["own"]) is not False  # type: ignore[attr-defined]
+    own = "own" not in state or layer.load_state_dict(copy.deepcopy(state["own"])) is not False  # type: ignore[attr-defined]
     return own and all(models)
 
 

@@ -21,16 +21,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
+from functools import cache
 
 TRIAL = 16  # updates for each candidate; even, so that a delayed actor takes part equally
 PERIOD = 1_000  # updates between two trials
 SPARED = 4  # the slowest of each trial, which do not count
+XLA = "NPROC"  # what says how many threads JAX computes with on a CPU
 SHARE = "OMP_NUM_THREADS"  # where many processes share a machine, their number is said in it, by Ray for example
 
 
 def cores() -> int:
     """That this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def of_jax() -> int:
+    """With how many JAX computes on a CPU in this process: so many as `NPROC` says, else one a core.
+
+    It divides a product by them, and adds in another order where they are others: TD3's updates come to other last bits
+    with four than with two, and to the same with two on one core (an AMD EPYC, Zen 5).
+    """
+    said = os.environ.get(XLA, "")
+    return int(said) if said.isdecimal() and int(said) else cores()
 
 
 def granted() -> int:

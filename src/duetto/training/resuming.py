@@ -14,7 +14,7 @@ from duetto.functional import forms
 from duetto.functional.forms import ANY, Each, Optional
 from duetto.functional.schedules import linear
 from duetto.learners import Learner
-from duetto.learners.threads import cores
+from duetto.learners.threads import cores, of_jax
 from duetto.memory import Mixed, Replay, Rollout, SequenceReplay, Sharded
 from duetto.networks import spaces
 from duetto.processor import processor
@@ -60,6 +60,7 @@ LATER: dict[tuple[str, str], Any] = {
     ("session", "under_way"): bool,
     ("run", "processor"): str,
     ("run", "threads"): int,
+    ("run", "jax_threads"): int,
     ("run", "seeds"): int,
     ("run", "learners"): int,
     ("run", "remote"): bool,
@@ -71,6 +72,7 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
     return (
         {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
         | {"processor": str(processor())}
+        | ({"jax_threads": of_jax()} if config.run.backend == "jax" and config.run.device == "cpu" else {})
         | ({"seeds": learner.seeds} if learner.seeds > 1 else {})
         | ({"learners": learner.ranks} if learner.ranks > 1 else {})
         | ({"remote": True} if learner.remote else {})
@@ -213,6 +215,7 @@ def notes_of_run(saved: dict[str, Any], learner: Learner) -> list[str]:
     return [
         *_notes_of_processors(saved.get("processor"), str(processor())),
         *_notes_of_threads(saved.get("threads", 0), learner.threads),
+        *_notes_of_jax(saved.get("jax_threads"), learner),
         *_notes_of_seeds(saved.get("seeds", 1), learner.seeds),
         *_notes_of_learners(saved.get("learners", 1), learner.ranks),
         *_notes_of_processes(saved, learner),
@@ -245,6 +248,18 @@ def _notes_of_threads(saved: int, now: int) -> list[str]:
             "may differ."
         ]
     return []
+
+
+def _notes_of_jax(saved: int | None, learner: Learner) -> list[str]:
+    """What is said where JAX computes with another number of threads on a CPU than until the checkpoint."""
+    now = of_jax()
+    if saved in (None, now) or learner.backend != "jax":
+        return []
+    return [
+        f"Until the checkpoint JAX had {saved} thread{'s' * (saved != 1)}, one for each core, and has {now} here: from "
+        "here the run's numbers may differ in their last bits from those of one that was never interrupted. With "
+        f"NPROC={saved} in the environment of the process they are the same."
+    ]
 
 
 def _notes_of_seeds(saved: int, now: int) -> list[str]:
