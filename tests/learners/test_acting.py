@@ -19,7 +19,8 @@ from policy_cases import PICTURE
 from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3, CrossQ
 from duetto.algorithms.base import Algorithm
 from duetto.errors import CheckpointError
-from duetto.learners import acting, blas
+from duetto.functional import blas
+from duetto.learners import acting
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Discrete
 from duetto.networks.specs import CustomNetwork
@@ -58,7 +59,7 @@ CODE = """
 import sys
 import numpy as np
 import duetto
-from duetto.learners import acting, blas
+from duetto.learners import acting
 from duetto.networks import numpy as host
 from duetto.networks.initial import initial_parameters
 from duetto.networks.spaces import Box, Discrete

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, Array, Tree
-from duetto.functional import forms
+from duetto.functional import blas, forms
 from duetto.functional.forms import ARRAY, Each
-from duetto.learners import blas
 from duetto.learners.parameters import Parameters, matched
 from duetto.learners.unrolling import Unrolling
 from duetto.networks import numpy as host

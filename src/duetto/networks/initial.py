@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from duetto.functional import blas
 from duetto.networks.specs import Initializer, Network, NetworkSpec, Parameter, Policy, Recurrent, Stack
 
 Values = dict[str, np.ndarray]
@@ -121,6 +122,7 @@ def orthogonal(random: np.random.Generator, shape: tuple[int, ...], gain: float)
     factorisation left it turned, each gradient was turned, too, and each product read across.
     """
     rows, columns = shape[0], math.prod(shape[1:])
-    q, r = np.linalg.qr(random.standard_normal((max(rows, columns), min(rows, columns))))
+    with blas.one_thread():
+        q, r = np.linalg.qr(random.standard_normal((max(rows, columns), min(rows, columns))))
     q *= np.sign(np.diag(r))  # makes the distribution uniform
     return np.ascontiguousarray(gain * (q if rows >= columns else q.T)).reshape(shape)

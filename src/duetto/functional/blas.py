@@ -1,4 +1,4 @@
-"""One thread for the products of NumPy that actions are made of.
+"""One thread for the products of NumPy that actions and first weights are made of.
 
 OpenBLAS divides a product of one row by 400 x 300 weights among all cores. Its threads then wait for each other, and
 for the cores that learn meanwhile; and the last bits depend on their number.
