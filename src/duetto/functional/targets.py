@@ -26,6 +26,8 @@ def standardize(x: Any, mean: Callable[[Any], Any], epsilon: float = 1e-8) -> An
 def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:
     """Target policy smoothing, a' = clip(μ'(s') + clip(σ·noise, low, high), -1, 1) (Fujimoto et al., 2018, eq. 14).
 
+    The outer clip is the authors' code's, not the equation's.
+
     `action` and `noise` are (B, A); `noise` is standard normal, one number for each sample and each dimension.
     """
     same_shape(action=action, noise=noise)
