@@ -5,6 +5,7 @@
     each epoch   shuffle the N·T steps, cut them into minibatches; for each one step down
                      -mean min(ρ A, clip(ρ, 1-ε, 1+ε) A) + c_V ½ mean (V(s) - R)² - c_H mean H(π(s))
                  with ρ = π(a|s) / π_old(a|s), A normalised over the minibatch, the gradient's norm clipped
+                 (these two, and first weights at right angles, are of Huang et al., 2022, "The 37 details")
 
 The facts that make it PPO: what a rollout was collected with (log-probabilities, values, advantages) stays fixed while
 it is learned from; a truncated episode counts on the value of its final observation, a terminated one on nothing; every

@@ -3,7 +3,8 @@
     each update  a batch of B sequences, of which K of Binomial(B, ρ) are demonstrations and the others the agent's own
                  R2D2's n-step loss                      all there is in the paper (preset `paper`)
                  + the one-step and the margin loss      DQfD's, on R2D2's value scale h (preset `di-engine`, default)
-    priority     R2D2's, η max_t e_t + (1 - η) mean_t e_t, kept for demonstrations and own sequences separately
+    priority     R2D2's, η max_t e_t + (1 - η) mean_t e_t, kept for demonstrations and own sequences separately;
+                 e_t = λₙ|δₙ| + λ₁|δ₁|, of the n-step and the one-step error
 
 The facts that make it R2D3: recurrence, because the tasks show little at once; ρ may be far below 1/B, so that most
 batches hold no demonstration; demonstrations are cut into sequences as the agent's episodes are, and begin from a zero
