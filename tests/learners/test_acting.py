@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import toy_networks
+from cores import with_one_and_two_threads
 from learning_cases import ACTION, PARTS, VECTOR, batch, box, build, observations
 from policy_cases import PICTURE
 
 from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3, CrossQ
 from duetto.algorithms.base import Algorithm
 from duetto.errors import CheckpointError
-from duetto.functional import blas
 from duetto.learners import acting
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Discrete
@@ -123,24 +123,13 @@ def test_a_learner_that_acts_in_numpy_multiplies_as_ever():
 
 
 def test_actions_are_the_same_on_any_number_of_cores():
-    """OpenBLAS adds 348 products in another order on two: so PPO with 64 of Ant's older environments would differ."""
-    threads = blas._openblas()
-    if threads is None:
-        pytest.skip("NumPy has no OpenBLAS of its own here")
+    """OpenBLAS adds 348 products in another order on two: so PPO with 64 Humanoids would differ."""
     algorithm, observation = PPO(hidden=(64, 64)), box(348)
     learner = build("torch", algorithm, observation=observation)
     actor = acting.HostActing(algorithm, learner.specs)
     actor.use(learner.parameters())
     obs = observations(observation, 64, np.random.default_rng(0))
-    before, found = threads.get(), []
-    try:
-        for number in (1, 2):
-            threads.set(number)
-            found.append([actor.value(obs), learner.value(obs)])
-            assert threads.get() == number
-    finally:
-        threads.set(before)
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*with_one_and_two_threads(lambda: [actor.value(obs), learner.value(obs)]))
 
 
 @pytest.mark.parametrize("kind", [TD3, SAC, CrossQ])

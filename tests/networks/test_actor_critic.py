@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from built import ACTIVATIONS, agent, call, definition, parameters
+from cores import with_one_and_two_threads
 from learning_cases import box, observations
 from policy_cases import ACTIONS, BOTH, FRAMES, OBSERVATIONS, PARTS, PICTURE, VECTOR, build, image, rollout, small
 
 from duetto.errors import UsageError
-from duetto.functional import blas
 from duetto.networks import initial
 from duetto.networks.numpy import worth_it
 from duetto.networks.spaces import Discrete
@@ -100,17 +100,8 @@ def test_where_they_are_worth_it():
 # ---------------------------------------------------------------------------------------------------- first parameters
 def test_weights_at_right_angles_are_the_same_on_any_number_of_cores():
     """OpenBLAS adds in another order on two."""
-    threads = blas._openblas()
-    if threads is None:
-        pytest.skip("NumPy has no OpenBLAS of its own here")
-    before, found = threads.get(), []
-    try:
-        for number in (1, 2):
-            threads.set(number)
-            found.append(initial.orthogonal(np.random.default_rng(0), (256, 348), 1.0))
-    finally:
-        threads.set(before)
-    np.testing.assert_array_equal(*found)
+    weights = with_one_and_two_threads(lambda: initial.orthogonal(np.random.default_rng(0), (256, 348), 1.0))
+    np.testing.assert_array_equal(*weights)
 
 
 @pytest.mark.parametrize("observation", OBSERVATIONS)

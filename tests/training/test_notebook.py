@@ -27,7 +27,8 @@ class Notebook:
 
     def __init__(self) -> None:
         self.outputs: list[list[str]] = []
-        self.console = Console(force_jupyter=True, file=io.StringIO(), width=100)
+        self._written = io.StringIO()
+        self.console = Console(force_jupyter=True, file=self._written, width=100)
 
     def display(self, lines: Any, display_id: bool) -> SimpleNamespace:
         assert display_id
@@ -37,7 +38,7 @@ class Notebook:
 
     @property
     def printed(self) -> str:
-        return self.console.file.getvalue()  # type: ignore[attr-defined]
+        return self._written.getvalue()
 
 
 def plain(output: Any) -> str:
@@ -49,7 +50,7 @@ def plain(output: Any) -> str:
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
     made, module = Notebook(), ModuleType("IPython.display")
-    module.display = made.display  # type: ignore[attr-defined]
+    vars(module)["display"] = made.display
     monkeypatch.setitem(sys.modules, "IPython.display", module)
     for one in (api, run_module, sweeping, tuning):
         monkeypatch.setattr(one, "Console", lambda: made.console)

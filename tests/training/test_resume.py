@@ -161,7 +161,7 @@ def test_another_number_of_cores_is_said_where_jax_computes(tmp_path: Path, monk
     run = train(tmp_path, backend="jax", steps=60)
     assert notices(65, 2) == []
     [notice] = notices(70, 4)
-    assert notice.startswith("Until the checkpoint JAX had 2 threads, one for each core, and has 4 here: from here")
+    assert notice.startswith("Until the checkpoint JAX had 2 threads on the CPU, and has 4 here: from here")
     assert "With NPROC=2 in the environment of the process they are the same." in notice
     assert notices(75, 4) == []
 

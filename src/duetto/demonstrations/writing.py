@@ -167,9 +167,8 @@ class Writer:
 def _buffer(episode: Demonstration, seed: int | None, space: Space) -> Any:
     ends = np.zeros((2, episode.length), bool)
     ends[:, -1] = episode.terminated, episode.truncated
-    obs: Any = np.array(episode.obs) if not isinstance(episode.obs, dict) else None
-    if isinstance(episode.obs, dict):
-        obs = {key(name): np.array(part) for name, part in episode.obs.items()}
+    seen: Any = episode.obs
+    obs = {key(name): np.array(part) for name, part in seen.items()} if isinstance(seen, dict) else np.array(seen)
     action: Any = np.array(episode.action)
     if isinstance(space, Dict):
         action = {key(name): part for name, part in apart(action, space)}

@@ -9,7 +9,7 @@ from typing import Any, Self
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
 
-from duetto.display.notebook import NotebookLines, is_watched
+from duetto.display.notebook import NotebookLines
 from duetto.errors import escaped
 
 
@@ -22,6 +22,11 @@ def say(console: Console, text: str, style: str | None = None) -> None:
         print(escaped(text), file=console.file)
         return
     console.print(escaped(text), style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def is_watched(console: Console) -> bool:
+    """Whether a person sees at once what is printed: on a terminal, or in a notebook."""
+    return console.is_terminal or console.is_jupyter
 
 
 class LiveDisplay(ABC):

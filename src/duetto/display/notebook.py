@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.jupyter import JupyterMixin
 
 
@@ -45,8 +45,3 @@ class _Output(JupyterMixin):
 
     def __rich_console__(self, *_: Any) -> Any:
         yield self._lines
-
-
-def is_watched(console: Console) -> bool:
-    """Whether a person sees at once what is printed: on a terminal, or in a notebook."""
-    return console.is_terminal or console.is_jupyter

@@ -16,7 +16,7 @@ from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.cluster import Cluster
 from duetto.display.group import GroupDisplay
-from duetto.display.notebook import is_watched
+from duetto.display.live import is_watched
 from duetto.display.showing import shown
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork

@@ -17,7 +17,7 @@ from rich.console import Console
 from duetto import environments, trackers
 from duetto.algorithms import Algorithm
 from duetto.cluster import Cluster
-from duetto.display.notebook import is_watched
+from duetto.display.live import is_watched
 from duetto.display.showing import shown
 from duetto.display.video import place, record
 from duetto.environments import Episode

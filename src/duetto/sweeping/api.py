@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from duetto.cluster import Cluster
-from duetto.display.notebook import is_watched
+from duetto.display.live import is_watched
 from duetto.errors import UsageError
 from duetto.runs.planning import label_of
 from duetto.sweeping.crews import Crew, Processes, Tasks

@@ -256,7 +256,7 @@ def _notes_of_jax(saved: int | None, learner: Learner) -> list[str]:
     if saved in (None, now) or learner.backend != "jax":
         return []
     return [
-        f"Until the checkpoint JAX had {saved} thread{'s' * (saved != 1)}, one for each core, and has {now} here: from "
+        f"Until the checkpoint JAX had {saved} thread{'s' * (saved != 1)} on the CPU, and has {now} here: from "
         "here the run's numbers may differ in their last bits from those of one that was never interrupted. With "
         f"NPROC={saved} in the environment of the process they are the same."
     ]

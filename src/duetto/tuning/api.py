@@ -12,7 +12,7 @@ from rich.console import Console
 
 from duetto.algorithms import Algorithm
 from duetto.algorithms.nearest import did_you_mean
-from duetto.display.notebook import is_watched
+from duetto.display.live import is_watched
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.randomness import plain

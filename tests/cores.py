@@ -1,0 +1,26 @@
+"""What NumPy comes to with one thread of OpenBLAS, and with two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from duetto.functional import blas
+
+
+def with_one_and_two_threads(compute: Callable[[], Any]) -> tuple[Any, Any]:
+    """Both outcomes; whoever computes leaves the number of threads as it was."""
+    threads = blas._openblas()
+    if threads is None:
+        pytest.skip("NumPy has no OpenBLAS of its own here")
+    before, found = threads.get(), []
+    try:
+        for number in (1, 2):
+            threads.set(number)
+            found.append(compute())
+            assert threads.get() == number
+    finally:
+        threads.set(before)
+    return found[0], found[1]
