@@ -18,7 +18,8 @@ class NotebookLines:
 
     def __init__(self, lines: RenderableType, transient: bool = True) -> None:
         """With `transient`, nothing is left of them at the end."""
-        self.transient, self._lines = transient, lines
+        self.transient: bool = transient
+        self._lines = lines
         self._output: Any = None
 
     def start(self) -> None:
