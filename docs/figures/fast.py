@@ -14,8 +14,12 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 TABLES = sorted([*RESULTS.glob("speed*.csv"), *RESULTS.glob("speed/*.csv")])
 BEHIND = "duetto-jax-behind"  # acts one step behind; measured in these goes
 WITH_BEHIND = [RESULTS / "behind-amx.csv", RESULTS / "speed" / "one-update-zen4.csv"]
-# Of these, PyTorch's rows are older than a change of its products; the table beside them has both sides again.
-REPEATED = {"one-update-zen4": ("duetto-torch", "sb3")}
+# Rows that are older than a change of our products; the table beside them has both sides again. By table and precision.
+REPEATED = {
+    ("one-update-zen4", "float32"): ("duetto-torch", "sb3"),
+    ("speed", "float32"): ("duetto-jax", "sbx"),
+    ("speed", "bf16"): ("duetto-jax",),
+}
 LABELS = {
     "duetto-jax": "Duetto, JAX",
     "duetto-torch": "Duetto, PyTorch",
@@ -41,7 +45,8 @@ TASKS = {
 
 MACHINES = {
     "AMD EPYC (Zen 4, AVX-512 BF16)": "AMD EPYC, Zen 4",
-    "AMD EPYC": "AMD EPYC, Zen 5",
+    "AMD EPYC (Zen 5, AVX-512 BF16)": "AMD EPYC, Zen 5",
+    "AMD EPYC": "AMD EPYC, Zen 5",  # as earlier tables call it
     "Intel Xeon (AMX)": "Intel Xeon, AMX",
     "Intel Xeon @ 2.50GHz (AVX-512)": "Intel Xeon, 2.5 GHz",
     "Intel Xeon": "another Intel Xeon",
@@ -61,7 +66,7 @@ ROWS = {
     "TD3, PyTorch : SB3": ("td3", "duetto-torch", "sb3"),
     "SAC, PyTorch : SB3": ("sac", "duetto-torch", "sb3"),
 }
-Where = tuple[str, str]  # a task, and the processor that it was measured on
+Where = tuple[str, str]  # a task, and the processor that it was measured on, as `MACHINES` calls it
 
 
 class Round(NamedTuple):
@@ -83,7 +88,7 @@ def rounds(precision: str = "float32", behind: bool = False) -> list[Round]:
         machine = _machine(path)
         with path.open(encoding="utf-8") as file:
             for row in csv.DictReader(file):
-                again = precision == "float32" and row["contender"] in REPEATED.get(path.stem, ())
+                again = row["contender"] in REPEATED.get((path.stem, precision), ())
                 if row["precision"] == precision and row["steps_per_second"] and not again:
                     rate = float(row["steps_per_second"])
                     turn = (path.stem, row["contender"], row["threads"], row["round"])
@@ -111,10 +116,10 @@ def rates() -> dict[Where, dict[str, float]]:
 
 
 def _machine(path: Path) -> str:
-    """The processor, as the table beside the raw rows names it."""
+    """The processor, which the table beside the raw rows names."""
     machine = re.search(r"^- Machine: (.*?), \d+ cores", path.with_suffix(".md").read_text("utf-8"), re.MULTILINE)
     assert machine is not None, path
-    return re.sub(r"\(R\)| Processor", "", machine[1])
+    return MACHINES[re.sub(r"\(R\)| Processor", "", machine[1])]
 
 
 def fastest(where: Where, ours: bool) -> str:
@@ -131,7 +136,7 @@ def summary() -> tuple[list[str], list[list[str]]]:
         peer, best = (fastest((task, machine), ours=ours) for ours in (False, True))
         own = [f"{measured[name]:,.0f}" if name in measured else "–" for name in ("duetto-jax", "duetto-torch")]
         ratio = f"{measured[best] / measured[peer]:.2f}"
-        rows.append([TASKS[task], *own, f"{LABELS[peer]}: {measured[peer]:,.0f}", ratio, MACHINES[machine]])
+        rows.append([TASKS[task], *own, f"{LABELS[peer]}: {measured[peer]:,.0f}", ratio, machine])
     return [
         "task",
         "Duetto, JAX",
@@ -144,11 +149,12 @@ def summary() -> tuple[list[str], list[list[str]]]:
 
 def beside() -> tuple[list[str], list[list[str]]]:
     """The README's table: how many times another's steps a second ours are, in bold from 1.1 on, and both medians."""
+    columns = list(dict.fromkeys(MACHINES.values()))
     rows = []
     for label, (task, own, other) in ROWS.items():
-        cells = [_compared((task, machine), own, other) for machine in MACHINES]
+        cells = [_compared((task, machine), own, other) for machine in columns]
         rows.append([label, *cells])
-    return ["", *MACHINES.values()], rows
+    return ["", *columns], rows
 
 
 def _compared(where: Where, own: str, other: str | None) -> str:

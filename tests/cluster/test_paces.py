@@ -93,7 +93,7 @@ class Course:
 
     def place(self, pace: type[Blocks], actors: int, length: int, transport: Simulated) -> None:
         self.transport = transport
-        role = cloudpickle.dumps(Role(self.algorithm, "torch", "float32", NUM_ENVS))
+        role = cloudpickle.dumps(Role(self.algorithm, "torch", "float32", 1, NUM_ENVS))
         crew = Crew(transport, RECIPE, shares(NUM_ENVS, actors), 5.0, self.notices, role)
         self.stepper = Distant(Spread(crew), "Taped")
         self.normalizer = Normalizer(self.stepper.observation_space, *self.algorithm.observation_scaling())

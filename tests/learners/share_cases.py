@@ -16,7 +16,7 @@ from duetto import learners
 from duetto.algorithms import ALGORITHMS
 from duetto.learners import Learner
 from duetto.learners.base import on_host
-from duetto.testing.trials import Trial, demonstrated, small, supported, temporary
+from duetto.testing.trials import ONE, Trial, demonstrated, small, supported, temporary
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "td3": ("td3", {"normalize_batch_reward": True, "max_grad_norm": 0.1}),
@@ -44,7 +44,8 @@ class Case:
             self.batches = Trial(self.algorithm, self.observation, self.action).batches(10)
 
     def build(self, backend: Any, **how: Any) -> Learner:
-        return learners.build(backend, self.algorithm, self.observation, self.action, seed=3, threads=1, **how)
+        how = {"seed": 3, "threads": ONE[backend]} | how
+        return learners.build(backend, self.algorithm, self.observation, self.action, **how)
 
     def taught(self, learner: Learner, updates: Iterable[int] = range(UPDATES)) -> dict[str, Any]:
         """What it has come to, and what it reported."""

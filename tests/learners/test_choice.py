@@ -26,7 +26,7 @@ def machine(monkeypatch):
 
     def set_up(backends="torch jax", cuda=""):
         monkeypatch.setattr(choice, "installed", lambda backend: backend in backends)
-        monkeypatch.setattr(choice, "_has_cuda", lambda backend, ranks: backend in cuda)
+        monkeypatch.setattr(choice, "_has_cuda", lambda backend, ranks, threads: backend in cuda)
         monkeypatch.setattr(choice.Path, "exists", lambda path: bool(cuda) and str(path) == "/dev/nvidia0")
 
     return set_up

@@ -54,10 +54,10 @@ def live(call: dict[str, Any]) -> None:
     train(Path(call["runs_dir"]), algorithm, call["environment"], callbacks=[die], name="mortal", **call["options"])
 
 
-def spawn(call: dict[str, Any]) -> subprocess.Popen[str]:
-    """Start such a process."""
+def spawn(call: dict[str, Any], **environment: str) -> subprocess.Popen[str]:
+    """Start such a process, with these variables."""
     # Programs are compiled anew, as they are when a user resumes.
-    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"} | environment
     command = [sys.executable, __file__, json.dumps(call)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 

@@ -42,7 +42,10 @@ def small(name: str = "td3", **hyperparameters: Any) -> Algorithm:
 def train(parent: Path, algorithm: Algorithm | None = None, environment: Any = "Pendulum-v1", **options: Any) -> Run:
     if environment == "Pendulum-v1":
         options = {"environment_options": BRIEF} | options
-    return duetto.train(algorithm or small(), environment, runs_dir=parent, **OPTIONS | options)
+    options = OPTIONS | options
+    if options["backend"] == "jax" and options["threads"] == 1:
+        options |= {"threads": 0}  # JAX keeps those that it begins with, in all tests of this process
+    return duetto.train(algorithm or small(), environment, runs_dir=parent, **options)
 
 
 class CrashError(BaseException):

@@ -283,13 +283,10 @@ def test_options_without_effect_are_said_once_in_a_sentence_for_each_reason(tmp_
 
 
 def test_a_runs_own_options_without_effect_are_said(tmp_path: Path):
-    vain = {"worker_timeout": 9.0, "backend": "jax", "threads": 2}
+    vain = {"worker_timeout": 9.0}
     said, _ = noted(tmp_path / "a", steps=40, **vain)
-    assert said == [
-        "threads has no effect, because backend is jax. Change that, or leave it out.",
-        "worker_timeout has no effect, because vectorization is sync. Change that, or leave it out.",
-    ]
-    assert noted(tmp_path / "b", steps=40, **vain | {"vectorization": "subprocess", "backend": "torch"})[0] == []
+    assert said == ["worker_timeout has no effect, because vectorization is sync. Change that, or leave it out."]
+    assert noted(tmp_path / "b", steps=40, **vain | {"vectorization": "subprocess"})[0] == []
 
 
 def test_two_reasons_that_hold_together_are_one_sentence():

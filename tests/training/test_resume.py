@@ -31,6 +31,7 @@ from small_runs import (
 )
 
 from duetto.errors import CheckpointError
+from duetto.learners import jax_begin
 from duetto.processor import Processor, processor
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
@@ -148,22 +149,43 @@ def test_another_number_of_threads_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert "goes on with its 2 threads, so that its numbers stay the same, but there are 1 cores" in notices(2)
 
 
-def test_another_number_of_cores_is_said_where_jax_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It divides products by them: TD3's updates had other last bits on four than on two."""
+def test_jax_goes_on_with_the_threads_that_it_began_with(tmp_path: Path):
+    """Begun as on a machine with four cores. It divides products by them: TD3's updates have other last bits on two."""
 
-    def notices(steps: int, cores: int) -> list[str]:
-        found: list[str] = []
-        monkeypatch.setattr(resuming, "of_jax", lambda: cores)
-        Run(run.path).resume(steps, on_start=lambda session: found.extend(session.notices))
-        return found
+    def begun(name: str, threads: int, **call: Any) -> Run:
+        """A run of a process of its own, on so many cores as it seems."""
+        options = OPTIONS | {"backend": "jax", "threads": 0, "evaluate_every": 0, "checkpoint_every": 60, "steps": 160}
+        parent = tmp_path / name
+        call |= {"algorithm": "td3", "hyperparameters": large, "environment": "HalfCheetah-v5", "options": options}
+        with spawn(call | {"runs_dir": str(parent)}, NPROC=str(threads)) as process:
+            assert process.wait(timeout=100) == (-signal.SIGKILL if "kill_at" in call else 0)
+        return Run(parent / "mortal")
 
-    monkeypatch.setattr(resuming, "of_jax", lambda: 2)
-    run = train(tmp_path, backend="jax", steps=60)
-    assert notices(65, 2) == []
-    [notice] = notices(70, 4)
-    assert notice.startswith("Until the checkpoint JAX had 2 threads on the CPU, and has 4 here: from here")
-    assert "With NPROC=2 in the environment of the process they are the same." in notice
-    assert notices(75, 4) == []
+    large = {"hidden": [400, 300], "batch_size": 256, "replay_capacity": 1000}
+    whole, fewer, interrupted = begun("whole", 4), begun("fewer", 2), begun("interrupted", 4, kill_at=100)
+    assert [run.config.run.threads for run in (whole, fewer, interrupted)] == [4, 2, 4]
+    with spawn({"resume": str(interrupted.path)}, NPROC="2") as process:
+        assert process.wait(timeout=100) == 0
+    assert_same(whole, interrupted, "resumed where there are two cores")
+    with pytest.raises(AssertionError):
+        assert_same(whole, fewer, "of two cores")
+
+
+def test_jax_that_has_begun_with_other_threads_is_said(tmp_path: Path):
+    has = jax_begin.begin()
+    found: list[str] = []
+
+    def look(session: Session) -> None:
+        found[:] = session.notices
+
+    run = train(tmp_path, threads=has + 3, backend="jax", steps=60, callbacks=[look])
+    assert run.config.run.threads == has + 3
+    [said] = found
+    assert said.startswith(f"JAX had begun in this process with {has} thread")
+    assert f"not the {has + 3} that it asks for: its last bits may differ. In a new process it has {has + 3}." in said
+    found.clear()
+    run.resume(70, callbacks=[look])
+    assert found == [said]  # and nothing of a change since the checkpoint, which was made with as many
 
 
 def test_with_the_number_of_threads_that_pytorch_finds_fastest(tmp_path: Path):

@@ -39,10 +39,7 @@ WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     ),
 )
 # The same of the options of a run without a cluster, whose actors are told the timeout, too.
-RUN_WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
-    ({"backend": "jax"}, ("threads",)),
-    ({"vectorization": "sync"}, ("worker_timeout",)),
-)
+RUN_WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (({"vectorization": "sync"}, ("worker_timeout",)),)
 
 
 def idle(algorithm: Any) -> dict[str, str]:

@@ -46,7 +46,7 @@ def place(
     num_envs, role = options["num_envs"], None
     if acts is not None:
         _let_travel(acts)
-        role = cloudpickle.dumps(Role(acts.algorithm, acts.run.backend, acts.run.precision, num_envs))
+        role = cloudpickle.dumps(Role(acts.algorithm, acts.run.backend, acts.run.precision, acts.run.threads, num_envs))
     crew = Crew(connect(), recipe, shares(num_envs, actors), options["worker_timeout"], notices, role)
     try:
         engine = Spread(crew)

@@ -30,6 +30,7 @@ class Role(NamedTuple):
     algorithm: Algorithm
     backend: Any
     precision: Any
+    threads: int
     num_envs: int  # of the run
 
     def take(self, stepper: Stepper, share: range) -> Player:
@@ -90,7 +91,8 @@ class Player:
         self._stepper, self._role, self._first = stepper, role, share.start
         stepper.first = share.start
         spaces = (stepper.observation_space, stepper.action_space)
-        self._acting = acting.build(role.algorithm, *spaces, backend=role.backend, precision=role.precision)
+        how: dict[str, Any] = {"backend": role.backend, "precision": role.precision, "threads": role.threads}
+        self._acting = acting.build(role.algorithm, *spaces, **how)
         self._version, self._since = -1, 0.0
         self._begin(0)
 

@@ -31,7 +31,8 @@ def build(
     ranks: int = 1,
     machines: Machines | None = None,
 ) -> Learner:
-    """A learner with fresh parameters. `threads` is PyTorch's on a CPU; 0: see `learners.threads`.
+    """A learner with fresh parameters. `threads` are the framework's on a CPU; 0: see `learners.threads`. JAX has those
+    that it began with in this process (`jax_begin`); a learner's own `threads` says how many.
 
     Of several seeds it is what `voices.Choir` computes with. Of several `ranks` (see `learners.ranks`) each has a share
     of every batch, which `dealing.check` has found to come out even. They are processes on `machines`; None: PyTorch's
@@ -59,7 +60,7 @@ def build(
         if not isinstance(seed, int):
             from duetto.learners.jax_many import JaxMany
 
-            return JaxMany(*own, seed, device, precision)
+            return JaxMany(*own, seed, device, precision, threads)
         if ranks > 1:
             making = Making(*own, seed, device, precision, threads)
             if machines is not None:
@@ -71,7 +72,7 @@ def build(
             return JaxRanks(making, ranks)
         from duetto.learners.jax import JaxLearner
 
-        return JaxLearner(*own, seed, device, precision)
+        return JaxLearner(*own, seed, device, precision, threads)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA[backend]:
             raise

@@ -150,10 +150,12 @@ def build(
     backend: Backend,
     precision: Precision = "float32",
     device: str = "cpu",
+    threads: int = 0,
 ) -> Parted:
     """Who acts as a learner of this backend and precision does, once it is given that one's parameters.
 
-    In NumPy where it can, and then no framework is imported and `device` does not count.
+    In NumPy where it can, and then no framework is imported and `device` does not count. PyTorch acts with one thread,
+    JAX with `threads` (see `learners.build`).
 
     Raises:
         UsageError: NumPy cannot, and the framework is not installed.
@@ -164,7 +166,8 @@ def build(
     from duetto import learners
 
     acts: Any = OnlyActs(algorithm)
-    learner = learners.build(backend, acts, observation, action, device=device, precision=precision, threads=1)
+    how: Any = {"device": device, "precision": precision, "threads": 1 if backend == "torch" else threads}
+    learner = learners.build(backend, acts, observation, action, **how)
     return FrameworkActing(learner)
 
 

@@ -95,7 +95,7 @@ class Learner(Acting):
     """Parameters, targets, optimisers, counters and random state, and the update that changes them."""
 
     backend: Literal["torch", "jax"]
-    threads = 0  # whose results these are, where they may depend on it (PyTorch on a CPU)
+    threads = 0  # whose results these are, where they may depend on it (on a CPU)
     at_once = 1  # updates that `update_each` makes at once, at most
     seeds = 1  # that are computed side by side, see `voices`
     ranks = 1  # that a batch is dealt to, see `ranks`

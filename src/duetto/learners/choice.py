@@ -37,14 +37,15 @@ def choose(
     backend: Literal["auto", "torch", "jax"],
     device: Literal["auto", "cpu", "cuda"],
     ranks: int = 1,
+    threads: int = 0,
 ) -> tuple[Backend, Device]:
     """Backend and device for these observations: what is asked for, else the fastest of what is there.
 
-    `ranks` are the learners that a batch will be dealt to.
+    `ranks` are the learners that a batch will be dealt to, and `threads` those that JAX will compute with on the CPU.
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
     chosen = backend if backend != "auto" else _fastest(observation, wanted)
-    if device == "auto" and wanted == "cuda" and not _has_cuda(chosen, ranks):
+    if device == "auto" and wanted == "cuda" and not _has_cuda(chosen, ranks, threads):
         wanted = "cpu"
     return chosen, wanted
 
@@ -58,13 +59,13 @@ def _fastest(observation: Space, device: Device) -> Backend:
     return fastest if fastest in available else available[0]
 
 
-def _has_cuda(backend: Backend, ranks: int) -> bool:
+def _has_cuda(backend: Backend, ranks: int, threads: int) -> bool:
     if not installed(backend):
         return False
     if backend == "torch":
         from duetto.learners.torch import has_cuda
     else:
-        from duetto.learners.jax import has_cuda, make_devices
+        from duetto.learners.jax_begin import begin, has_cuda
 
-        make_devices(ranks)  # while there is time: JAX begins with the question
+        begin(threads, ranks)  # while there is time: JAX begins with the question
     return has_cuda()

@@ -8,7 +8,6 @@ depends on their number alone.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import SimpleNamespace
@@ -28,6 +27,7 @@ from duetto.learners import heap, jax_cache, jax_products, twins
 from duetto.learners.acting import HostActing, in_numpy
 from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates, Whole, epochs_at_once
 from duetto.learners.dealing import every
+from duetto.learners.jax_begin import begin, has_cuda
 from duetto.learners.jax_phase import Packed, Phase, State
 from duetto.learners.jax_twins import JaxTwins
 from duetto.learners.packing import Packing, kind
@@ -55,8 +55,10 @@ class JaxLearner(Learner):
         seed: int = 0,
         device: str = "cpu",
         precision: Precision = "float32",
+        threads: int = 0,
     ):
         super().__init__(algorithm, observation, action, seed, precision)
+        self.threads: int = begin(threads) if device == "cpu" else 0
         if self.on_policy and self.at_once > 1:
             self.at_once: int = epochs_at_once(algorithm)
         jax_cache.use()
@@ -314,18 +316,6 @@ def _begun(optimizer: optax.GradientTransformation, parameters: list[np.ndarray]
     """`optimizer.init`, which is all zeros here, without a compiled program for each shape."""
     shapes = jax.eval_shape(optimizer.init, parameters)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-
-
-def has_cuda() -> bool:
-    """Whether JAX can use a CUDA device here. To find out, it begins; see `make_devices`."""
-    return jax.default_backend() == "gpu"
-
-
-def make_devices(number: int) -> None:
-    """Of the processor, so many at least, where JAX has not begun in this process yet."""
-    config: Any = jax.config
-    with contextlib.suppress(RuntimeError):  # it has
-        config.update("jax_num_cpu_devices", max(number, config.jax_num_cpu_devices))
 
 
 def _device(device: str) -> Any:

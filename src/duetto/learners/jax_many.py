@@ -27,8 +27,9 @@ class JaxMany(JaxLearner):
         seeds: Sequence[int],
         device: str = "cpu",
         precision: Precision = "float32",
+        threads: int = 0,
     ):
-        super().__init__(algorithm, observation, action, seeds[0], device, precision)
+        super().__init__(algorithm, observation, action, seeds[0], device, precision, threads)
         own = (algorithm, observation, action)
         states = [JaxLearner(*own, seed, device, precision)._state for seed in seeds]
         self._state = self._put(jax.tree.map(lambda *rows: np.stack(list(map(np.asarray, rows))), *states))

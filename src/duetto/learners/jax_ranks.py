@@ -22,7 +22,8 @@ from jax.sharding import PartitionSpec as P
 from duetto.errors import UsageError
 from duetto.learners.base import Rates
 from duetto.learners.dealing import every, has_rows
-from duetto.learners.jax import JaxLearner, make_devices
+from duetto.learners.jax import JaxLearner
+from duetto.learners.jax_begin import begin
 from duetto.learners.rank import Making
 
 ROWS = "rows"
@@ -34,10 +35,10 @@ class JaxRanks(JaxLearner):
     at_once = 1
 
     def __init__(self, making: Making, number: int) -> None:
-        mesh = Mesh(np.array(_devices(making.device, number)), (ROWS,))
+        mesh = Mesh(np.array(_devices(making, number)), (ROWS,))
         self._everywhere = NamedSharding(mesh, P())
         self._dealt, self._dealt_parts = NamedSharding(mesh, P(ROWS)), NamedSharding(mesh, P(None, ROWS))
-        super().__init__(*making[:-1])  # no threads: XLA has its own
+        super().__init__(*making)
         self.ranks: int = number
         self.device: Any = self._everywhere  # of what is loaded, from here on
         self._state = jax.device_put(self._state, self._everywhere)
@@ -61,14 +62,14 @@ class JaxRanks(JaxLearner):
         return [array.addressable_data(0) for array in arrays]
 
 
-def _devices(device: str, number: int) -> list[Any]:
+def _devices(making: Making, number: int) -> list[Any]:
     """So many of this process's."""
-    if device == "cpu":
-        make_devices(number)
-    found = jax.devices("gpu" if device == "cuda" else "cpu")
+    if making.device == "cpu":
+        begin(making.threads, number)
+    found = jax.devices("gpu" if making.device == "cuda" else "cpu")
     if len(found) >= number:
         return found[:number]
-    if device == "cuda":
+    if making.device == "cuda":
         raise UsageError(
             f"{number} learners need a CUDA device each, and JAX sees {len(found)} here. Give fewer --learners, or "
             "--device cpu."

@@ -27,7 +27,8 @@ from jax.sharding import PartitionSpec as P
 from duetto.errors import UsageError
 from duetto.learners import jax_cache, ranks
 from duetto.learners.base import Metrics, Rates
-from duetto.learners.jax import JaxLearner, has_cuda
+from duetto.learners.jax import JaxLearner
+from duetto.learners.jax_begin import begin, has_cuda
 from duetto.learners.jax_ranks import ROWS
 from duetto.learners.rank import Making
 from duetto.learners.ranks import CHECKED_EVERY, ApartError, Gpu, Meeting, Receipt, own_address
@@ -131,6 +132,8 @@ class JaxShare(JaxLearner):
     def __init__(self, making: Making, number: int) -> None:
         """Waits for the others. Raises UsageError where a process has another number of devices than one."""
         kind = "cpu" if making.device == "cpu" else "gpu"
+        if kind == "cpu":
+            begin(making.threads)
         found = jax.devices(kind) if kind == "cpu" or has_cuda() else []
         if len(found) != number:
             raise UsageError(
@@ -141,7 +144,7 @@ class JaxShare(JaxLearner):
         self._everywhere = NamedSharding(mesh, P())
         self._dealt, self._dealt_parts = NamedSharding(mesh, P(ROWS)), NamedSharding(mesh, P(None, ROWS))
         self._dealt_noise: Any = None  # which arrays of an update's noise are shares
-        super().__init__(*making[:-1])  # no threads: XLA has its own
+        super().__init__(*making)
 
     def meet(self) -> None:
         """Add something up, which JAX prepares for when it is first done."""

@@ -44,6 +44,7 @@ class RemoteLearner(Learner):
         super().__init__(making.algorithm, making.observation, making.action, making.seed, making.precision)
         self._acts_on_host = False  # see `_act`
         self.ranks: int = number
+        self.threads: int = making.threads
         self._making = making
         self._actor: acting.Parted | None = None
         self._current = False  # whether that one has the parameters as they are now
@@ -110,7 +111,7 @@ class RemoteLearner(Learner):
             making = self._making
             if making.device == "cuda":  # whose memory is the learners'
                 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-            how: Any = {"backend": self.backend, "precision": making.precision}
+            how: Any = {"backend": self.backend, "precision": making.precision, "threads": making.threads}
             self._actor = acting.build(making.algorithm, making.observation, making.action, **how)
         if not self._current:
             self._actor.load(self.acting_parameters()())

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
-from functools import cache
 
 TRIAL = 16  # updates for each candidate; even, so that a delayed actor takes part equally
 PERIOD = 1_000  # updates between two trials
@@ -35,13 +34,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@cache
 def of_jax() -> int:
-    """With how many JAX computes on a CPU in this process: so many as `NPROC` says, else one a core.
-
-    It divides a product by them, and adds in another order where they are others: TD3's updates come to other last bits
-    with four than with two, and to the same with two on one core (an AMD EPYC, Zen 5).
-    """
+    """With how many JAX begins on a CPU where nobody says it: so many as `NPROC` says, else one a core."""
     said = os.environ.get(XLA, "")
     return int(said) if said.isdecimal() and int(said) else cores()
 

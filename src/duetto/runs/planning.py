@@ -14,6 +14,7 @@ from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.fingerprints import fingerprint
 from duetto.learners import dealing
+from duetto.learners.threads import of_jax
 from duetto.storage.aside import free_folder
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.origin import Origin
@@ -79,7 +80,9 @@ def _checksum(environment: Any, label: str) -> str:
 def _resolved(
     algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
 ) -> RunOptions:
-    """Options without "auto", after everything was checked that needs an environment to check."""
+    """Options without "auto", and with the threads that JAX will have, after everything was checked that needs an
+    environment to check.
+    """
     given = environments.is_instance(environment)
     how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
     probe = environments.make(environment, engine=options.engine, kwargs=kwargs, **how)
@@ -95,13 +98,15 @@ def _resolved(
             _check_evaluations(environment, label, kwargs)
         elif given and options.evaluate_every:
             _check_copies(environment, probe)
-        backend, device = learners.choose(probe.observation_space, options.backend, options.device, options.learners)
+        wanted = (options.backend, options.device, options.learners, options.threads)
+        backend, device = learners.choose(probe.observation_space, *wanted)
         spaces = (probe.observation_space, probe.action_space)
         dealing.check(algorithm, *spaces, options.learners, options.num_envs, backend)
     finally:
         if not given:
             probe.close()
-    return dataclasses.replace(options, backend=backend, device=device)
+    threads = options.threads or (of_jax() if (backend, device) == ("jax", "cpu") else 0)
+    return dataclasses.replace(options, backend=backend, device=device, threads=threads)
 
 
 def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: str) -> None:

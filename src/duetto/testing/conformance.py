@@ -38,7 +38,7 @@ from duetto.learners.voices import Choir
 from duetto.networks import masks
 from duetto.networks.spaces import Dict
 from duetto.testing.alternatives import UNTRIED, alternative, is_custom
-from duetto.testing.trials import ACTIONS, OBSERVATIONS, Trial, closed, demonstrated, small, supported, temporary
+from duetto.testing.trials import ACTIONS, OBSERVATIONS, ONE, Trial, closed, demonstrated, small, supported, temporary
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import Policy
@@ -301,7 +301,7 @@ def _trials(kind: type[Algorithm], **options: Any) -> Iterator[list[Trial]]:
 
 def _learner(trial: Trial, backend: Backend, seed: int = 0, **options: Any) -> Learner:
     spaces = trial.observation, trial.action
-    return learners.build(backend, trial.algorithm, *spaces, seed=seed, threads=1, **options)
+    return learners.build(backend, trial.algorithm, *spaces, seed=seed, threads=ONE[backend], **options)
 
 
 def _compare(trial: Trial) -> None:
@@ -335,7 +335,7 @@ def _compare_pair(trial: Trial, pair: Sequence[Learner], who: tuple[str, str] = 
 def _compare_together(trial: Trial, backend: Backend) -> None:
     about, sentence = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}, two seeds", ""
     choir, seeds, who = Choir(TOGETHER), range(len(TOGETHER)), ("those side by side", "those alone")
-    how: dict[str, Any] = {"device": "cpu", "precision": "float32", "threads": 1}
+    how: dict[str, Any] = {"device": "cpu", "precision": "float32", "threads": ONE[backend]}
     spaces = trial.observation, trial.action
     try:
         voices = [choir.voice(backend, trial.algorithm, *spaces, seed=seed, **how) for seed in TOGETHER]

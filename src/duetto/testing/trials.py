@@ -22,6 +22,7 @@ from duetto.storage.config import Config, RunOptions
 from duetto.training.session import Session
 
 ENVIRONMENT = "an environment of chance"
+ONE: dict[Backend, int] = {"torch": 1, "jax": 0}  # threads; JAX keeps those that it begins with, whoever comes next
 
 
 def _box(*shape: int, bound: float = float("inf"), dtype: str = "float32") -> Box:
@@ -79,7 +80,7 @@ class Trial:
     def session(self, backend: Backend, folder: Path, **options: Any) -> Session:
         """A run on it, not started."""
         defaults: dict[str, Any] = {"steps": 48, "num_envs": 2, "evaluate_every": 0, "checkpoint_every": 0}
-        defaults |= {"device": "cpu", "threads": 1}
+        defaults |= {"device": "cpu", "threads": ONE[backend]}
         run = RunOptions(backend=backend, **(defaults | options))
         return Session(Config(self.algorithm, ENVIRONMENT, run), folder, self.environment)
 

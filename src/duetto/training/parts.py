@@ -121,7 +121,7 @@ class Parts:
         assert options.backend != "auto"
         assert options.device != "auto"
         dealing.check(algorithm, observation, action, options.learners, stepper.num_envs, options.backend)
-        return build(
+        made = build(
             options.backend,
             algorithm,
             observation,
@@ -133,6 +133,13 @@ class Parts:
             ranks=options.learners,
             machines=place.machines(self._config, stepper) if options.learners > 1 else None,
         )
+        if made.backend == "jax" and 0 < options.threads != made.threads > 0:
+            self._notices.append(
+                f"JAX had begun in this process with {made.threads} thread{'s' * (made.threads > 1)}, and the run has "
+                f"these, not the {options.threads} that it asks for: its last bits may differ. In a new process it has "
+                f"{options.threads}."
+            )
+        return made
 
     # ------------------------------------------------------------------------------------------------ the memory
     def _make_memory(self, seen: spaces.Space) -> resuming.AnyMemory:

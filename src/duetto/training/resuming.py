@@ -14,7 +14,7 @@ from duetto.functional import forms
 from duetto.functional.forms import ANY, Each, Optional
 from duetto.functional.schedules import linear
 from duetto.learners import Learner
-from duetto.learners.threads import cores, of_jax
+from duetto.learners.threads import cores
 from duetto.memory import Mixed, Replay, Rollout, SequenceReplay, Sharded
 from duetto.networks import spaces
 from duetto.processor import processor
@@ -60,7 +60,6 @@ LATER: dict[tuple[str, str], Any] = {
     ("session", "under_way"): bool,
     ("run", "processor"): str,
     ("run", "threads"): int,
-    ("run", "jax_threads"): int,
     ("run", "seeds"): int,
     ("run", "learners"): int,
     ("run", "remote"): bool,
@@ -72,7 +71,6 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
     return (
         {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
         | {"processor": str(processor())}
-        | ({"jax_threads": of_jax()} if config.run.backend == "jax" and config.run.device == "cpu" else {})
         | ({"seeds": learner.seeds} if learner.seeds > 1 else {})
         | ({"learners": learner.ranks} if learner.ranks > 1 else {})
         | ({"remote": True} if learner.remote else {})
@@ -210,12 +208,14 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
     return rates | config.algorithm.scheduled(progress)
 
 
-def notes_of_run(saved: dict[str, Any], learner: Learner) -> list[str]:
-    """What is said where what a checkpoint says of its run is not so now, and the numbers may differ for it."""
+def notes_of_run(saved: dict[str, Any], learner: Learner, wanted: int) -> list[str]:
+    """What is said where what a checkpoint says of its run is not so now, and the numbers may differ for it.
+
+    `wanted` are the threads that its config asks for, which are others than the learner's where JAX had begun before.
+    """
     return [
         *_notes_of_processors(saved.get("processor"), str(processor())),
-        *_notes_of_threads(saved.get("threads", 0), learner.threads),
-        *_notes_of_jax(saved.get("jax_threads"), learner),
+        *_notes_of_threads(saved.get("threads", 0), learner.threads, wanted),
         *_notes_of_seeds(saved.get("seeds", 1), learner.seeds),
         *_notes_of_learners(saved.get("learners", 1), learner.ranks),
         *_notes_of_processes(saved, learner),
@@ -232,14 +232,15 @@ def _notes_of_processors(saved: str | None, now: str) -> list[str]:
     ]
 
 
-def _notes_of_threads(saved: int, now: int) -> list[str]:
+def _notes_of_threads(saved: int, now: int, wanted: int) -> list[str]:
     """What is said where the number of threads, 0 where it is unknown, is another than the checkpoint's."""
     here = cores()
     if saved and now and saved != now:
         return [
             f"The checkpoint was made with {saved} thread{'s' * (saved > 1)}, and the run goes on with {now}: from "
-            "here its numbers may differ in their last bits from those of a run that was never interrupted. "
-            f"With `threads: {saved}` in its config.yaml they are the same."
+            "here its numbers may differ in their last bits from those of a run that was never interrupted."
+            + f" With `threads: {saved}` in its config.yaml they are the same."
+            * (wanted != saved)
         ]
     if now > here:
         return [
@@ -248,18 +249,6 @@ def _notes_of_threads(saved: int, now: int) -> list[str]:
             "may differ."
         ]
     return []
-
-
-def _notes_of_jax(saved: int | None, learner: Learner) -> list[str]:
-    """What is said where JAX computes with another number of threads on a CPU than until the checkpoint."""
-    now = of_jax()
-    if saved in (None, now) or learner.backend != "jax":
-        return []
-    return [
-        f"Until the checkpoint JAX had {saved} thread{'s' * (saved != 1)} on the CPU, and has {now} here: from "
-        "here the run's numbers may differ in their last bits from those of one that was never interrupted. With "
-        f"NPROC={saved} in the environment of the process they are the same."
-    ]
 
 
 def _notes_of_seeds(saved: int, now: int) -> list[str]:

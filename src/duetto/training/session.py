@@ -524,7 +524,7 @@ class Session:
         self._logged = self.log.written()
         self.notices += self._evaluations.load_state_dict(state["session"])
         self.log.purge_behind(max(self._logged[0], self._evaluations.written()))
-        self.notices += resuming.notes_of_run(state["run"], self.learner)
+        self.notices += resuming.notes_of_run(state["run"], self.learner, self.config.run.threads)
         self.parts.rehearsal.recall(state["session"].get("exact"))
         if self.stepper.resumed_exactly:
             return
