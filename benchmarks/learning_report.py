@@ -21,8 +21,8 @@ from duetto.display.plotting import draw as draw_curve
 
 FEWEST = 3  # seeds that make an interval
 ROUNDED = (
-    "†: in bfloat16, from before a change of 25 November 2026, when what leaves a network was rounded to 8 bits, too: "
-    "values near 300 to even numbers. What that did to these runs was not measured."
+    "†: in bfloat16, made before 25 November 2026. Until then what leaves a network was rounded to bfloat16, too (near "
+    "300 only even numbers were left); now it is float32. What that did to these runs was not measured."
 )
 
 

@@ -51,7 +51,7 @@ def resume(
     On a cluster or not, and on one of another size, the numbers stay the same, unless actors act themselves (--pace):
     then the run goes on as it began. With another number of learners they stay the same to rounding.
     In config.yaml, steps, threads, learners, vectorization and the intervals of evaluations, checkpoints and metrics
-    may change freely. All else decides the numbers: a change is refused, or with --accept-changes said, and made.
+    may be changed; what that does to the numbers is said. All else needs --accept-changes, and is refused without.
     """
     from duetto.display.showing import shown
 

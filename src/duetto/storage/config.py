@@ -60,7 +60,7 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """On a CPU; others change last digits. 0: PyTorch has one's numbers, by more where they stay; JAX one a core."""
+    """Threads on a CPU. 0: on JAX one a core; on PyTorch as many as help without changing a number."""
     learners: Count = 1
     """Processes (JAX without a cluster: devices) that share each batch equally; the same numbers, to rounding."""
     act_behind: bool = False
