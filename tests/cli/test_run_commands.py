@@ -338,9 +338,8 @@ def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int, al
         text=True,
         start_new_session=True,
     )
-    partial = run / "videos" / ".step-000000000060.partial.mp4"
     try:
-        while not partial.exists():
+        while not list((run / "videos").glob(".step-000000000060-*/*.mp4")):
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.02)
         (os.kill if alone else os.killpg)(process.pid, number)

@@ -11,7 +11,10 @@ import pytest
 import yaml
 from commands import SMALL, Command
 
+from duetto.cli import train as train_command
+from duetto.errors import UsageError
 from duetto.runs.run import Run
+from duetto.storage import remaking
 
 
 @pytest.fixture(scope="module")
@@ -239,3 +242,33 @@ def test_a_strangers_config_begins_with_no_run_of_ones_own(duetto: Command, tune
     assert (code, f"began with the networks of another, step 60 of {first}, and it is of no run" in err) == (2, True)
     assert "Say yourself where that other run is: --from RUN --from-checkpoint " in err
     assert duetto("train", "--config", second, "--from", first, "--name", "again").code == 0
+
+
+def test_a_run_of_a_pace_on_a_cluster_is_not_repeated_without_one(
+    trained: Path, duetto: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[Any] = []
+
+    def stop(address: str, **how: Any) -> None:
+        asked.append((address, how["pace"], how["actors"], how["block"]))
+        raise UsageError("no cluster is begun here")
+
+    monkeypatch.setattr(train_command, "cluster", stop)
+    values = yaml.safe_load((trained / "config.yaml").read_text())
+    values["cluster"] = {"pace": "lockstep", "actors": 4, "block": 64}
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(values))
+    code, _, err = duetto("train", "--dry-run", "--config", "other.yaml")
+    assert code == 2
+    assert "other.yaml is of a run on a cluster at the pace lockstep, which decides its numbers. Give --cluster" in err
+    for options in (("--cluster",), ("--cluster", "--pace", "exact"), ("--cluster", "--actors", "4")):
+        assert duetto("train", "--config", "other.yaml", *options).code == 2
+    assert asked == [("here", "lockstep", 4, 64), ("here", "exact", None, None), ("here", "lockstep", 4, 64)]
+    assert remaking.command(values, "other.yaml") == "duetto train --config other.yaml --cluster"
+    assert "at the pace lockstep, which decides its numbers: Ray is needed, too." in " ".join(remaking.needed(values))
+    assert remaking.command(values | {"cluster": {}}, "other.yaml") == "duetto train --config other.yaml"
+
+
+def test_a_complete_run_that_is_resumed_says_its_last_evaluation_in_json_too(train: Command, duetto: Command):
+    run = json.loads(train("--json").out)
+    again = json.loads(duetto("resume", run["run"], "--json").out)
+    assert again["evaluation"] == {"step": 60, "mean_return": pytest.approx(run["evaluation"]["mean_return"])}

@@ -62,7 +62,7 @@ def test_a_dry_run_is_the_configuration_of_each(train: Command, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--seed", "4"), "--seed 4 is one seed, --seeds 0-3 are several"),
+        (("--seed", "0"), "--seed is one seed, --seeds are several"),
         (("--actors", "2"), "--actors is of a cluster"),
         (("--track", "wandb"), "--track follows one run"),
         (("--recurrent", "lstm"), "td3 has recurrent networks here"),

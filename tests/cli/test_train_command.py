@@ -17,6 +17,7 @@ from commands import SMALL, Command
 from duetto import cli, demonstrations
 from duetto.algorithms import ALGORITHMS
 from duetto.cli import COMMANDS
+from duetto.cli.options import environment_options
 from duetto.networks.spaces import Box, Discrete
 from duetto.presets import presets
 from duetto.runs.run import Run
@@ -297,6 +298,11 @@ def test_no_preset(duetto: Command):
             ["td3", "Pendulum-v1", "--environment-options", "g=9", "--environment_options=max_episode_steps=50"],
             "--environment-options is given twice, and only the last would count. Give all values behind one: ",
         ),
+        (
+            ["td3", "Pendulum-v1", "--environment-options", "g=9", "g=10"],
+            "--environment-options has two values for g. Give one each.",
+        ),
+        (["td3", "Pendulum-v1", "--environment-options", "=3"], "--environment-options has '=3'. Give one each."),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_2(duetto: Command, tmp_path: Path, arguments: list[str], sentence: str):
@@ -334,3 +340,15 @@ def test_unknown_commands(duetto: Command, command: str, near: str | None):
     there = ", ".join(COMMANDS)
     err = f"duetto: There is no command '{command}'. {hint}There are: {there}.\n"
     assert duetto(command) == (2, "", err)
+
+
+def test_values_of_environment_options_are_read_as_yaml_does():
+    """But 1e-3 is a number; what stands between quotes is text."""
+    read = environment_options(("a=1e-3", "b='10'", 'c="007"', "d=nan", "e=[1e-3, x]", "f=true", "g=-2.5E+1"))
+    assert read == {"a": 0.001, "b": "10", "c": "007", "d": "nan", "e": [0.001, "x"], "f": True, "g": -25.0}
+
+
+def test_a_metric_twice_is_a_mistake(duetto: Command):
+    code, _, err = duetto("table", "runs", "--metric", "mean_return", "--metric", "std_return")
+    assert code == 2
+    assert "--metric is given twice, and only the last would count. Give one." in err

@@ -15,7 +15,8 @@ from demo_cases import SPACES, description, episode
 from minari.data_collector import EpisodeBuffer
 
 from duetto import demonstrations
-from duetto.demonstrations import Demonstration, open_source
+from duetto.demonstrations import Demonstration, as_learned, open_source
+from duetto.demonstrations.importing import Source
 from duetto.environments import from_gymnasium
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Discrete, Space
@@ -239,3 +240,21 @@ def test_nothing_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_the_spaces_of_the_cases_are_those_of_gymnasium():
     assert from_gymnasium(gymnasium.spaces.Box(-2, 4, (1,), np.float32)) == TORQUE
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, [0.0, 5.0, -7.0]),
+        ({"clip_rewards": True}, [0.0, 1.0, -1.0]),
+        ({"log_rewards": True}, [0.0, np.log(6.0), -np.log(8.0)]),
+    ],
+)
+def test_rewards_are_those_that_a_run_with_these_options_learns_from(options: dict[str, Any], wanted: list[float]):
+    pytest.importorskip("ale_py")
+    demo = Demonstration(np.zeros((4, 2)), np.zeros(3, np.int64), np.array([0, 5, -7], np.float32), True, False)
+    ((found, seed),) = as_learned(Source("somebody", 1, iter([(demo, 4)])), "ALE/Pong-v5", options).episodes
+    np.testing.assert_allclose(found.reward, wanted, rtol=1e-6)
+    assert (found.reward.dtype, seed) == (np.float32, 4)
+    with pytest.raises(UsageError, match="recordings do not say where a life is lost"):
+        as_learned(Source("somebody", 1, iter([])), "ALE/Pong-v5", options | {"episodic_life": True})

@@ -73,3 +73,28 @@ def test_a_phase_is_traced_once_for_all_its_programs():
     learner.update(batch())
     learner.update_each([batch(seed=i) for i in range(5)], [0.0] * 5)  # alone, in twos
     assert gone_through == [1, 0]
+
+
+def test_on_a_gpu_float32_is_multiplied_as_float32(monkeypatch: pytest.MonkeyPatch):
+    """JAX rounds to TensorFloat-32 there by default. On a processor nothing is said of precision."""
+    asked: list[str] = []
+    precisely = jax.default_matmul_precision
+    monkeypatch.setattr(jax, "default_matmul_precision", lambda name: asked.append(name) or precisely(name))
+
+    def products(packs: bool) -> tuple[str, list[str]]:
+        learner: Any = build("jax", small(TD3))
+        learner.packs = packs  # as on a GPU
+        asked.clear()
+        obs = np.zeros((2, 5), np.float32)
+        state = {name: learner._state[f"net/{name}"] for name in learner.algorithm.acting_networks}
+        acting = str(jax.make_jaxpr(learner._program(learner.algorithm.act))(state, obs, None))
+        by_acting = len(asked)
+        learner.update(batch())
+        return acting, asked[by_acting:]
+
+    acting, updating = products(packs=False)
+    assert "HIGHEST" not in acting
+    assert updating == []
+    acting, updating = products(packs=True)
+    assert "HIGHEST" in acting
+    assert updating[0] == "float32"

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from memory_cases import PROPORTIONAL, build, fill, masses, rows
 
+from duetto.algorithms.base import Prioritization
 from duetto.errors import NonFiniteError, UsageError
+from duetto.memory.draws import ProportionalDraws
 
 TINY = replace(PROPORTIONAL, epsilon=1e-12)
 
@@ -181,3 +183,26 @@ def test_priorities_that_are_none_are_refused(priority, error, words):
 def test_an_epsilon_of_zero_is_refused():
     with pytest.raises(UsageError, match="epsilon"):
         build(prioritization=replace(PROPORTIONAL, epsilon=0.0))
+
+
+@pytest.mark.parametrize("after", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("before", [0.0, 0.6])
+def test_with_another_exponent_the_same_priorities_have_other_masses(before: float, after: float):
+    """Their errors stay what they were; where the exponent was 0 they are not known, and all items have the largest."""
+
+    def draws(exponent: float) -> ProportionalDraws:
+        return ProportionalDraws(6, Prioritization(exponent, 0.4, 0, 1e-3))
+
+    items, errors = np.arange(4), np.array([1e-3, 0.5, 2.0, 3.0])
+    one, other, fresh = draws(before), draws(after), draws(after)
+    for made in (one, fresh):
+        made.add(items)
+        made.feedback(items, errors)
+    other.load_state_dict(items, one.state_dict(items))
+    wanted = fresh.mass(items) if before else np.full(4, 3.0**after)
+    np.testing.assert_allclose(other.mass(items), wanted, rtol=1e-12)
+    assert other.total == pytest.approx(wanted.sum())
+    assert other.smallest == pytest.approx(wanted.min())
+    same = draws(before)
+    same.load_state_dict(items, one.state_dict(items))
+    assert np.array_equal(same.mass(items), one.mass(items))

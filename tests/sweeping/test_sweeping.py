@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_a_table_of_interquartile_means_and_the_curves(found: Swept):
 
 def test_the_same_call_keeps_what_is_complete_and_more_seeds_are_what_is_missing(found: Swept):
     before = {run.path: (run.path / "metrics.jsonl").stat().st_mtime_ns for run in found.runs}
-    again = swept(found.folder, seeds=4)
+    again = swept(found.folder, seeds=4, threads=2)  # JAX has as many as there are cores, on each machine
     assert [run.state for run in again.runs] == ["complete"] * 4
     assert {path: (path / "metrics.jsonl").stat().st_mtime_ns for path in before} == before
     assert again.results[0].seeds == 4
@@ -312,6 +313,14 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
         ("{algorithms: [td3], environments: [CartPole-v1]}", "td3 needs a continuous action space (Box)"),
         ("{algorithms: [td3], environments: [7]}", "has the environment 7; it must be an id."),
         ("{algorithms: [td3], environments: [x-v0], environment_options: 3}", "has the environment_options 3; they"),
+        (
+            "{algorithms: [td3], environments: [x-v0], environment_options: {1: 2}}",
+            "has the environment_options {1: 2}",
+        ),
+        ("{algorithms: [td3], environments: [Pendulum-v1], preset: 5}", "preset is 5; it must be a preset's name"),
+        ("{algorithms: [td3], environments: [Pendulum-v1], track: 5}", "has track 5; it must be a service"),
+        ("{algorithms: [{algorithm: td3, 1: 2}], environments: [Pendulum-v1]}", "td3 has no option 1"),
+        ("{algorithms: {off: td3}, environments: [Pendulum-v1]}", "A setting is called False, which is no text"),
         ("{algorithms: [td3, td3], environments: [Pendulum-v1]}", "Two runs would be called td3-Pendulum-v1-s0"),
     ],
 )
@@ -325,6 +334,16 @@ def test_a_mistake_in_a_file_gets_a_sentence_and_leaves_nothing(
         duetto.sweep("mine.yaml")
     assert words in str(raised.value)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"] * (text is not None)
+
+
+def test_a_run_that_went_back_after_it_lost_a_part_has_ended_as_its_last_session_did():
+    class Twice:
+        def work(self, callbacks: Any, on_start: Any) -> None:
+            on_start(SimpleNamespace(stopped=True, notices=["a shard was lost"]))
+            on_start(SimpleNamespace(stopped=False, notices=["it went back"]))
+
+    lost: Any = Twice()
+    assert jobs.outcome(lost) == ("ended", False, ["it went back"])
 
 
 def test_a_process_that_is_killed_is_heard_of_though_its_child_lives(tmp_path: Path):

@@ -79,6 +79,8 @@ def test_an_object_is_taken_as_it_is(tmp_path: Path):
             {"time_limit": 3},
             "train has no option 'time_limit'. Write callbacks=[duetto.callbacks.TimeLimit(...)].",
         ),
+        (123, {}, "algorithm is 123; it must be a name, such as 'td3', or an algorithm: duetto.TD3()."),
+        ("td3", {"environment_options": {1: 2}}, "environment_options is {1: 2}; it must be options by their names"),
         ("td3", {"preset": 3}, "preset is 3; it must be a preset's name."),
         ("td3", {"name": 3}, "name is 3; it must be the name of a folder."),
         ("td3", {"environment_options": 3}, "environment_options is 3; it must be options by their names, such as {"),

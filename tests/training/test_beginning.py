@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -256,3 +257,35 @@ def test_observations_that_lose_something_are_said(tmp_path: Path, how: dict[str
     options: dict[str, Any] = {"steps": 40, "evaluate_every": 0}
     train(tmp_path, small(), partial(Apart, **how), callbacks=[lambda run: said.extend(run.notices)], **options)
     assert any(one.startswith(sentence) for one in said) if sentence else not said
+
+
+def test_a_resume_that_fails_leaves_what_was_logged_where_it_is(made: Run, tmp_path: Path):
+    """Its checkpoints are gone, and the run that it began with is not there for a while."""
+    shutil.copytree(made.path, tmp_path / "first")
+    run, _ = begun(tmp_path, Run(tmp_path / "first"))
+    shutil.rmtree(run.path / "checkpoints")
+    logged = (run.path / "metrics.jsonl").read_bytes()
+    (tmp_path / "first").rename(tmp_path / "away")
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="which cannot be had"):
+            Run(run.path).resume()
+        assert (run.path / "metrics.jsonl").read_bytes() == logged
+        assert not list(run.path.glob("before*"))
+    (tmp_path / "away").rename(tmp_path / "first")
+    said: list[str] = []
+    Run(run.path).resume(on_start=lambda session: said.extend(session.notices))
+    assert f"What it had logged is in {run.path / 'before'}." in " ".join(said)
+    assert (run.path / "before" / "metrics.jsonl").read_bytes() == logged
+
+
+def test_a_resume_that_fails_before_anything_was_logged_leaves_no_logs(made: Run, tmp_path: Path):
+    shutil.copytree(made.path, tmp_path / "first")
+    run, _ = begun(tmp_path, Run(tmp_path / "first"))
+    shutil.rmtree(run.path / "checkpoints")
+    for name in ("metrics.jsonl", "evaluations.csv"):
+        (run.path / name).unlink()
+    (tmp_path / "first").rename(tmp_path / "away")
+    with pytest.raises(CheckpointError):
+        Run(run.path).resume()
+    assert not (run.path / "metrics.jsonl").exists()
+    assert not (run.path / "evaluations.csv").exists()

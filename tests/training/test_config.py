@@ -144,6 +144,10 @@ def test_what_is_left_out_has_its_default(path: Path):
         ("environment.optionz", {}, "nothing is called environment.optionz; did you mean 'options'?"),
         ("presets", "x", "nothing is called presets; did you mean 'preset'?"),
         ("environment.options", True, "environment.options is True; it must be options by their names."),
+        ("environment.options", {1: 2}, "environment.options has 1, which is no name of an option. Take it out."),
+        ("preset", 5, "preset is 5; it must be a name."),
+        ("command", 5, "command is 5; it must be a text."),
+        ("versions", [1], "versions is [1]; it must be versions by package."),
         ("environment.id", 3, "environment.id is 3; it must be a text."),
         ("environment.remakeable", "x", "environment.remakeable is 'x'; it must be true or false."),
         ("algorithm.name", "td4", "there is no algorithm 'td4'; did you mean 'td3'?"),
@@ -224,3 +228,11 @@ def test_the_options_of_the_small_runs_are_not_the_defaults():
     """Otherwise the tests above would not see whether they come back."""
     defaults = RunOptions()
     assert all(getattr(defaults, name) != value for name, value in OPTIONS.items())
+
+
+def test_what_is_handed_over_with_it_is_looked_at_first(path: Path):
+    saved(path)
+    with pytest.raises(UsageError, match=r"algorithm is 'ppo'; it must be the class"):
+        Config.load(path, algorithm="ppo")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"networks is 5; they must be networks by their options' names"):
+        Config.load(path, networks=5)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from duetto.algorithms.td3 import TD3
 from duetto.display.curves import curves
 from duetto.display.plotting import draw, finish, interquartile, new_figure, plot
 from duetto.errors import DuettoError, UsageError
+from duetto.storage.yaml_files import read_yaml, to_yaml
 
 Make = Callable[..., Path]
 
@@ -368,9 +369,24 @@ def test_what_cannot_be_plotted(make: Make, tmp_path: Path):
     (folder / "evaluations.csv").unlink()
     with pytest.raises(UsageError, match=r"a has no evaluations and no metrics yet\. Leave it out\."):
         plot([folder])
+    later = read_yaml(folder / "config.yaml") | {"format": 99}
+    (folder / "config.yaml").write_text(to_yaml(later))
+    with pytest.raises(DuettoError, match=r"a/config\.yaml: it has format 99"):
+        plot([folder])
     (folder / "config.yaml").write_text("algorithm: []")
     with pytest.raises(DuettoError, match=r"config\.yaml cannot be read .* changed by hand"):
         plot([folder])
+
+
+def test_a_picture_is_not_written_through_a_link_that_is_there_already(make: Make, tmp_path: Path):
+    """In a stranger's folder; until it is complete, a picture is in a folder whose name nobody knows."""
+    folder, thesis = make("a", [1, 2, 3]), tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    for name in (".curves.partial.png", "curves.png"):
+        (folder / name).symlink_to(thesis)
+    plot([folder], folder / "curves.png")
+    assert thesis.read_text() == "years of work"
+    assert not (folder / "curves.png").is_symlink()
 
 
 def test_seeds_of_two_versions_make_one_curve():

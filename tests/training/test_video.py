@@ -53,6 +53,21 @@ def test_every_step_is_a_frame_at_the_environments_own_rate(tmp_path: Path):
     assert [path.name for path in path.parent.iterdir()] == ["line.mp4"]
 
 
+def test_pictures_of_a_longer_episode_that_was_there_before_are_removed_and_links_not_followed(tmp_path: Path):
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    (tmp_path / ".line.partial.mp4").symlink_to(thesis)
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for name in ("image0k0009.png", "image0k0010.png", "image0k0011.png", "mine.png"):
+        (pictures / name).write_bytes(b"of another episode")
+    record(still, environments.make(Line, render_mode="rgb_array"), 0, tmp_path / "line.mp4", pictures)
+    names = sorted(path.name for path in pictures.iterdir())
+    assert names == [*(f"image0k{i:04}.png" for i in range(10)), "mine.png"]
+    assert (pictures / "image0k0009.png").read_bytes() != b"of another episode"
+    assert thesis.read_text() == "years of work"
+
+
 def test_ffmpeg_is_started_without_a_fork_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """JAX warns of a deadlock where its threads are forked, and in these tests a warning is an error."""
     import jax

@@ -139,6 +139,9 @@ def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
     assert found["actor_learning_rate"].how == Range(1e-4, 1e-2, True)
     assert found["target_noise"].how == Choices((0.1, 0.2))
     assert "exploration_noise" in found
+    assert space(TD3(), {"tau": {"low": 0.001, "high": 0.05, "step": "1e-3"}})["tau"].how == Range(
+        0.001, 0.05, step=0.001
+    )
     assert list(space(TD3(), asked, only=True)) == [name for name in TD3.options() if asked.get(name)]
 
 
@@ -155,6 +158,10 @@ def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
         ({"tau": {"low": 0.1, "high": 0.5, "log": True, "step": 0.1}}, "Give log: true, log: 1-x, or a step alone"),
         ({"tau": {"low": 0.1, "high": 0.5, "step": 1}}, "it must be a number between 0 and high - low"),
         ({"tau": {"low": 0.1, "high": 0.5, "steps": 1}}, "give low and high with log or step, or choices"),
+        ({"tau": {"low": 0.1, "high": 0.4, "step": 0.07}}, "does not lead from 0.1 to 0.4. Make high 0.38"),
+        ({"tau": {"low": 0.1, "high": 0.5, "step": "1e-3x"}}, "it must be a number between 0 and high - low"),
+        ({"tau": {"low": 0.1, "high": 0.5, "log": 1}}, "Give log: true, log: 1-x, or a step alone"),
+        ({1: {"low": 0.1, "high": 0.5}}, "td3 has no option 1 to search"),
         ({"tau": 0.1}, "give low and high with log or step, or choices"),
         ({"batch_size": {"low": 1.5, "high": 8}}, "needs low and high, whole numbers"),
         ({"batch_size": {"low": 48, "high": 64, "step": "doubling"}}, "from one power of two to another"),

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,7 +128,7 @@ def test_on_jax(tmp_path: Path):
 
 # ---------------------------------------------------------------------------------------------------- going on
 def test_the_same_call_goes_on_and_another_is_refused(study: Tuned):
-    again = tuned(study.folder, trials=4)
+    again = tuned(study.folder, trials=4, threads=2)  # JAX has as many as there are cores, on each machine
     assert len(again.trials) == 4
     assert again.trials[:3] == study.trials
     with pytest.raises(UsageError) as raised:
@@ -136,6 +137,15 @@ def test_the_same_call_goes_on_and_another_is_refused(study: Tuned):
     assert "search.tau.low was None and is 0.0005" in str(raised.value)
     with pytest.raises(UsageError, match=r"there and no study: it has no study\.yaml"):
         tuned(study.folder.parent)
+
+
+def test_where_checkpoints_were_deleted_to_make_room_the_same_call_says_so(study: Tuned, tmp_path: Path):
+    shutil.copytree(study.folder, tmp_path / "study")
+    for folder in (tmp_path / "study" / "trials").glob("*/*/checkpoints"):
+        shutil.rmtree(folder)
+    again = tuned(tmp_path / "study", trials=len(list((tmp_path / "study" / "trials").iterdir())))
+    assert (again.best, again.fresh) == (study.best, None)
+    assert "The best was not evaluated in other episodes. There is no checkpoint in" in " ".join(again.notices)
 
 
 def test_a_study_of_another_function_of_the_same_name_is_refused(tmp_path: Path):
@@ -345,6 +355,8 @@ def test_a_study_without_a_trial_that_is_complete_is_an_error(tmp_path: Path):
         ({"policy_delay": 2}, "tune has no option 'policy_delay'"),
         ({"environment": Short()}, "needs an environment of its own"),
         ({"discount": 0.9}, "discount is given a value and to be searched"),
+        ({"environment_options": [1]}, "environment_options is [1]; it must be options by their names"),
+        ({"preset": 5}, "preset is 5; it must be a preset's name"),
         ({"search": "none.yaml"}, "search file none.yaml cannot be read"),
     ],
 )

@@ -13,6 +13,7 @@ WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     ({"recurrent": "none"}, ("recurrent_size", "recurrent_layers", "burn_in", "unroll", "overlap", "stored_carry")),
     ({"recurrent": "none"}, ("learn_from_start", "priority_mix", "previous_reward")),
     ({"burn_in": 0}, ("learn_from_start",)),
+    ({"network": "simba"}, ("activation",)),  # its blocks have ReLU
     ({"prioritized": False}, ("priority_exponent", "priority_epsilon", "priority_mix", "importance_exponent")),
     ({"prioritized": False}, ("importance_anneal_samples", "demonstration_priority_epsilon", "margin_in_priority")),
     ({"importance_exponent": 0.0}, ("importance_anneal_samples",)),

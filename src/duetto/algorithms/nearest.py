@@ -69,7 +69,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Those of the known names that `name` may stand for, the likeliest first; often none."""
-    known = list(known)
+    name, known = str(name), list(known)  # a file of YAML may have a number where a name should be
     if called := [here for here in ELSEWHERE.get(name.lower(), ()) if here in known]:
         return called
     return difflib.get_close_matches(name, known, n=1)

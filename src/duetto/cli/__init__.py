@@ -72,13 +72,12 @@ def _run_command(command: str, arguments: list[str]) -> None:
 
 
 def _check_once(arguments: list[str]) -> None:
-    """UsageError for an option of several values that is given twice: the first ones would be dropped."""
+    """UsageError for an option that looks as if it could be given twice: the first values would be dropped."""
     given = [argument.partition("=")[0].replace("_", "-") for argument in arguments]
-    for option in ("--environment-options", "--track"):
+    for option in ("--environment-options", "--track", "--metric"):
         if given.count(option) > 1:
-            raise UsageError(
-                f"{option} is given twice, and only the last would count. Give all values behind one: {option} A B."
-            )
+            instead = "Give one" if option == "--metric" else f"Give all values behind one: {option} A B"
+            raise UsageError(f"{option} is given twice, and only the last would count. {instead}.")
 
 
 _COUNTED = re.compile(r"--[\w-]*(?:steps|every|starts|capacity|samples)")

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 from duetto import demonstrations, environments, own_files
 from duetto.cli import options
 from duetto.cli.demos_showing import progress, say_what_is_there, versions
-from duetto.demonstrations import Description, open_source
+from duetto.demonstrations import Description, as_learned, open_source
 
 _SOURCE = (
     "A Minari dataset (its folder, or its id in Minari's own folder), a folder of npz files, one for each episode, or "
@@ -34,12 +34,14 @@ def take_over(
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Take over episodes that were recorded elsewhere; actions of Box spaces are mapped to [-1, 1], as agents act."""
+    """Take over episodes that were recorded elsewhere. Actions of Box spaces are mapped to [-1, 1], as agents act;
+    rewards are clipped, or taken by their logarithm, where the options of an Atari game say that agents learn so.
+    """
     environment, kwargs = own_files.absolute(environment), options.environment_options(environment_options)
     stepper = environments.separate(environment, kwargs=kwargs)
     spaces = stepper.observation_space, stepper.action_space
     stepper.close()
-    found = open_source(source, *spaces)
+    found = as_learned(open_source(source, *spaces), environment, kwargs)
     description = Description(environment, kwargs, expert or found.expert, *spaces, versions())
     console = Console(stderr=json)
     with (

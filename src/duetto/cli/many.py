@@ -63,8 +63,6 @@ def train_many(call: Any, preset: str, environment: dict[str, Any], origin: Orig
 
 
 def _check(call: Any) -> None:
-    if call.run.seed:
-        raise UsageError(f"--seed {call.run.seed} is one seed, --seeds {call.seeds} are several. Give one of the two.")
     if call.track is not None:
         raise UsageError("--track follows one run in a process. Leave it out, or train the seeds one by one.")
     for name in ("cluster", "actors", "pace", "block", "ahead", "replay_shards"):

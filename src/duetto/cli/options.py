@@ -9,6 +9,7 @@ import yaml
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from duetto.errors import UsageError
+from duetto.storage.yaml_files import numbers
 
 _METAVAR = "KEY=VALUE ..."
 _EXAMPLE = "--environment-options sticky_actions=0."
@@ -69,6 +70,10 @@ def environment_options(given: tuple[str, ...]) -> dict[str, Any]:
         key, separator, value = text.partition("=")
         if not separator:
             raise UsageError(f"--environment-options takes KEY=VALUE, not {text!r}: --environment-options stack=4.")
+        if not key or key in options:
+            raise UsageError(
+                f"--environment-options has {f'two values for {key}' if key else repr(text)}. Give one each."
+            )
         options[key] = _value(text, value)
     return options
 
@@ -79,7 +84,4 @@ def _value(text: str, value: str) -> Any:
         read = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise UsageError(f"--environment-options cannot read the value of {text!r}: write lists as [1, 2].") from error
-    try:
-        return float(read) if isinstance(read, str) else read
-    except ValueError:
-        return read
+    return read if value.strip().startswith(("'", '"')) else numbers(read)

@@ -43,8 +43,11 @@ def main(arguments: list[str]) -> None:
         print("As another run was: duetto train [ALGORITHM] [ENVIRONMENT] --config RUN/config.yaml [options].")
         print("One of your own: duetto train ./my_algorithm.py:MyAlgorithm ENVIRONMENT.")
         return
+    names = [argument.partition("=")[0] for argument in arguments]
+    if "--seed" in names and "--seeds" in names:
+        raise UsageError("--seed is one seed, --seeds are several. Give one of the two.")
     if found := _config_in(arguments):
-        _again(*found, named_first=arguments[0].partition("=")[0] != "--config")
+        _again(*found, named_first=not arguments[0].startswith("-"))
         return
     algorithm, origin = algorithm_named(arguments[0])
     options = with_address(arguments[1:])
@@ -86,6 +89,7 @@ def _again(given: str, rest: list[str], named_first: bool) -> None:
     call = parsed(type(config.algorithm), with_address(rest), config.preset, preset, command)
     if call.preset is not None:
         raise UsageError("--config says every option already: leave --preset out.")
+    call = _placed(call, config.cluster, given)
     _check_may_be_made(config, call.environment, given)
     if recorded is not None and call.from_run is None:
         _check_may_begin(recorded, config, given)
@@ -96,6 +100,22 @@ def _again(given: str, rest: list[str], named_first: bool) -> None:
         config.origin,
         recorded,
     )
+
+
+def _placed(call: Any, recorded: dict[str, Any], given: str) -> Any:
+    """The call with the pace that the other run had on a cluster, where it decides numbers. UsageError without one."""
+    pace = recorded.get("pace")
+    if pace is None:
+        return call
+    if call.cluster is None:
+        raise UsageError(
+            f"{given} is of a run on a cluster at the pace {pace}, which decides its numbers. Give --cluster, and it "
+            "is the same again; or --cluster --pace exact for the numbers of a run in one process."
+        )
+    if call.pace not in (None, pace):
+        return call
+    kept = {name: value for name, value in recorded.items() if getattr(call, name) is None}
+    return dataclasses.replace(call, **kept)
 
 
 def _read(path: Path, given: str, algorithm: str) -> tuple[Config, Beginning | None]:

@@ -7,7 +7,7 @@ that a training run's `Stepper` gives and takes.
 
 from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description
 from duetto.demonstrations.fitting import check_fits, spell
-from duetto.demonstrations.importing import open_source
+from duetto.demonstrations.importing import as_learned, open_source
 from duetto.demonstrations.reading import load
 from duetto.demonstrations.recording import Expert, Game, record
 from duetto.demonstrations.replaying import Replay
@@ -21,6 +21,7 @@ __all__ = [
     "Game",
     "Replay",
     "Writer",
+    "as_learned",
     "check_fits",
     "check_free",
     "load",

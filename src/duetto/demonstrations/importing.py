@@ -12,7 +12,7 @@ An npz file holds one episode of T steps, its actions and rewards as the environ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,16 @@ from duetto.demonstrations.fitting import spell
 from duetto.demonstrations.hdf5 import EpisodeFile
 from duetto.demonstrations.npz import read_npz
 from duetto.demonstrations.sealing import check_own_file
-from duetto.environments import ActionMap, Tree, flatten_observation, from_gymnasium, to_gymnasium, trees
+from duetto.environments import (
+    ActionMap,
+    Tree,
+    complete_options,
+    flatten_observation,
+    from_gymnasium,
+    learned_reward,
+    to_gymnasium,
+    trees,
+)
 from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 from duetto.networks.spaces import Dict, Space
@@ -64,6 +73,29 @@ def open_source(source: str, observation_space: Space, action_space: Space) -> S
         if (folder / form.METADATA).is_file():
             return _open_minari(folder, observation_space, action_space)
     raise UsageError(f"{source} is no Minari dataset, and no folder with npz files. Give the folder of one of them.")
+
+
+def as_learned(source: Source, environment: str, options: Mapping[str, Any]) -> Source:
+    """With the rewards that a run with these options of the environment learns from: of Atari's, clipped ones perhaps.
+
+    Raises:
+        UsageError: Episodes would end with each life; where one is lost, recordings do not say.
+    """
+    whole = complete_options(environment, options)
+    if whole.get("episodic_life"):
+        raise UsageError(
+            f"{environment} has episodic_life here, and recordings do not say where a life is lost. Import them with "
+            "episodic_life=false, and train with that, too."
+        )
+    clip, log = (bool(whole.get(name)) for name in ("clip_rewards", "log_rewards"))
+    if not (clip or log):
+        return source
+    return source._replace(
+        episodes=(
+            (episode._replace(reward=learned_reward(episode.reward, clip, log)), seed)
+            for episode, seed in source.episodes
+        )
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- Minari

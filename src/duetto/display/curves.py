@@ -24,7 +24,7 @@ from duetto.algorithms import ALGORITHMS
 from duetto.display import sources, tidy
 from duetto.display.series import Logs, Series
 from duetto.display.tidy import Tabled
-from duetto.errors import DuettoError, UsageError, escaped
+from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.storage.config import RunOptions
 from duetto.storage.migration import migrated
 from duetto.storage.yaml_files import read_yaml
@@ -245,6 +245,8 @@ def _recorded(folder: Path) -> Recorded:
         return Recorded(
             folder, name, own_files.short(environment["id"]), values["run"]["seed"], settings, values, Logs(folder)
         )
+    except (UsageError, CheckpointError) as error:
+        raise type(error)(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
         raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
 

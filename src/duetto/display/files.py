@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,16 +18,24 @@ def check_name(output: str | Path, ending: str, what: str) -> Path:
     return path
 
 
-def publish(path: Path, content: str) -> None:
-    """Write a text; what was there before stays until it is complete, and a command that is ended leaves nothing.
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Where to write what shall be at `path` once it is complete; until then that stays as it is, and a command that is
+    ended leaves nothing. Raises OSError.
 
-    It is written in a new folder beside: in a stranger's folder there may be a link of any name that can be foreseen.
+    It is in a new folder beside: in a stranger's folder there may be a link of any name that can be foreseen.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        temporary.replace(path)
+
+
+def publish(path: Path, content: str) -> None:
+    """Write a text; see `beside`. Raises DuettoError if the disk refuses."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as folder:
-            temporary = Path(folder) / path.name
+        with beside(path) as temporary:
             temporary.write_bytes(content.encode())
-            temporary.replace(path)
     except OSError as error:
         raise DuettoError(f"{path} cannot be written: {error.strerror}. Give another --output.") from error

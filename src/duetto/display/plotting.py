@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from duetto.display import files
 from duetto.display.curves import curves
 from duetto.errors import DuettoError, UsageError, escaped
 from duetto.extras import install
@@ -131,15 +132,10 @@ def finish(axes: Any, title: str, ylabel: str) -> None:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure; what was there before stays until it is complete."""
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    """Write a figure; what was there before stays until it is complete. See `files.beside`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with files.beside(path) as partial:
             figure.savefig(partial, dpi=120)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
     except OSError as error:
         raise DuettoError(f"The picture {path} cannot be written: {error.strerror or error}.") from error
 

@@ -160,8 +160,12 @@ class ProgressDisplay(LiveDisplay):
         """What came of it, also where an earlier process made it; "" where there is none."""
         if session.last_evaluation is not None:
             return str(session.last_evaluation[1])
-        rows = Csv.scan(session.folder / "evaluations.csv").rows if self._complete else []
+        rows = self._earlier(session)
         return f"mean return {float(rows[-1]['mean_return']):.1f} at step {rows[-1]['step']}" if rows else ""
+
+    def _earlier(self, session: Session) -> list[dict[str, str]]:
+        """What an earlier process evaluated, of a run that was complete already."""
+        return Csv.scan(session.folder / "evaluations.csv").rows if self._complete else []
 
     def summary(self, path: object) -> dict[str, object]:
         """The last lines as JSON values."""
@@ -170,13 +174,15 @@ class ProgressDisplay(LiveDisplay):
 
     def _summary(self, session: Session, path: object) -> dict[str, object]:
         last = session.last_evaluation
+        rows = self._earlier(session) if last is None else []
+        evaluation = {"step": int(rows[-1]["step"]), "mean_return": float(rows[-1]["mean_return"])} if rows else None
         return {
             "run": str(path),
             "step": session.step,
             "updates": session.learner.updates,
             "seconds": round(session.seconds, 3),
             "stopped": session.stopped,
-            "evaluation": None if last is None else {"step": last[0], **last[1].to_dict()},
+            "evaluation": evaluation if last is None else {"step": last[0], **last[1].to_dict()},
             "notices": list(session.notices),
         }
 

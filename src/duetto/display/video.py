@@ -35,16 +35,14 @@ def record(
     """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete.
 
     Where the agent observes an image, the newest one is shown beside the picture. `frames` is a folder for the same
-    pictures as PNG files, image0k0000.png, image0k0001.png ... (worker 0, as the walkthrough names them).
+    pictures as PNG files, image0k0000.png, image0k0001.png ... (worker 0, as the walkthrough names them). Those of an
+    earlier, longer episode in it are removed.
     """
     files.check_name(path, ".mp4", "a video")
-    partial = path.with_name(f".{path.stem}.partial.mp4")
     writer: Any = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as opened:
+        with files.beside(path) as partial, ExitStack() as opened:
             partial.touch()  # whether it can be written here shows before ffmpeg is asked, which would say it in pages
-            opened.callback(partial.unlink, missing_ok=True)
             if frames is not None:
                 frames.mkdir(parents=True, exist_ok=True)
             number, sizes = count(), set[tuple[int, ...]]()
@@ -68,7 +66,8 @@ def record(
 
             episode = watch(act, stepper, seed, write)
             writer.close()
-            partial.replace(path)
+            if frames is not None:
+                _remove_from(frames, next(number))
             return episode
     except OSError as error:
         raise DuettoError(f"The video {path} cannot be written: {_cause(error, path.parent)}.") from error
@@ -102,6 +101,15 @@ def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
     height, width = len(frame), len(frame) * view.shape[1] // view.shape[0]
     rows, columns = (np.arange(size) * side // size for size, side in zip((height, width), view.shape, strict=False))
     return np.concatenate([frame, view[rows][:, columns]], axis=1)
+
+
+def _remove_from(frames: Path, first: int) -> None:
+    """Pictures of an earlier episode, from this number on."""
+    for number in count(first):
+        path = frames / f"image0k{number:04}.png"
+        if not path.exists():
+            return
+        path.unlink()
 
 
 def _write_png(path: Path, frame: np.ndarray) -> None:

@@ -16,6 +16,7 @@ from duetto.environments.making import is_instance, make, separate
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.options import complete_options
 from duetto.environments.own import modules_of
+from duetto.environments.practice import learned_reward
 from duetto.environments.recipes import register, registration
 from duetto.environments.rehearsal import Rehearsal
 from duetto.environments.spaces import Layout, flatten_observation, from_gymnasium, to_gymnasium
@@ -43,6 +44,7 @@ __all__ = [
     "flatten_observation",
     "from_gymnasium",
     "is_instance",
+    "learned_reward",
     "make",
     "make_bot",
     "make_player",

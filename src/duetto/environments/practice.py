@@ -16,6 +16,13 @@ FIRED = (0, 1, 2)  # no action, FIRE, and the action behind it: what OpenAI Base
 FIRED_FIRST = 2  # of these, at a game's start, where frames without action went before
 
 
+def learned_reward(reward: np.ndarray, clip: bool, log: bool) -> np.ndarray:
+    """What is learned from in a reward's place."""
+    if log:
+        return np.sign(reward) * np.log1p(np.abs(reward))
+    return np.sign(reward) if clip else reward
+
+
 class Practice(Engine):
     """An engine whose rewards and terminations are changed for the learner; episodes and their scores stay real.
 
@@ -97,9 +104,7 @@ class Practice(Engine):
         return outcome._replace(reward=reward, terminated=terminated, starts=starts, score=score, ended=ended)
 
     def _learned(self, reward: np.ndarray) -> np.ndarray:
-        if self._log_rewards:
-            return np.sign(reward) * np.log1p(np.abs(reward))
-        return np.sign(reward) if self._clip_rewards else reward
+        return learned_reward(reward, self._clip_rewards, self._log_rewards)
 
     def _fire(self, outcome: Outcome, lost: np.ndarray, firing: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Note what is left to press; where episodes start, and which steps nobody learns from."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -184,9 +185,14 @@ class JaxLearner(Learner):
 
         def run(state: State, *inputs: Any) -> Any:
             nets = SimpleNamespace(**{name: self.called(name, state[name], precision) for name in state})
-            return method(nets, *inputs), self._carry(nets)
+            with self.exactly():
+                return method(nets, *inputs), self._carry(nets)
 
         return run
+
+    def exactly(self) -> AbstractContextManager[Any]:
+        """What is traced in it multiplies float32 as float32; on newer GPUs JAX rounds to TensorFloat-32 otherwise."""
+        return jax.default_matmul_precision("float32") if self.packs else nullcontext()
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """What is compiled for a function of one learner's arrays: itself; see `jax_many`."""

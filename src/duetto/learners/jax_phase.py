@@ -85,7 +85,7 @@ class Phase:
         trace = Trace(self._learner, state, rates)
         if self._learner.twins is not None:
             batch = self._learner.twins.shown(batch, state)
-        with jax.numpy_rank_promotion("raise"):
+        with jax.numpy_rank_promotion("raise"), self._learner.exactly():
             self._learner.algorithm.update(trace, batch, noise, self._number)
         self._found = tuple(trace.names), tuple(sorted(trace.changed))
         return {name: trace.state[name] for name in self._found[1]}, jnp.stack(trace.values), trace.priority

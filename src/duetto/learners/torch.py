@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -35,7 +36,7 @@ from duetto.learners.torch_recording import Recorder
 from duetto.learners.torch_twins import TorchTwins
 from duetto.networks import torch_layers
 from duetto.networks.spaces import Space
-from duetto.networks.torch import Built, Parameters, build
+from duetto.networks.torch import Built, Custom, Parameters, build
 
 MOST_THREADS = 4  # where nobody asks for more
 RECORDS = "DUETTO_CUDA_GRAPHS"  # 0 in the environment: a GPU is asked for each operation
@@ -63,6 +64,7 @@ class TorchLearner(Learner):
     records = True  # where it can
     scheduled: dict[str, Tensor]
     threads: int
+    _nth = 0  # part of an update
 
     def __init__(
         self,
@@ -122,7 +124,10 @@ class TorchLearner(Learner):
             name: torch.tensor(value, dtype=torch.float32, device=self.device)
             for name, value in rates.scheduled.items()
         }
-        values = [self._learn(part) for part in ([batch] if rows is None else self._parts(batch, rows))]
+        values = []
+        for nth, part in enumerate([batch] if rows is None else self._parts(batch, rows)):
+            self._nth = nth
+            values.append(self._learn(part))
         return Metrics(tuple(self._names), _mean(values), self._priority)
 
     def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
@@ -182,8 +187,33 @@ class TorchLearner(Learner):
         self._priority = None
         if self.twins is not None:
             batch = self.twins.shown(batch, self.twins.arrays)
-        self.algorithm.update(self, batch, self._noise, self._phase)
+        with self._learning():
+            self.algorithm.update(self, batch, self._noise, self._phase)
         return torch.stack(self._values, -1)
+
+    @contextlib.contextmanager
+    def _learning(self) -> Iterator[None]:
+        """A user's own modules in train mode, but those of targets. What they draw, dropout for example, follows from
+        the seed and the number of the update, so that a run that goes on draws the same.
+        """
+        own = [net for name, net in self._nets.items() if isinstance(net, Custom) and name not in self.targets]
+        if not own:
+            yield
+            return
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(zlib.crc32(f"{self._seed} {self._number} {self._nth}".encode()))
+            for net in own:
+                net.learning(True)
+            try:
+                yield
+            finally:
+                for net in own:
+                    net.learning(False)
+
+    @property
+    def _number(self) -> int:
+        """Of the update that is made."""
+        return self.updates
 
     def _step_outcome(self, batch: Any) -> bytes:
         """All that an update reports and changes, which is put back."""

@@ -134,6 +134,11 @@ class TorchShare(TorchLearner):
             total = zlib.crc32(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes(), total)
         return total
 
+    @property
+    def _number(self) -> int:
+        """See TorchLearner."""
+        return self.made
+
     def _step(self, batch: Any) -> Tensor:
         """See TorchLearner; what is reported is the whole batch's, each row's priority in its place."""
         with shares.dealt(self._group.number, self._group.total):

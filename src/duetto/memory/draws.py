@@ -190,11 +190,13 @@ class ProportionalDraws(UniformDraws):
             self._set(index, mass(priority + self._prioritization.epsilon, self._prioritization.exponent))
 
     def state_dict(self, index: np.ndarray) -> dict[str, Any]:
-        """p^α of the items `index` (K,), the largest priority and the batches drawn."""
-        return {"mass": self._sums.leaves[index], "largest_priority": self.largest, "sampled": self._weighing.sampled}
+        """p^α of the items `index` (K,), that α, the largest priority and the batches drawn."""
+        weighed = {"mass": self._sums.leaves[index], "exponent": self._prioritization.exponent}
+        return weighed | {"largest_priority": self.largest, "sampled": self._weighing.sampled}
 
     def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
-        """Undo `state_dict` in a memory without items.
+        """Undo `state_dict` in a memory without items. With another α than it had, the same priorities have other
+        masses; where that was 0, none are known, and all items have the largest.
 
         Raises:
             CheckpointError: The state is that of a memory without priorities.
@@ -206,15 +208,27 @@ class ProportionalDraws(UniformDraws):
             )
         masses = Rows(len(index), (), np.float64)
         forms.check(state, {"mass": masses, "largest_priority": float, "sampled": int}, "memory")
+        forms.check(state.get("exponent", 0.0), float, "memory/exponent")  # which earlier versions did not write
         if not np.all(np.isfinite(state["mass"]) & (state["mass"] >= 0)):
             raise CheckpointError("The checkpoint's replay memory has priorities that are negative or not finite.")
-        if len(index) == len(self._sums.leaves):
-            self._sums.fill(state["mass"])
-            self._minima.fill(np.where(state["mass"] > 0, state["mass"], np.inf))
-        else:
-            self._set(index, state["mass"])
-        self._count += len(index)
         self.largest, self._weighing.sampled = float(state["largest_priority"]), int(state["sampled"])
+        found = self._with_this_exponent(state["mass"], state.get("exponent"))
+        if len(index) == len(self._sums.leaves):
+            self._sums.fill(found)
+            self._minima.fill(np.where(found > 0, found, np.inf))
+        else:
+            self._set(index, found)
+        self._count += len(index)
+
+    def _with_this_exponent(self, masses: np.ndarray, before: float | None) -> np.ndarray:
+        """Of items, whose masses are above 0, p^α from p^(α before)."""
+        exponent = self._prioritization.exponent
+        if before in (None, exponent):
+            return masses
+        there = masses > 0
+        if before == 0:
+            return np.where(there, mass(np.asarray(self.largest), exponent), 0.0)
+        return np.where(there, masses ** (exponent / before), 0.0)
 
     def _set(self, index: np.ndarray, masses: np.ndarray) -> None:
         self._sums.set(index, masses)

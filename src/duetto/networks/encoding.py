@@ -27,7 +27,12 @@ def encode(space: Space, obs: Any) -> Any:
 
 
 def encode_action(space: Space, action: Any) -> Any:
-    """(..., size) float32 of actions as algorithms give them: those of a Dict are (..., columns), see `spaces`."""
+    """(..., size) float32 of actions as algorithms give them: of a Box (..., size) whatever its shape, of a Dict
+    (..., columns), see `spaces`.
+    """
+    if isinstance(space, Box):
+        xp = array_namespace(action)
+        return action if action.dtype == xp.float32 else xp.astype(action, xp.float32)
     if not isinstance(space, Dict):
         return encode(space, action)
     parts, first = [], 0

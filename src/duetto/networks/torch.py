@@ -58,12 +58,15 @@ class Parameters:
 
 
 class Custom:
-    """A user's own modules as the network that stands in their place."""
+    """A user's own modules as the network that stands in their place. What they return is taken in float32.
+
+    They are in eval mode but while they learn, see `learning`.
+    """
 
     spec: Network
 
     def __init__(self, spec: Network, modules: list[nn.Module], device: str) -> None:
-        self.spec, self._modules = spec, [module.to(device) for module in modules]
+        self.spec, self._modules = spec, [module.to(device).eval() for module in modules]
         whole = nn.ModuleDict({"members": nn.ModuleList(modules)}) if spec.members else modules[0]
         self.values: dict[str, Tensor] = whole.state_dict(keep_vars=True)
         self.learned: dict[str, nn.Parameter] = {
@@ -74,12 +77,18 @@ class Custom:
         """See `network.Network`; what its modules keep of a batch is their own affair."""
         obs, mask = masks.parted(obs)
         if self.spec.members:
-            return masks.masked(self.spec, ensemble(self.spec, torch.stack, self._modules, obs, *inputs), mask)
-        return masks.masked(self.spec, interpreted(self.spec, self._modules[0](obs, *inputs)), mask)
+            values = ensemble(self.spec, torch.stack, self._modules, obs, *inputs)
+            return masks.masked(self.spec, _float32(values), mask)
+        return masks.masked(self.spec, interpreted(self.spec, _float32(self._modules[0](obs, *inputs))), mask)
 
     def first(self, obs: Any, *inputs: Tensor) -> Tensor:
         """See `network.Network`."""
-        return self._modules[0](obs, *inputs)
+        return _float32(self._modules[0](obs, *inputs))
+
+    def learning(self, learns: bool) -> None:
+        """Whether dropout drops, and batches are normalised by their own statistics, which are remembered."""
+        for module in self._modules:
+            module.train(learns)
 
     @property
     def kept(self) -> list[str]:
@@ -92,6 +101,13 @@ class Custom:
         """Kinds of its modules that compute a row's output from the other rows, whether or not they keep anything."""
         parts = (part for module in self._modules for part in module.modules())
         return [type(part).__name__ for part in parts if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+
+
+def _float32(given: Any) -> Any:
+    """Every tensor in it. What else a user's class returns is left, for whoever says what it should have been."""
+    if isinstance(given, tuple | list):
+        return tuple(_float32(part) for part in given)
+    return given.float() if isinstance(given, Tensor) else given
 
 
 def _modules(spec: NetworkSpec, random: np.random.Generator) -> list[nn.Module]:

@@ -41,7 +41,7 @@ def recurrent(
         arrays = [weights[name] for name in spec.shapes(0)]
         output, state = _run(spec, arrays, x[:, begin:end], state, window.starts[:, begin + 1 : end])
         outputs.append(output)
-    carry = dict(zip(spec.state(), (part.transpose(0, 1) for part in state), strict=True))
+    carry = dict(zip(spec.state(), (part.transpose(0, 1).float() for part in state), strict=True))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), carry
 
 
@@ -113,7 +113,8 @@ def _holding(spec: Recurrent, weight: Tensor) -> Tensor:
 
 
 def _unrolled(spec: Recurrent, weights: list[Tensor], x: Tensor, state: State) -> tuple[Tensor, State]:
-    options = (True, len(weights) // 4, 0.0, False, False, True)  # biases, layers, dropout, train, both ways, (B, S)
+    # Biases, layers, dropout, train (else cuDNN gives no gradients; there is no dropout), both ways, (B, S).
+    options = (True, len(weights) // 4, 0.0, True, False, True)
     if spec.kind == "gru":
         output, hidden = torch.gru(x, state[0].contiguous(), weights, *options)
         return output, [hidden]

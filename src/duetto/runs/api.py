@@ -199,6 +199,13 @@ def made_of(
     algorithm: Algorithm | type[Algorithm] | str, environment: Any, preset: str | None, options: dict[str, Any]
 ) -> tuple[Algorithm, str, Preset, dict[str, Any]]:
     """The algorithm's object, the preset's name and values, and the options that are not the algorithm's."""
+    check_kinds(preset=preset)
+    if not (
+        isinstance(algorithm, Algorithm | str) or (isinstance(algorithm, type) and issubclass(algorithm, Algorithm))
+    ):
+        raise UsageError(
+            f"algorithm is {algorithm!r}; it must be a name, such as 'td3', or an algorithm: duetto.TD3()."
+        )
     if isinstance(algorithm, Algorithm):
         if preset is not None:
             raise UsageError(

@@ -42,7 +42,8 @@ def check_kinds(**given: Any) -> None:
     """Raise UsageError where an argument is of no use as what it is given for."""
     for name, value in given.items():
         kind, wanted = _KINDS[name]
-        if not isinstance(value, kind):
+        of_names = not isinstance(value, Mapping) or all(isinstance(key, str) for key in value)
+        if not isinstance(value, kind) or not of_names:
             raise UsageError(f"{name} is {value!r}; it must be {wanted}.")
 
 

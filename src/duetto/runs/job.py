@@ -143,7 +143,7 @@ def outcome(
 
     try:
         job.work(callbacks, begun)
-        (session,) = sessions
+        session = sessions[-1]  # one that goes on after it lost a part of itself has a new one
         return "ended", session.stopped, list(session.notices)
     except NonFiniteError as error:
         return "failed", DIVERGED, str(error), ""

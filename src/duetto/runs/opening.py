@@ -59,28 +59,39 @@ def begun(
 
 
 def reopened(
-    config: Config, path: Path, environment: Callable[[], Any], lock: FolderLock, place: Place | None = None
+    config: Config,
+    path: Path,
+    environment: Callable[[], Any],
+    lock: FolderLock,
+    place: Place | None = None,
+    take_up: Callable[[Session], None] = lambda _: None,
 ) -> Session:
-    """That of a run in `path`, for `take_up`.
+    """That of a run in `path`, which `take_up` lets go on from where it was.
 
-    Without a checkpoint it begins anew: what was logged until then is set aside, not dropped.
+    Without a checkpoint it begins anew: what was logged until then is set aside, not dropped; and is back where it was,
+    if something fails.
     """
-    logged = [file for file in (path / "metrics.jsonl", path / "evaluations.csv") if file.exists()]
-    if CheckpointStore(path / "checkpoints").steps() or not logged:
-        return Session(config, path, environment(), lock, place)
-    aside = free_folder(path, BEFORE)
-    for file in logged:
-        file.rename(aside / file.name)
-    try:
+    logs = (path / "metrics.jsonl", path / "evaluations.csv")
+    logged = [file for file in logs if file.exists()]
+    begins, aside = not CheckpointStore(path / "checkpoints").steps(), None
+    with ExitStack() as undone:
+        if begins and logged:
+            aside = free_folder(path, BEFORE)
+            undone.callback(aside.rmdir)
+            for file in logged:
+                undone.callback((aside / file.name).replace, file)
+                file.rename(aside / file.name)
+        elif begins:
+            for file in logs:
+                undone.callback(file.unlink, missing_ok=True)
         session = Session(config, path, environment(), lock, place)
-    except BaseException:
-        for file in logged:
-            (aside / file.name).replace(file)
-        aside.rmdir()
-        raise
-    session.notices.append(
-        f"{path} has no checkpoint: the run begins at step 0 again. What it had logged is in {aside}."
-    )
+        undone.callback(session.close)
+        take_up(session)
+        undone.pop_all()
+    if aside is not None:
+        session.notices.append(
+            f"{path} has no checkpoint: the run begins at step 0 again. What it had logged is in {aside}."
+        )
     return session
 
 

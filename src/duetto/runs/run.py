@@ -26,7 +26,7 @@ from duetto.functional.randomness import plain
 from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.runs.asked import check_videos
+from duetto.runs.asked import check_kinds, check_videos
 from duetto.runs.beginning import Beginning
 from duetto.runs.opening import begun, reopened, take_up
 from duetto.runs.planning import changed, new_folder, own_statistics, planned, run_name
@@ -141,6 +141,7 @@ class Run:
         Ctrl-C, SIGTERM and SIGHUP end the run as they do in `duetto.train`.
         """
         given.check(callbacks)
+        check_kinds(cluster=cluster)
         callbacks = [*callbacks, *trackers.callbacks(track)]
         accept_changes |= bool(options)
         how = GoingOn(
@@ -222,8 +223,11 @@ class Run:
                 config = replace(config, run=replace(config.run, learners=how.learners))
             check_videos(how.callbacks, self._environment(), config)
             placed = how.cluster and how.cluster.resuming(config.cluster)
-            with closing(reopened(config, self.path, self._environment, lock, placed)) as session:
+
+            def taken_up(session: Session) -> None:
                 take_up(session, how.without_memory, how.accept_changes, self._trust)
+
+            with closing(reopened(config, self.path, self._environment, lock, placed, taken_up)) as session:
                 if wrapper := environments.running_statistics(self._given, session.stepper):
                     outside = wrapper in environments.vector_wrappers(self._given)
                     session.notices.append(own_statistics(config.environment, wrapper, config.algorithm, outside))
@@ -268,6 +272,7 @@ class Run:
         if episodes < 1:
             raise UsageError(f"episodes is {episodes}; it must be at least 1.")
         seed = _check_seed(seed)
+        check_kinds(environment_options=environment_options)
         agent = self.agent(checkpoint)
         stepper = self._elsewhere(min(episodes, PARALLEL), environment, environment_options or {})
         policy = agent.policy
@@ -313,6 +318,8 @@ class Run:
         tell: Callable[[str], None] = lambda _: None,
     ) -> list[Episode]:
         """Show the agent live, in the environment's own window, for so many episodes; 0 for ever, until Ctrl-C."""
+        if not isinstance(episodes := plain(episodes), int):
+            raise UsageError(f"episodes is {episodes!r}; it must be a whole number.")
         if episodes < 0:
             raise UsageError(f"episodes is {episodes}; it must be at least 0, which is without an end.")
         seed = _check_seed(seed)

@@ -190,6 +190,10 @@ class Config:
         """
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
+        if algorithm is not None and not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
+            raise UsageError(f"algorithm is {algorithm!r}; it must be the class of one that is not Duetto's own.")
+        if not isinstance(networks, dict | None):
+            raise UsageError(f"networks is {networks!r}; they must be networks by their options' names.")
         try:
             values = read_yaml(path)
             return cls._from_values(
@@ -229,6 +233,11 @@ class Config:
         for key, (form, wanted) in _ENVIRONMENT.items():
             if not isinstance(environment[key], form):
                 raise UsageError(f"environment.{key} is {environment[key]!r}; it must be {wanted}.")
+        if strange := [key for key in environment["options"] if not isinstance(key, str)]:
+            raise UsageError(f"environment.options has {strange[0]!r}, which is no name of an option. Take it out.")
+        for key, (form, wanted) in _SAID.items():
+            if not isinstance(values[key], form):
+                raise UsageError(f"{key} is {values[key]!r}; it must be {wanted}.")
         _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
         if not isinstance(began := values.get("from") or {}, dict) or (began and not isinstance(began.get("run"), str)):
             raise UsageError(
@@ -287,6 +296,9 @@ _ENVIRONMENT = {
     "options": (dict, "options by their names"),
     "remakeable": (bool, "true or false"),
 }
+
+
+_SAID = {"preset": (str, "a name"), "command": (str, "a text"), "versions": (dict, "versions by package")}
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:

@@ -30,6 +30,8 @@ def command(values: Mapping[str, Any], config: str, names_all: bool = False) -> 
     if names_all and began:
         which = [] if began.get("checkpoint") == "best" else ["--from-checkpoint", str(began.get("step"))]
         last += ["--from", _name(began["run"]), *which]
+    if _pace(values):
+        last.append("--cluster")
     return shlex.join(["duetto", "train", *first, "--config", config, *last])
 
 
@@ -63,6 +65,8 @@ def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list
             f"It began with the networks of another run, step {began.get('step')} of {place(began['run'])}, which is "
             f"needed too: --from RUN --from-checkpoint {began.get('step')} say where it is."
         )
+    if pace := _pace(values):
+        sentences.append(f"It ran on a cluster at the pace {pace}, which decides its numbers: Ray is needed, too.")
     if folder := values["algorithm"].get("demonstrations"):
         sentences.append(
             f"It learned from the demonstrations in {place(str(folder))}, which are needed too: --demonstrations says "
@@ -90,6 +94,13 @@ def _beginning(values: Mapping[str, Any]) -> dict[str, Any]:
     """What it began with; empty for a run that began with nothing."""
     found = values.get("from")
     return found if isinstance(found, dict) and isinstance(found.get("run"), str) else {}
+
+
+def _pace(values: Mapping[str, Any]) -> str:
+    """Of a cluster, where it decides numbers; else empty."""
+    found = values.get("cluster")
+    pace = found.get("pace") if isinstance(found, dict) else None
+    return pace if isinstance(pace, str) and pace.isalpha() else ""
 
 
 def _own_networks(values: Mapping[str, Any]) -> list[str]:

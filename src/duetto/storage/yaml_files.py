@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,18 @@ def parse(text: str) -> Any:
         return None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+_EXPONENT = re.compile(r"[-+]?\d+\.?\d*[eE][-+]?\d+")
+
+
+def numbers(value: Any) -> Any:
+    """What was parsed, but 1e-3 is a number, which YAML takes for text."""
+    if isinstance(value, dict):
+        return {name: numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [numbers(one) for one in value]
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
 def _check_keys(node: Any, seen: set[int]) -> None:

@@ -126,7 +126,8 @@ def _check(run: Planned) -> None:
     now = _deciding(run.config.to_dict())
     if sources.is_older(before["algorithm.from"], now["algorithm.from"]):
         before["algorithm.from"] = now["algorithm.from"]
-    both = before.keys() & now.keys()  # an option that one version has, and the other not, is no change
+    # An option that one version has, and the other not, is no change; nor is how many threads there are here.
+    both = (before.keys() & now.keys()) - {"run.threads"}
     if changed := differences(*({key: values[key] for key in values if key in both} for values in (before, now))):
         raise UsageError(
             f"{run.folder} was begun otherwise: {changed}. Give the same options to go on, and put back what "

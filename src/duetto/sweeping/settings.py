@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,25 +62,20 @@ def from_file(path: str | Path) -> list[Setting]:
             raise UsageError(f"The sweep {path} has no {key}. Write, for example:\n{_EXAMPLE}")
     if strange := [one for one in _several(values["environments"]) if not isinstance(one, str)]:
         raise UsageError(f"The sweep {path} has the environment {strange[0]!r}; it must be an id.")
-    options = {name: _numbers(value) for name, value in values.items() if name not in _KEYS}
-    return settings(_numbers(values["algorithms"]), values["environments"], values.get("seeds", 3), options, str(path))
-
-
-_EXPONENT = re.compile(r"[-+]?\d+\.?\d*[eE][-+]?\d+")
-
-
-def _numbers(value: Any) -> Any:
-    """Also 1e-3, which YAML takes for text."""
-    if isinstance(value, dict):
-        return {name: _numbers(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_numbers(one) for one in value]
-    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
+    options = {name: yaml_files.numbers(value) for name, value in values.items() if name not in _KEYS}
+    return settings(
+        yaml_files.numbers(values["algorithms"]), values["environments"], values.get("seeds", 3), options, str(path)
+    )
 
 
 def _by_name(algorithms: Any) -> list[tuple[str | None, Any]]:
     if isinstance(algorithms, Mapping):
-        return [(str(name), name if given is None else given) for name, given in algorithms.items()]
+        if strange := [name for name in algorithms if not isinstance(name, str)]:
+            raise UsageError(
+                f"A setting is called {strange[0]!r}, which is no text. Put its name between quotes: YAML takes "
+                "off, no and on for false and true."
+            )
+        return [(name, name if given is None else given) for name, given in algorithms.items()]
     return [(None, one) for one in _several(algorithms)]
 
 
@@ -101,8 +95,12 @@ def _setting(
         raise UsageError(f"{where} has seeds, and no option 'seed'. Say which: seeds 0-4, or 0,3,9.")
     track = options.pop("track", None) or ()
     preset, extra = options.pop("preset", None), options.pop("environment_options", None) or {}
-    if not isinstance(extra, Mapping):
+    if not isinstance(extra, Mapping) or not all(isinstance(key, str) for key in extra):
         raise UsageError(f"{where} has the environment_options {extra!r}; they must be options by their names.")
+    if not isinstance(track, str) and not (
+        isinstance(track, list | tuple) and all(isinstance(one, str) for one in track)
+    ):
+        raise UsageError(f"{where} has track {track!r}; it must be a service, such as wandb, or a list of them.")
     kind, origin = _kind(given, where)
     made, preset_name, values, rest = made_of(kind, environment, preset, options)
     known = [entry.name for entry in dataclasses.fields(RunOptions)]

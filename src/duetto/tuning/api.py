@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.randomness import plain
 from duetto.runs.api import made_of
+from duetto.runs.asked import check_kinds
 from duetto.runs.planning import planned, slug
 from duetto.storage import yaml_files
 from duetto.storage.config import RunOptions
@@ -78,6 +78,7 @@ def tune(
         UsageError: A mistake in the call, before anything is written; or the folder is of another study.
         DuettoError: No trial is complete.
     """
+    check_kinds(environment_options=environment_options)
     made, name, values, rest = made_of(algorithm, environment, preset, options)
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for option in rest:
@@ -176,8 +177,10 @@ def _concluded(study: Study, optimizer: Optimizer) -> Tuned:
     if best is not None:
         preset = results.write_preset(plan, folder, best, found)
         if not study.stopped:
-            with suppress(UsageError):  # half of a run may have been deleted to make room
+            try:
                 fresh = results.judged_afresh(plan, runs)
+            except DuettoError as error:  # half of a run may have been deleted to make room
+                study.notices.append(f"The best was not evaluated in other episodes. {error}")
     elif not study.stopped:
         reasons = [trial.reason.partition("\n")[0] for trial in found if trial.reason]
         says = f"What the last one says: {reasons[-1]}" if reasons else "The same call goes on with them."

@@ -16,11 +16,9 @@ from duetto.tuning.study import Plan
 
 FORMAT = 2
 _ENVIRONMENT = ("id", "options", "sha256")
-_LATER = (
-    "algorithm.from",
-    "environment.sha256",
-    "networks",
-)  # what earlier versions did not write: it is taken to be as it is now
+# What is taken to be as it is now: what earlier versions did not write, and how many threads there are here.
+_LATER = ("algorithm.from", "environment.sha256", "networks")
+_FREE = ("run.threads",)
 
 
 def settle(plan: Plan, folder: Path) -> None:
@@ -51,7 +49,7 @@ def settle(plan: Plan, folder: Path) -> None:
     if sources.is_older(str(before.get("algorithm.from")), now["algorithm.from"]):
         before["algorithm.from"] = now["algorithm.from"]
     known = {key: now[key] for key in now if key.startswith(_LATER)} | before | {"format": FORMAT}
-    if changed := differences(known, now):
+    if changed := differences(*({key: told[key] for key in told if key not in _FREE} for told in (known, now))):
         raise UsageError(
             f"{folder} is of another study: {changed}. Give the same options to go on with it (more --trials and "
             "other --jobs are free), and put back what was edited; or begin another one with --output."

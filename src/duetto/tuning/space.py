@@ -263,18 +263,26 @@ def _range(name: str, asked: dict[str, Any], whole: bool) -> Range:
     form = int if whole else int | float
     if not all(isinstance(number, form) and not isinstance(number, bool) for number in numbers):
         raise UsageError(f"{name} needs low and high, {'whole numbers' if whole else 'numbers'}: {_EXAMPLE}.")
-    how = Range(*numbers, asked.get("log", False), asked.get("step"))  # type: ignore[arg-type]
+    how = Range(*numbers, asked.get("log", False), _number_of(asked.get("step")))  # type: ignore[arg-type]
     if not how.low < how.high:
         raise UsageError(f"{name} is searched from {how.low:g} to {how.high:g}: low must be below high.")
-    if how.log not in (False, True, FROM_ONE) or (how.step is not None and how.log):
+    if not (isinstance(how.log, bool) or how.log == FROM_ONE) or (how.step is not None and how.log):
         raise UsageError(f"{name} has log: {how.log} and step: {how.step}. Give log: true, log: 1-x, or a step alone.")
     if (how.log is True and how.low <= 0) or (how.log == FROM_ONE and (how.high >= 1 or how.low < 0 or whole)):
         raise UsageError(f"{name} cannot be searched by a logarithm from {how.low:g} to {how.high:g}.")
     if how.step == DOUBLING:
         if not (whole and all(end > 0 and math.log2(end).is_integer() for end in (how.low, how.high))):
             raise UsageError(f"{name} has step: doubling; that takes whole numbers from one power of two to another.")
-    elif how.step is not None and not (isinstance(_number_of(how.step), form) and 0 < how.step <= how.high - how.low):
-        raise UsageError(f"{name} has step: {how.step}; it must be a number between 0 and high - low.")
+    elif how.step is not None:
+        if isinstance(how.step, bool) or not isinstance(how.step, form) or not 0 < how.step <= how.high - how.low:
+            raise UsageError(f"{name} has step: {how.step}; it must be a number between 0 and high - low.")
+        steps = (how.high - how.low) / how.step
+        if not math.isclose(steps, round(steps), rel_tol=1e-6):
+            last = how.low + math.floor(steps) * how.step
+            raise UsageError(
+                f"{name} has step: {how.step:g}, which does not lead from {how.low:g} to {how.high:g}. Make high "
+                f"{last:g}, or give another step."
+            )
     return how
 
 
