@@ -14,14 +14,17 @@ from line_environment import Line
 from small_runs import StopAt, small, train
 from test_run import edit
 
-from duetto.algorithms import ALGORITHMS, PPO, TD3
-from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run
+from duetto.algorithms import ALGORITHMS, DQN, PPO, SAC, TD3
+from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
 from duetto.errors import NonFiniteError
 from duetto.networks.spaces import Box, Discrete
+from duetto.networks.specs import CustomNetwork
 from duetto.presets import presets
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.training.session import Session
+
+MINE, NUMBERS = CustomNetwork(), Box((2,), "float32", (-1.0,), (1.0,))
 
 
 def noted(folder: Path, algorithm: str = "td3", hyperparameters: dict[str, Any] | None = None, **options: Any):
@@ -311,3 +314,37 @@ def test_no_preset_sets_anything_in_vain(name: str):
     for preset in presets(name).values():
         assert notes_of_idle(ALGORITHMS[name]().with_options(**preset.algorithm)) == []
         assert notes_of_idle_run(RunOptions(**preset.run)) == []
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "action", "said"),
+    [
+        (TD3(actor_network=MINE, hidden=(7,)), NUMBERS, []),  # which the critics have
+        (
+            TD3(actor_network=MINE, hidden=(7,), critic_hidden=(8,)),
+            NUMBERS,
+            ["hidden has no effect, because actor_net"],
+        ),
+        (
+            TD3(actor_network=MINE, critic_network=MINE, hidden=(7,), policy_delay=3),
+            NUMBERS,
+            ["hidden has no effect, because actor_network and critic_network are your own. Change that, or leave it"],
+        ),
+        (
+            DQN(q_network=MINE, activation="tanh", dueling=False, n_step=3),
+            Discrete(3),
+            ["activation and dueling have no effect, because q_network is your own. Change that, or leave them out."],
+        ),
+        (
+            PPO(agent_network=MINE, policy_gain=1.0, epochs=3),
+            NUMBERS,
+            ["policy_gain has no effect, because agent_netw"],
+        ),
+        (PPO(agent_network=MINE), NUMBERS, []),
+        (SAC(actor_network=MINE), NUMBERS, []),
+        (TD3(hidden=(7,)), NUMBERS, []),
+    ],
+)
+def test_options_of_networks_that_are_not_there_are_said(algorithm: Any, action: Any, said: list[str]):
+    found = notes_of_replaced(algorithm, Box((5,), "float32", (-1.0,), (1.0,)), action)
+    assert [note[: len(part)] for note, part in zip(found, said, strict=True)] == said

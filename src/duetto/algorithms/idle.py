@@ -6,7 +6,13 @@ By the names that all algorithms share. `testing.conformance` sees that these do
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from duetto.errors import UsageError
+
+if TYPE_CHECKING:
+    from duetto.algorithms.base import Algorithm
+    from duetto.networks.spaces import Space
 
 # While the options on the left all have such values, those on the right do nothing.
 WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
@@ -64,6 +70,43 @@ def _idle(options: Any, table: tuple[tuple[dict[str, Any], tuple[str, ...]], ...
 def notes_of_idle(algorithm: Any) -> list[str]:
     """What is said of those with other values than their defaults: a sentence for each reason."""
     return _notes(algorithm, idle(algorithm))
+
+
+def notes_of_replaced(algorithm: Algorithm, observation: Space, action: Space) -> list[str]:
+    """The same of options that shape networks only, and only such as have one of the user's own in their place."""
+    own = algorithm.custom_networks()
+    if not own:
+        return []
+    ours = algorithm.with_options(**dict.fromkeys(own))
+    found: dict[str, str] = {}
+    for field in dataclasses.fields(algorithm):
+        if field.name in own or getattr(algorithm, field.name) == field.default or field.default is dataclasses.MISSING:
+            continue
+        here, there = (_shape(one, observation, action) for one in (algorithm, ours))
+        other = {field.name: field.default}
+        try:
+            shaped = [_shape(one.with_options(**other), observation, action) for one in (algorithm, ours)]
+        except UsageError:  # it goes with others that it cannot be without
+            continue
+        if shaped[0] == here and shaped[1] != there:
+            found[field.name] = f"{' and '.join(own)} {'are' if len(own) > 1 else 'is'} your own"
+    return _notes(algorithm, found)
+
+
+def _shape(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, Any]:
+    """All that its networks depend on: of a user's own no layers."""
+    return {
+        name: spec
+        if spec.custom is None
+        else (spec.custom, spec.members, [dataclasses.replace(head, **_plain(head)) for head in spec.heads])
+        for name, spec in algorithm.networks(observation, action).items()
+    }
+
+
+def _plain(head: Any) -> dict[str, Any]:
+    """What of a head shapes layers or draws weights, as it is by default."""
+    shaping = ("hidden", "activation", "blocks", "joins", "dueling", "gain", "initial_log_std")
+    return {field.name: field.default for field in dataclasses.fields(head) if field.name in shaping}
 
 
 def notes_of_idle_run(options: Any) -> list[str]:

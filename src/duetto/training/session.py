@@ -25,7 +25,7 @@ import numpy as np
 
 from duetto import environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
-from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run
+from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.learners.base import on_host
 from duetto.learners.parameters import Parameters
@@ -142,7 +142,9 @@ class Session:
         options have no effect.
         """
         if not self.step:
+            spaces = (self.stepper.observation_space, self.stepper.action_space)
             self.notices += notes_of_idle(self.config.algorithm)
+            self.notices += notes_of_replaced(self.config.algorithm, *spaces)
             self.notices += notes_of_idle_run(self.config.run) if self._here else []
         begun = bool(self.learner.updates or self.memory.pretraining_left)
         place = (self.stepper.num_envs, self.step, self._stored())
