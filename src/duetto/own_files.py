@@ -28,7 +28,15 @@ def is_file(text: str) -> bool:
 def parts(text: str) -> tuple[Path, str]:
     """The file's absolute path and the name behind it, "" where none is."""
     file, name = _parts(text)
-    return Path(file).expanduser().resolve(), name
+    return expanded(file).resolve(), name
+
+
+def expanded(file: str) -> Path:
+    """With the home folder that a ~ stands for. UsageError where nobody is called so."""
+    try:
+        return Path(file).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{file} begins with the home folder of somebody who is not known here.") from error
 
 
 def absolute(text: str) -> str:

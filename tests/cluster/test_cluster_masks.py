@@ -28,6 +28,8 @@ def test_actors_take_allowed_actions(pace: Any, tmp_path: Path) -> None:
     run = train(tmp_path, agent, Turnstile, cluster=cluster, **how)
     state = checkpoints(run).load_latest().state
     assert state["spaces"]["action_mask"] is True
+    run.resume(200, cluster=Simulation(actors=2, pace=pace, rates=STEADY))  # whose actors stand where they did
+    assert checkpoints(run).steps()[-1] == 200
     if pace == "exact":
         alone = checkpoints(train(tmp_path, agent, Turnstile, name="alone", **how)).load_latest().state
         assert same(state["learner"], alone["learner"])

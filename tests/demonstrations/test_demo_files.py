@@ -171,6 +171,10 @@ def test_something_else_is_never_overwritten(tmp_path: Path):
     with pytest.raises(UsageError, match="is no dataset"):
         demonstrations.save(tmp_path / "thesis", description(), [episode()], overwrite=True)
     assert left_in(tmp_path / "thesis") == ["chapter.tex"]
+    (tmp_path / "thesis" / "metadata.json").write_text('{"title": "of years"}')  # a dataset has such a file, too
+    with pytest.raises(UsageError, match="is no dataset"):
+        demonstrations.save(tmp_path / "thesis", description(), [episode()], overwrite=True)
+    assert left_in(tmp_path / "thesis") == ["chapter.tex", "metadata.json"]
 
 
 def test_no_episode_is_no_dataset(tmp_path: Path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import random
 from collections import deque
 from typing import Any
@@ -14,6 +16,8 @@ from resuming import assert_equal, check_resume, plain, record
 from scripted_environments import Opaque, OwnState, Unsure, Walk
 
 from duetto.environments import Stepper, make, values
+from duetto.environments import state as states
+from duetto.environments.kept import Kept
 from duetto.errors import CheckpointError, UsageError
 
 PYBULLET = ["AntBulletEnv-v0", "HopperBulletEnv-v0", "HalfCheetahBulletEnv-v0", "Walker2DBulletEnv-v0"]
@@ -198,3 +202,105 @@ def test_two_names_for_one_object_are_refused() -> None:
 def test_what_should_be_a_generator_and_is_none_is_refused(kind: str) -> None:
     with pytest.raises(CheckpointError, match="should be a random generator's state is none"):
         values.decode({"kind": kind, "state": 3})
+
+
+class Holding(gymnasium.Env):
+    """It holds another environment, and is no wrapper."""
+
+    def __init__(self) -> None:
+        self.env = gymnasium.make("Pendulum-v1")
+        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+        self.turn = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        self.turn += 1
+        return self.env.step(action)
+
+
+def test_an_environment_that_holds_another_one_comes_back_with_it():
+    check_resume(Holding, steps=450)
+
+
+class Says(Walk):
+    """What its state_dict() is, is said from outside."""
+
+    given: Any = None
+
+    def state_dict(self) -> Any:
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+    def load_state_dict(self, state: Any) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (RuntimeError("no power"), "Says.state_dict() raised RuntimeError: no power"),
+        ([1], "Says.state_dict() is a list of 1, and no dict"),
+        ({"a": {"b": np.float64(1)}}, "Says.state_dict() has a value of type float64 at a/b, where"),
+        ({"a": (1, 2)}, "Says.state_dict() has a value of type tuple at a, where"),
+        ({"a": {3: 1}}, "Says.state_dict() has the key 3, which is no text, at a"),
+        ({"a": [1, {"b": object()}]}, "Says.state_dict() has a value of type object at a/1/b, where"),
+        ({"a": np.array([1], np.longdouble)}, "Says.state_dict() has an array of float128 at a, where"),
+        ({"a": "\ud800"}, "Says.state_dict() has a value of type str at a, where"),
+        ({"a": [1.0, None, "b"], "c": {"d": np.arange(3)}}, ""),
+    ],
+)
+def test_a_state_of_its_own_that_no_checkpoint_holds_is_none_and_what_is_wrong_is_said(given: Any, said: str):
+    """A run ended in a TypeError at its first checkpoint."""
+    env = Says()
+    env.given = given
+    assert states.obstacle(env).startswith(said)
+    assert bool(states.obstacle(env)) == bool(said)
+    assert (states.save(env) is None) == bool(said)
+
+
+@pytest.mark.parametrize("value", [np.longdouble(1), np.zeros(2, ">f4"), np.zeros(2, np.longdouble), "\ud800"])
+def test_attributes_that_no_checkpoint_holds_are_not_saved(value: Any):
+    env = Walk()
+    env.strange = value  # type: ignore[attr-defined]
+    assert "Walk.strange is" in states.obstacle(env)
+
+
+def test_a_models_whole_numbers_are_not_taken_from_a_state():
+    """MuJoCo follows them without a look: one more in `jnt_qposadr` ended the process at the next step."""
+    env = gymnasium.make("InvertedPendulum-v5").unwrapped
+    states.remember(env)
+    env.reset(seed=0)
+    model: Any = env.model  # type: ignore[attr-defined]
+    before, mass = model.jnt_qposadr.copy(), model.body_mass.copy()
+    model.body_mass[1] += 1.0
+    saved: Any = states.save(env)
+    model.body_mass[:] = mass
+    assert states.load(env, saved)
+    assert model.body_mass[1] == mass[1] + 1.0
+    saved["0"]["mjmodel"]["model"]["changed"]["jnt_qposadr"] = before + 1
+    assert not states.load(env, saved)
+    assert np.array_equal(model.jnt_qposadr, before)
+
+
+def test_environments_that_are_equal_or_have_no_hash_are_told_apart():
+    @dataclasses.dataclass
+    class Plain(Walk):
+        size: int = 3
+
+        def __post_init__(self) -> None:
+            Walk.__init__(self)
+
+    stepper = make(Plain, num_envs=2)
+    stepper.reset(0)
+    assert stepper.state_dict()["environments"] is not None
+    one, other = Plain(), Plain()
+    kept: Kept[int] = Kept()
+    kept.set(one, 1)
+    assert (kept.get(one), kept.get(other)) == (1, None)
+    del one
+    gc.collect()
+    assert not kept._values

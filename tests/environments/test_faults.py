@@ -12,8 +12,8 @@ import pytest
 from faulty_environments import FINE, STEPS, Faulty, Spaces
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
-from duetto.environments import Stepper, make
-from duetto.errors import EnvironmentFailedError, UsageError
+from duetto.environments import Stepper, allowing, make
+from duetto.errors import EnvironmentFailedError, NonFiniteError, UsageError
 
 SAID = {
     "four values": "step gave 4 values, as in the old Gym. Return observation, reward, terminated, truncated, info",
@@ -230,3 +230,33 @@ def test_a_reset_without_a_seed_is_told_how_it_is_written() -> None:
     stepper = make(lambda: Unseeded("info None", when=99))
     with pytest.raises(EnvironmentFailedError, match=r"Write def reset\(self, \*, seed=None, options=None\)"):
         stepper.reset(5)
+
+
+def test_whole_numbers_that_no_float_holds_are_rewards_beyond_it():
+    class Rich(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Discrete(5, start=-2), gymnasium.spaces.Discrete(2)
+        metadata: Any = None
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return np.uint8(1), {}
+
+        def step(self, action: Any) -> Any:
+            return np.uint8(2), 10**400, False, False, {}
+
+    stepper = make(Rich)
+    stepper.reset(0)
+    assert stepper.obs.tolist() == [3]
+    assert stepper.render_fps == 30
+    with pytest.raises(NonFiniteError, match="the reward inf is beyond"):
+        stepper.step(np.zeros(1, np.int64))
+
+
+def test_a_mask_of_several_choices_may_be_an_array_each():
+    assert allowing.flat((np.ones(2), np.zeros(3)), (2, 3)).tolist() == [1, 1, 0, 0, 0]  # type: ignore[union-attr]
+    assert allowing.flat([True] * 5, (2, 3)).tolist() == [True] * 5  # type: ignore[union-attr]
+    assert allowing.flat((np.ones(2), np.zeros(4), [1, [2]]), (2, 3)) is None
+
+
+def test_a_home_folder_of_nobody_is_said():
+    with pytest.raises(UsageError, match=r"e\.py begins with the home folder of somebody who is not known"):
+        make("~nobody_here_zz/e.py:E")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import subprocess
@@ -10,6 +11,7 @@ import threading
 import types
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -400,3 +402,39 @@ def test_what_envpool_cannot_make(monkeypatch: pytest.MonkeyPatch) -> None:
     for refused in ({"vectorization": "subprocess"}, {"render_mode": "rgb_array"}):
         with pytest.raises(UsageError, match=r'has threads of its own .* or with engine="gymnasium"'):
             make("CoinrunEasy-v0", engine="envpool", **refused)
+
+
+class Dispatch(gymnasium.Env):
+    """What it does stands in a table of functions that act on it, or on a part of it."""
+
+    observation_space, action_space = gymnasium.spaces.Box(-9, 9, (1,)), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, part: bool = False) -> None:
+        self.world = SimpleNamespace(at=0)
+        world = self.world
+        self.moves: Any = {0: lambda: self.move(-1), 1: [lambda: self.move(1)]}
+        if part:
+            self.moves = [functools.partial(lambda by: setattr(world, "at", world.at + by), 1)]
+
+    def move(self, by: int) -> None:
+        self.world.at += by
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_functions_anywhere_in_an_object_that_act_on_it_are_not_shared_with_a_copy(part: bool):
+    """Evaluations stepped the environment that was trained in."""
+    with pytest.raises(UsageError, match=r"cannot be made anew .* in it refers to a part of the object itself"):
+        separate(Dispatch(part))
+
+
+def test_functions_that_act_on_nothing_of_it_are_shared():
+    env = Dispatch()
+    env.moves = {0: lambda: 3, 1: [len, functools.partial(max, 2)]}
+    assert separate(env).engine.envs[0].unwrapped.moves[0]() == 3

@@ -317,3 +317,32 @@ def test_what_float32_cannot_hold_is_no_infinity(several: bool) -> None:
     sentence = r"environment 0, vector step 2: the observation is beyond 3.4e\+38, where float32 ends \(\[-1.e\+300\]\)"
     with pytest.raises(NonFiniteError, match=sentence):
         stepper.step(np.zeros(2, int))
+
+
+def test_a_final_observation_that_the_reset_has_written_over_is_refused():
+    """SAME_STEP resets before it returns: an environment with one array had the next episode's observation there."""
+
+    class Buffered(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Box(-9, 9, (1,)), gymnasium.spaces.Discrete(2)
+
+        def __init__(self, copies: bool) -> None:
+            self.at, self.copies = np.zeros(1, np.float32), copies
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self.at[0] = -7
+            return self.at.copy() if self.copies else self.at, {}
+
+        def step(self, action: Any) -> Any:
+            self.at[0] = 3
+            return self.at.copy() if self.copies else self.at, 0.0, True, False, {}
+
+    for copies in (True, False):
+        made = [partial(Buffered, copies)] * 2
+        stepper = make(SyncVectorEnv(made, autoreset_mode=AutoresetMode.SAME_STEP))
+        stepper.reset(0)
+        if copies:
+            row, _ = stepper.step(np.zeros(2, np.int64))
+            assert row.next_obs.tolist() == [[3.0], [3.0]]
+        else:
+            with pytest.raises(UsageError, match="reset gives its observation in the array of the final"):
+                stepper.step(np.zeros(2, np.int64))

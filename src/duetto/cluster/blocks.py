@@ -28,7 +28,7 @@ from duetto.cluster.crew import INFINITY, Crew, Lost
 from duetto.cluster.host import Request
 from duetto.cluster.player import Block, Order, Weights
 from duetto.cluster.spread import Spread
-from duetto.environments import Episode, Stepper
+from duetto.environments import Episode, Stepper, trees
 from duetto.environments.faults import Fault
 from duetto.environments.shares import join_saved, take_saved
 from duetto.errors import CheckpointError, PartLostError
@@ -80,6 +80,9 @@ class Distant(Stepper):
             self.resumed_exactly = self.source.stand(state)
             if not self.resumed_exactly:
                 self._begin_anew()
+                return
+        self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
+        self.starts, self._has_obs = np.array(state["starts"]), True
 
 
 class Blocks(ABC):

@@ -17,13 +17,14 @@ import numpy as np
 
 from duetto.demonstrations.describing import read_metadata, write_description
 from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description, apart, check
-from duetto.demonstrations.form import FORMAT, KEY, METADATA, SEALED, key, minari, stored
+from duetto.demonstrations.form import DATA, FORMAT, KEY, METADATA, SEALED, key, minari, stored
 from duetto.demonstrations.reading import load, read
 from duetto.demonstrations.sealing import check_own_file, write_seal
 from duetto.environments import Tree, to_gymnasium
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.spaces import Dict, Space
 from duetto.storage import disk
+from duetto.storage.manifest import MANIFEST
 
 BUFFERED = 2**26  # bytes, and
 MANY = 100  # episodes, after which they are written
@@ -105,7 +106,8 @@ def check_free(path: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UsageError(f"{path} exists already. Choose another --output, or replace it with --overwrite.")
-    if not (path / METADATA).is_file() and (not path.is_dir() or any(path.iterdir())):
+    there = {child.name for child in path.iterdir()} if path.is_dir() else {""}
+    if there and not (METADATA in there and there <= {METADATA, DATA, MANIFEST}):
         raise UsageError(f"{path} is no dataset, so it is not overwritten. Choose another --output.")
 
 

@@ -64,8 +64,13 @@ class Allowing:
             if over:
                 return np.ones(size, bool)
             raise Fault(f"info has no {KEY}, and that of its first reset had one. {ALWAYS}", env)
-        array = np.asarray(found)
-        if array.shape != (size,) or array.dtype.kind not in "biuf" or not ((array == 0) | (array == 1)).all():
+        array = flat(found, self._choices)
+        if (
+            array is None
+            or array.shape != (size,)
+            or array.dtype.kind not in "biuf"
+            or not ((array == 0) | (array == 1)).all()
+        ):
             several = "" if len(self._choices) == 1 else f", those of {list(self._choices)} side by side"
             raise Fault(
                 f"info has an {KEY} that is {shown(found)}. Give {size} truth values in an array{several}.", env
@@ -102,3 +107,14 @@ def finally_in_vector(infos: dict[str, Any], num_envs: int) -> list[Any]:
     if isinstance(final, dict):
         return in_vector(final, num_envs)
     return [one.get(KEY) if isinstance(one, dict) else None for one in final]  # Gymnasium 0.26-0.29
+
+
+def flat(mask: Any, choices: Sequence[int]) -> np.ndarray | None:
+    """A mask as one array; of several choices it may be an array each, as Gymnasium samples with. None: it is none."""
+    parts = mask if isinstance(mask, tuple | list) and len(choices) > 1 and len(mask) == len(choices) else None
+    try:
+        if parts is not None and [np.shape(part) for part in parts] == [(n,) for n in choices]:
+            return np.concatenate([np.asarray(part) for part in parts])
+        return np.asarray(mask)
+    except ValueError:
+        return None

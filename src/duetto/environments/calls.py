@@ -5,6 +5,7 @@ NumPy makes NaN of None and a number of "3", False of `terminated=None`. All fun
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -16,6 +17,7 @@ from duetto.environments.spaces import from_gymnasium
 from duetto.errors import DuettoError, UsageError
 
 _NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.int64})  # the usual ones, known in 30 ns
+_MOST = 10**300
 _FLAGS = frozenset({bool, np.bool_})
 
 
@@ -31,6 +33,8 @@ def step(env: gymnasium.Env, number: int | None, action: Any) -> tuple[Any, Any,
         obs, reward, terminated, truncated, info = given
     except (TypeError, ValueError):
         raise Fault(_not_five(given), number) from None
+    if type(reward) is int and abs(reward) > _MOST:  # which no array of numbers holds
+        reward = math.inf if reward > 0 else -math.inf
     if type(reward) not in _NUMBERS and kind(reward) not in "biuf":
         raise Fault(f"step gave {shown(reward)} as reward. Return a number.", number)
     if type(terminated) not in _FLAGS:

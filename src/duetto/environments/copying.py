@@ -12,10 +12,12 @@ A copy must share nothing that acts with the object, or evaluations would distur
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -139,7 +141,33 @@ def _copied(environment: gymnasium.Env) -> gymnasium.Env:
     for layer, new in by_attributes:
         for name, value in vars(layer).items():
             vars(new)[name] = copy.deepcopy(value, known)
-    return copy.deepcopy(environment, known)
+    copied = copy.deepcopy(environment, known)
+    for function in _functions(environment, set()):
+        outside = inspect.getclosurevars(function).globals.values()
+        tables = [id(value) for value in outside if isinstance(value, dict | list | set)]  # which are read, as a rule
+        own = (value for value in _outside(function) if id(value) not in tables)
+        if any(known.get(id(value), value) is not value for value in own):
+            raise UsageError(f"the function {function.__qualname__} in it refers to a part of the object itself")
+    return copied
+
+
+def _functions(value: Any, seen: set[int]) -> Iterator[types.FunctionType]:
+    """Those that lie in an object, its attributes and containers of any depth: `deepcopy` takes them as they are."""
+    if isinstance(value, types.FunctionType):
+        yield value
+        return
+    if id(value) in seen or isinstance(value, type | types.ModuleType | np.ndarray | str | bytes | int | float):
+        return
+    seen.add(id(value))
+    inside: list[Any] = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, Mapping):
+        inside += value.values()
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        inside += value
+    elif isinstance(value, functools.partial):
+        inside += [value.func, *value.args, *value.keywords.values()]
+    for part in inside:
+        yield from _functions(part, seen)
 
 
 def _check_apart(layers: list[gymnasium.Env]) -> None:
@@ -153,11 +181,14 @@ def _check_apart(layers: list[gymnasium.Env]) -> None:
 
 
 def _leads_to(function: types.FunctionType, layers: list[gymnasium.Env]) -> bool:
-    """By its closure, its module's globals or its defaults; a copy of a function has the same ones."""
+    return any(value is layer for value in _outside(function) for layer in layers)
+
+
+def _outside(function: types.FunctionType) -> list[Any]:
+    """What it reads by its closure, its module's globals or its defaults; a copy of a function has the same ones."""
     outside = inspect.getclosurevars(function)
     found = [*outside.nonlocals.values(), *outside.globals.values(), *(function.__defaults__ or ())]
-    found += [value.__self__ for value in found if isinstance(value, types.MethodType)]
-    return any(value is layer for value in found for layer in layers)
+    return found + [value.__self__ for value in found if isinstance(value, types.MethodType)]
 
 
 def _simulates_in_bullet(layer: gymnasium.Env) -> bool:

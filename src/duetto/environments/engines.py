@@ -267,7 +267,19 @@ class Vector(Engine):
                     f"{self.label}, environment {i}: an episode ended and infos has no final observation for it. "
                     'Correct the vector environment, or use autoreset mode "NextStep".'
                 )
+            self._check_kept(infos[key][i], i)
             self.layout.write(next_obs, i, infos[key][i])
+
+    def _check_kept(self, final: Any, env: int) -> None:
+        """UsageError where an environment gave its final observation in memory that the reset behind it has written."""
+        now: Any = getattr(self.vector.unwrapped, "_env_obs", None)  # of Gymnasium's own, which keeps what it was given
+        if not isinstance(now, list | tuple) or len(now) != self.num_envs:
+            return
+        if any(np.shares_memory(one, other) for one, other in zip(_arrays(final), _arrays(now[env]), strict=False)):
+            raise UsageError(
+                f"{self.label}, environment {env}: reset gives its observation in the array of the final one, which is "
+                "gone by that. Give a copy (obs.copy()), or use autoreset mode NextStep."
+            )
 
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
@@ -321,3 +333,12 @@ def label_of(env: gymnasium.Env | VectorEnv) -> str:
 
 def _numbered(saved: list[dict[str, Any] | None]) -> dict[str, Any] | None:
     return None if any(one is None for one in saved) else {str(i): one for i, one in enumerate(saved)}
+
+
+def _arrays(obs: Any) -> list[np.ndarray]:
+    """Those in an observation of any space."""
+    if isinstance(obs, dict):
+        return [array for part in obs.values() for array in _arrays(part)]
+    if isinstance(obs, tuple | list):
+        return [array for part in obs for array in _arrays(part)]
+    return [obs] if isinstance(obs, np.ndarray) else []

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from duetto.environments import values
+from duetto.environments.kept import Kept
 
-_when_made: WeakKeyDictionary[gymnasium.Env, int] = WeakKeyDictionary()
+_when_made: Kept[int] = Kept()
 
 
 def remember(env: gymnasium.Env) -> None:
@@ -21,7 +21,7 @@ def remember(env: gymnasium.Env) -> None:
 
     As long as nobody has drawn from them, they are not part of its state: two runs of one seed have equal checkpoints.
     """
-    _when_made[env] = _checksum()
+    _when_made.set(env, _checksum())
 
 
 def save(layers: list[gymnasium.Env], seen: values.Seen) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def load(layers: list[gymnasium.Env], saved: dict[str, Any]) -> None:
         python = saved["python"]
         random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
         np.random.set_state(values.decode(saved["numpy"]))
-        _when_made.pop(layers[0], None)  # they are used: saved from here on
+        _when_made.forget(layers[0])  # they are used: saved from here on
 
 
 def are_drawn_from(saved: Any) -> bool:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import gymnasium
 import numpy as np
 
+from duetto.environments.kept import Kept
+
+_MASKS = ("geom_contype", "geom_conaffinity", "geom_group", "geom_priority")  # whole numbers that lead nowhere
 _PARTS = ("opt", "stat")  # of a model: the solver's options, and the inertia that its tolerance is scaled by
 
 
@@ -39,8 +41,8 @@ class _Made:
         return {"changed": changed, "all": overall}
 
 
-_made_with: WeakKeyDictionary[gymnasium.Env, dict[str, _Made]] = WeakKeyDictionary()
-_sized: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()  # of a model: the arrays of its data that it sizes
+_made_with: Kept[dict[str, _Made]] = Kept()
+_sized: Kept[list[str]] = Kept()  # of a model: the arrays of its data that it sizes
 
 
 def is_data(value: Any) -> bool:
@@ -57,12 +59,12 @@ def remember(layer: gymnasium.Env) -> None:
     """Keep the models that this environment, just made, has."""
     models = {name: _Made(value) for name, value in vars(layer).items() if is_model(value)}
     if models:
-        _made_with[layer] = models
+        _made_with.set(layer, models)
 
 
 def save_model(layer: gymnasium.Env, name: str) -> dict[str, Any]:
     """What differs in the model `layer.name` from when the environment was made; all of it where that is not known."""
-    model, made = getattr(layer, name), _made_with.get(layer, {}).get(name)
+    model, made = getattr(layer, name), (_made_with.get(layer) or {}).get(name)
     if made is not None and made.model is model:
         return made.save()
     fields = {field: value.copy() for field, value in _fields(model).items()}
@@ -70,10 +72,14 @@ def save_model(layer: gymnasium.Env, name: str) -> dict[str, Any]:
 
 
 def load_model(model: Any, saved: dict[str, Any]) -> bool:
-    """Edit a model as the saved one was; False if it is another one then."""
+    """Edit a model as the saved one was; False if it is another one then.
+
+    Numbers of other parts (where a joint's position lies, say) stay as they are: MuJoCo follows them without a look,
+    and the folder may be a stranger's.
+    """
     fields = _fields(model)
     for field, value in saved["changed"].items():
-        if field not in fields or fields[field].shape != value.shape:
+        if field not in fields or fields[field].shape != value.shape or not _harmless(field, value):
             return False
         part, _, last = field.rpartition(".")
         owner = getattr(model, part) if part else model
@@ -84,16 +90,22 @@ def load_model(model: Any, saved: dict[str, Any]) -> bool:
     return _overall(_checksums(_fields(model))) == saved["all"]
 
 
+def _harmless(field: str, value: np.ndarray) -> bool:
+    return value.dtype.kind == "f" or "." in field or field in _MASKS
+
+
 def save_data(data: Any) -> dict[str, Any]:
     """All arrays that the model sizes, not positions and velocities alone.
 
     Ant's reward reads xpos and cfrc_ext of the step before, and the solver starts from qacc_warmstart. What the
     contacts size is computed anew by each step; of a fresh MjData these arrays are empty.
     """
-    if data.model not in _sized:
+    sized = _sized.get(data.model)
+    if sized is None:
         fresh = type(data)(data.model)
-        _sized[data.model] = [name for name, value in _public(fresh) if isinstance(value, np.ndarray) and value.size]
-    return {"time": float(data.time)} | {name: getattr(data, name).copy() for name in _sized[data.model]}
+        sized = [name for name, value in _public(fresh) if isinstance(value, np.ndarray) and value.size]
+        _sized.set(data.model, sized)
+    return {"time": float(data.time)} | {name: getattr(data, name).copy() for name in sized}
 
 
 def load_data(data: Any, saved: dict[str, Any]) -> None:

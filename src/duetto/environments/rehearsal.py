@@ -107,7 +107,7 @@ class Rehearsal:
             pickle.dump(job, question)
             question.seek(0)
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
+                [sys.executable, "-c", _PROGRAM.format(path=[str(path) for path in sys.path])],
                 stdin=question,
                 stdout=self._answer,
                 stderr=subprocess.DEVNULL,

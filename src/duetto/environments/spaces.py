@@ -131,7 +131,7 @@ class Layout:
             value = leaf.read(obs, row)
             target = tree if isinstance(tree, np.ndarray) else tree[leaf.name]
             if leaf.start is not None:
-                target[row] = (value - leaf.start).reshape(leaf.row_shape)
+                target[row] = (value.astype(np.int64, copy=False) - leaf.start).reshape(leaf.row_shape)
             elif value.dtype == target.dtype:
                 target[row] = value
             else:
@@ -162,7 +162,7 @@ class Layout:
     def _convert(leaf: Leaf, value: Any) -> np.ndarray:
         if leaf.start is None:
             return _cast(leaf, np.asarray(value), None)
-        value = np.asarray(value) - leaf.start
+        value = np.asarray(value).astype(np.int64, copy=False) - leaf.start
         return np.array(value.reshape(len(value), *leaf.row_shape), leaf.dtype)
 
 

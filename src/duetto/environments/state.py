@@ -1,6 +1,7 @@
 """Saving an environment's own state in the middle of an episode, so that a resumed run goes on bit for bit.
 
-Every layer (each wrapper, and the environment inside) is saved as its attributes, those in `__slots__` too. One is
+Every layer (each wrapper, and the environment inside; also one that another holds as its `env`) is saved as its
+attributes, those in `__slots__` too. One is
 - simple (numbers, strings, None, arrays, random generators; lists, tuples, deques and dicts of these): saved,
 - a space: its generator is saved, if it has been used,
 - MuJoCo's MjData or MjModel: saved as its arrays, see `mujoco_state.py` (PyBullet's worlds: see `bullet.py`),
@@ -30,10 +31,11 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import PassiveEnvChecker
 
 from duetto.environments import bullet, generators, mujoco_state, values
+from duetto.environments.faults import shown, summary
 from duetto.errors import CheckpointError
 
 # Constant, or set anew by whoever makes the environment.
-_IGNORED_NAMES = {"env", "spec", "metadata", "render_mode", "_saved_kwargs", "_cached_spec", "_metadata"}
+_IGNORED_NAMES = {"spec", "metadata", "render_mode", "_saved_kwargs", "_cached_spec", "_metadata"}
 _IGNORED_NAMES |= {"_ezpickle_args", "_ezpickle_kwargs", "mujoco_renderer"}
 _IGNORED_TYPES = (
     EnvSpec,
@@ -128,9 +130,16 @@ def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
     while True:
         if not isinstance(env, PassiveEnvChecker):  # remembers the last observation, and nothing that matters
             yield env
-        if not isinstance(env, gymnasium.Wrapper) or getattr(type(env), "saves_what_is_inside", False):
+        inside = getattr(env, "env", None)
+        if getattr(type(env), "saves_what_is_inside", False) or not isinstance(inside, gymnasium.Env):
             return
-        env = env.env
+        if not isinstance(env, gymnasium.Wrapper) and _saves_itself(env):
+            return
+        env = inside
+
+
+def _saves_itself(layer: gymnasium.Env) -> bool:
+    return hasattr(type(layer), "state_dict") and hasattr(type(layer), "load_state_dict")
 
 
 def _save(env: gymnasium.Env) -> dict[str, Any]:
@@ -145,9 +154,8 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
         state["metadata"] = metadata
     if bullet.is_bullet(layer):
         return state | {"bullet": bullet.save(layer)}
-    own = hasattr(type(layer), "state_dict") and hasattr(type(layer), "load_state_dict")
-    if own:
-        state["own"] = copy.deepcopy(layer.state_dict())  # type: ignore[attr-defined] - it may hold what changes
+    if own := _saves_itself(layer):
+        state["own"] = _own_state(layer)
     for name, value in _attributes(layer):
         if (own and name != "_np_random") or _ignored(name, value):
             continue
@@ -160,6 +168,20 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
                 state["attributes"][name] = values.encode(value, seen)
             except values.NotSimpleError as error:
                 raise values.NotSimpleError(f"{type(layer).__name__}.{name} is {error}") from error
+    return state
+
+
+def _own_state(layer: Any) -> dict[str, Any]:
+    """A copy, for it may hold what changes."""
+    where = f"{type(layer).__name__}.state_dict()"
+    try:
+        state = copy.deepcopy(layer.state_dict())
+    except Exception as error:  # whatever a user's code raises
+        raise values.NotSimpleError(f"{where} raised {summary(error)}") from error
+    if type(state) is not dict:
+        raise values.NotSimpleError(f"{where} is {shown(state)}, and no dict")
+    if strange := values.strange(state):
+        raise values.NotSimpleError(f"{where} has {strange}")
     return state
 
 
@@ -199,6 +221,8 @@ def _slots(layer: gymnasium.Env) -> Iterator[str]:
 
 def _ignored(name: str, value: Any) -> bool:
     if name in _IGNORED_NAMES or isinstance(value, (gymnasium.Space, *_IGNORED_TYPES)):
+        return True
+    if name == "env" and isinstance(value, gymnasium.Env):  # the next layer
         return True
     if mujoco_state.is_data(value) or mujoco_state.is_model(value):
         return False

@@ -186,7 +186,7 @@ class Stepper:
     @property
     def render_fps(self) -> float:
         """Frames per second that show the environment at its own speed; 30 where its metadata does not say."""
-        return float(self.engine.metadata.get("render_fps") or 30)
+        return float((self.engine.metadata or {}).get("render_fps") or 30)
 
     def render(self) -> np.ndarray:
         """The first environment's frame, (H, W, 3) uint8.

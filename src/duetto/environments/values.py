@@ -45,13 +45,13 @@ def encode(value: Any, seen: Seen) -> Any:
         return value
     if kind is float:
         return {"kind": "float", "value": repr(value)}
-    if issubclass(kind, np.generic) and value.dtype.kind in "biuf":
+    if issubclass(kind, np.generic) and _kept(value.dtype):
         return {"kind": "scalar", "value": np.asarray(value)}
     if issubclass(kind, np.str_ | np.bytes_):
         return {"kind": "scalar", "value": _encode_text(np.asarray(value))}
     if kind is not tuple:
         seen.add(value)
-    if kind is np.ndarray and value.dtype.kind in "biuf":
+    if kind is np.ndarray and _kept(value.dtype):
         return value.copy()
     if kind is np.ndarray and value.dtype.kind in "SU":
         return _encode_text(value)
@@ -127,8 +127,32 @@ def _bit_generator(name: str) -> np.random.BitGenerator:
     return kind()
 
 
+def _kept(dtype: np.dtype) -> bool:
+    """Whether checkpoints hold arrays of it: numbers in the processor's own order, of at most 64 bits."""
+    return dtype.kind in "biuf" and dtype.isnative and dtype.itemsize <= 8
+
+
 def _is_json(value: Any) -> bool:
-    return value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
+    if type(value) is str:
+        return value.isprintable() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value))
+
+
+def strange(tree: Any, path: str = "") -> str:
+    """What in nested dicts is no array and no JSON value, in words; "" where nothing is."""
+    if type(tree) is dict:
+        if other := next((key for key in tree if type(key) is not str), None):
+            return f"the key {other!r}, which is no text{f', at {path}' if path else ''}"
+        found = (strange(value, f"{path}/{key}" if path else key) for key, value in tree.items())
+        return next(filter(None, found), "")
+    if type(tree) is np.ndarray and _kept(tree.dtype):
+        return ""
+    if type(tree) is list:
+        return next(filter(None, (strange(value, f"{path}/{i}") for i, value in enumerate(tree))), "")
+    if type(tree) is float or _is_json(tree):
+        return ""
+    what = f"an array of {tree.dtype}" if isinstance(tree, np.ndarray) else f"a value of type {type(tree).__name__}"
+    return f"{what} at {path}, where an array of numbers or a JSON value (a float, not np.float64) should be"
 
 
 def _encode_sequence(value: Any, seen: Seen) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import cloudpickle
 
+from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
 from duetto.fingerprints import fingerprint
@@ -91,7 +92,7 @@ def is_file(name: str) -> bool:
 def named(text: str) -> tuple[type[Algorithm], Origin]:
     """The class that "my_algorithm.py:MyAlgorithm" is. Raises UsageError where it is none."""
     file, _, kind = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
-    return from_file(Path(file).expanduser(), kind)
+    return from_file(own_files.expanded(file), kind)
 
 
 def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:

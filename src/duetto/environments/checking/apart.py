@@ -88,7 +88,7 @@ class _Watch:
             question.write(job)
             question.seek(0)
             process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
+                [sys.executable, "-c", _PROGRAM.format(path=[str(path) for path in sys.path])],
                 stdin=question,
                 stdout=subprocess.PIPE,
                 stderr=said,

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from duetto.environments.actions import ActionMap, Structure, structure
+from duetto.environments.allowing import flat
 from duetto.functional.distributions import cuts
 from duetto.networks import masks
 
@@ -27,8 +28,8 @@ class Drawing:
 
     def _mask(self, info: dict[str, Any]) -> np.ndarray | None:
         """(1, n); None where there is none that allows one action of each choice, which is judged elsewhere."""
-        mask = np.asarray(info.get("action_mask", ()))
-        if not self._choices or mask.shape != (sum(self._choices),) or mask.dtype.kind not in "biuf":
+        mask = flat(info.get("action_mask", ()), self._choices)
+        if not self._choices or mask is None or mask.shape != (sum(self._choices),) or mask.dtype.kind not in "biuf":
             return None
         mask = mask.astype(bool)
         return mask[None] if all(mask[low:high].any() for low, high in cuts(self._choices)) else None
