@@ -32,6 +32,7 @@ BESIDE = {
     "td3-hopper-bf16": "TD3, bfloat16, Hopper-v5",
     "td3-walker2d-di-engine-bf16": "TD3, bfloat16, Walker2d-v5",
     "td3-walker2d": "TD3 with its author's learning rate, Walker2d-v5",
+    "td3-ant-bf16": "TD3, bfloat16, Ant-v5",
     "td3-ant-bullet": "TD3, AntBulletEnv-v0",
     "ppo-pong": "PPO, bfloat16, Pong without sticky actions",
     "ppo-breakout": "PPO, bfloat16, Breakout without sticky actions",
