@@ -28,7 +28,7 @@ from duetto.cluster.crew import INFINITY, Crew, Lost
 from duetto.cluster.host import Request
 from duetto.cluster.player import Block, Order, Weights
 from duetto.cluster.spread import Spread
-from duetto.environments import Episode, Stepper, trees
+from duetto.environments import Episode, Stepper, Tree, trees
 from duetto.environments.faults import Fault
 from duetto.environments.shares import join_saved, take_saved
 from duetto.errors import CheckpointError, PartLostError
@@ -60,6 +60,8 @@ class Distant(Stepper):
 
     source: Blocks
     steps: int
+    obs: Tree
+    starts: np.ndarray
     resumed_exactly: bool
 
     def state_dict(self) -> dict[str, Any]:
