@@ -59,6 +59,7 @@ def test_a_run_says_once_that_resuming_begins_new_episodes_and_does_so(tmp_path:
 
 def test_an_environment_that_was_mended_is_exact_again(tmp_path: Path):
     heard = Listening()
+    hidden.OfClass.total = 0  # or at a multiple of 97, after other tests, it looks exact once in a while
     train(tmp_path, environment=hidden.OfClass, name="run", **EVERY)
     run = Run(tmp_path / "run", hidden.Plain)
     run.resume(steps=320, callbacks=[heard])

@@ -176,12 +176,12 @@ def test_learners_of_jax_that_were_elsewhere(remote: bool):
     """Devices and processes act and add up in ways of their own."""
     saved = {"learners": 2} | ({} if remote else {"remote": True})
     now: Any = SimpleNamespace(threads=0, seeds=1, ranks=2, remote=remote)
-    [said] = notes_of_run(saved, now)
+    [said] = notes_of_run(saved, now, 0)
     was, becomes = ("devices of one process", "processes of a cluster")[:: 1 if remote else -1]
     assert said.startswith(f"The checkpoint was made with learners that were {was}, and now they are {becomes}: from")
     assert said.endswith(f"{'Without' if remote else 'With'} --cluster they are the same.")
-    assert notes_of_run({"learners": 2} | ({"remote": True} if remote else {}), now) == []
-    assert len(notes_of_run({}, now)) == 1  # their number says it
+    assert notes_of_run({"learners": 2} | ({"remote": True} if remote else {}), now, 0) == []
+    assert len(notes_of_run({}, now, 0)) == 1  # their number says it
     config = Config(small(), "Pendulum-v1", RunOptions())
     assert run_state(config, now).get("remote", False) == remote
 
