@@ -264,17 +264,17 @@ def test_a_state_of_its_own_that_no_checkpoint_holds_is_none_and_what_is_wrong_i
 
 @pytest.mark.parametrize("value", [np.longdouble(1), np.zeros(2, ">f4"), np.zeros(2, np.longdouble), "\ud800"])
 def test_attributes_that_no_checkpoint_holds_are_not_saved(value: Any):
-    env = Walk()
-    env.strange = value  # type: ignore[attr-defined]
+    env: Any = Walk()
+    env.strange = value
     assert "Walk.strange is" in states.obstacle(env)
 
 
 def test_a_models_whole_numbers_are_not_taken_from_a_state():
     """MuJoCo follows them without a look: one more in `jnt_qposadr` ended the process at the next step."""
-    env = gymnasium.make("InvertedPendulum-v5").unwrapped
+    env: Any = gymnasium.make("InvertedPendulum-v5").unwrapped
     states.remember(env)
     env.reset(seed=0)
-    model: Any = env.model  # type: ignore[attr-defined]
+    model = env.model
     before, mass = model.jnt_qposadr.copy(), model.body_mass.copy()
     model.body_mass[1] += 1.0
     saved: Any = states.save(env)

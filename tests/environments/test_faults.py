@@ -252,8 +252,8 @@ def test_whole_numbers_that_no_float_holds_are_rewards_beyond_it():
 
 
 def test_a_mask_of_several_choices_may_be_an_array_each():
-    assert allowing.flat((np.ones(2), np.zeros(3)), (2, 3)).tolist() == [1, 1, 0, 0, 0]  # type: ignore[union-attr]
-    assert allowing.flat([True] * 5, (2, 3)).tolist() == [True] * 5  # type: ignore[union-attr]
+    np.testing.assert_array_equal(allowing.flat((np.ones(2), np.zeros(3)), (2, 3)), [1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(allowing.flat([True] * 5, (2, 3)), [True] * 5)
     assert allowing.flat((np.ones(2), np.zeros(4), [1, [2]]), (2, 3)) is None
 
 

@@ -232,7 +232,9 @@ def test_the_options_of_the_small_runs_are_not_the_defaults():
 
 def test_what_is_handed_over_with_it_is_looked_at_first(path: Path):
     saved(path)
+    wrong: Any = {"algorithm": "ppo"}
     with pytest.raises(UsageError, match=r"algorithm is 'ppo'; it must be the class"):
-        Config.load(path, algorithm="ppo")  # type: ignore[arg-type]
+        Config.load(path, **wrong)
+    wrong = {"networks": 5}
     with pytest.raises(UsageError, match=r"networks is 5; they must be networks by their options' names"):
-        Config.load(path, networks=5)  # type: ignore[arg-type]
+        Config.load(path, **wrong)

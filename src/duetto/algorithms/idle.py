@@ -78,11 +78,11 @@ def notes_of_replaced(algorithm: Algorithm, observation: Space, action: Space) -
     if not own:
         return []
     ours = algorithm.with_options(**dict.fromkeys(own))
+    here, there = (_shape(one, observation, action) for one in (algorithm, ours))
     found: dict[str, str] = {}
     for field in dataclasses.fields(algorithm):
         if field.name in own or getattr(algorithm, field.name) == field.default or field.default is dataclasses.MISSING:
             continue
-        here, there = (_shape(one, observation, action) for one in (algorithm, ours))
         other = {field.name: field.default}
         try:
             shaped = [_shape(one.with_options(**other), observation, action) for one in (algorithm, ours)]
