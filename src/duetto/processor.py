@@ -23,10 +23,27 @@ class Processor(NamedTuple):
 @cache
 def processor() -> Processor:
     """That of this machine."""
+    if (found := _told()) is None:
+        return Processor(platform.processor() or platform.machine() or "an unknown processor", "")
+    flags = " ".join(sorted(_flags(found)))
+    name = " ".join(found.get("model name", "").split()) or platform.machine()
+    return Processor(name, hashlib.sha256(flags.encode()).hexdigest()[:8] if flags else "")
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether it has instructions for products of bfloat16; True where nothing says which it has."""
+    flags = _flags(_told() or {})
+    return not flags or not flags.isdisjoint(("amx_bf16", "avx512_bf16", "bf16"))  # the last one is ARM's
+
+
+def _told() -> dict[str, str] | None:
+    """What Linux says of it by name; None elsewhere."""
     with suppress(OSError):
         lines = {line for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines() if ":" in line}
-        found = dict(sorted([part.strip() for part in line.split(":", 1)] for line in lines))
-        flags = " ".join(sorted((found.get("flags") or found.get("Features") or "").split()))
-        name = " ".join(found.get("model name", "").split()) or platform.machine()
-        return Processor(name, hashlib.sha256(flags.encode()).hexdigest()[:8] if flags else "")
-    return Processor(platform.processor() or platform.machine() or "an unknown processor", "")
+        return dict(sorted((name.strip(), value.strip()) for name, value in (line.split(":", 1) for line in lines)))
+    return None
+
+
+def _flags(found: dict[str, str]) -> set[str]:
+    return set((found.get("flags") or found.get("Features") or "").split())

@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 from jax import Array
 
-from duetto.networks import jax_layers, jax_recurrent
+from duetto.networks import jax_bfloat16, jax_layers, jax_recurrent
 
 SHAPES = [((5, 7), (3, 7)), ((4, 5, 7), (3, 7)), ((2, 5, 7), (2, 3, 7)), ((5, 7), (2, 3, 7))]
+
+
+@pytest.fixture(params=["bf16", "f32"])
+def factors_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What products are handed on in, by a processor that has instructions for bfloat16 and by one that has none."""
+    monkeypatch.setattr(jax_bfloat16, "multiplies_bfloat16", lambda: request.param == "bf16")
+    jax.clear_caches()  # of what was traced for the other
+    return request.param
 
 
 def rounded(first: Array, second: Array, sums: str) -> Array:
@@ -27,6 +35,7 @@ def equal(ours: Array, expected: Array) -> None:
     np.testing.assert_array_equal(ours.astype(jnp.float32), expected.astype(jnp.float32))
 
 
+@pytest.mark.usefixtures("factors_in")
 @pytest.mark.parametrize(("x", "weight"), SHAPES)
 def test_values_and_derivatives_are_those_of_float32_rounded(x: tuple[int, ...], weight: tuple[int, ...]):
     inputs, weights, biases = numbers(*x), numbers(*weight, seed=1), numbers(*weight[:-1], seed=2)
@@ -60,8 +69,8 @@ def test_side_by_side_is_each_alone():
 
 
 @pytest.mark.parametrize("weight", [(48, 32), (2, 48, 32)])
-def test_every_product_of_an_update_is_handed_on_in_bfloat16(weight: tuple[int, ...]):
-    """Of bfloat16, with a result in float32: what XLA gives to a library as it is. Others it computes in float32."""
+def test_every_product_of_an_update_is_handed_on_as_the_processor_wants_it(weight: tuple[int, ...], factors_in: str):
+    """Of bfloat16, with a result in float32, is what XLA gives to a library as it is."""
     x, weights, biases = numbers(64, 32), numbers(*weight), numbers(*weight[:-1])
 
     def loss(x: Array, weight: Array, bias: Array) -> Array:
@@ -71,12 +80,12 @@ def test_every_product_of_an_update_is_handed_on_in_bfloat16(weight: tuple[int, 
     products = re.findall(r"dot_general.*: \((.*)\) -> (.*?)( loc|\n)", text)
     assert len(products) == 3  # of x, of the weights and of the biases: the layer's own result is not asked for
     for factors, result, _ in products:
-        assert re.findall("bf16|f32", factors) == ["bf16", "bf16"]
+        assert re.findall("bf16|f32", factors) == [factors_in, factors_in]
         assert re.findall("bf16|f32", result) == ["f32"]
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_a_recurrent_layer_comes_near_float32(kind: str):
+def test_a_recurrent_layer_comes_near_float32(kind: str, factors_in: str):
     """Products of rounded numbers; what is added up over steps is float32, so errors do not grow with them."""
     gates, rng = {"lstm": 4, "gru": 3}[kind], np.random.default_rng(0)
     starts = jnp.asarray(rng.random((40, 8)) < 0.1)
@@ -102,4 +111,4 @@ def test_a_recurrent_layer_comes_near_float32(kind: str):
     products = re.findall(r"dot_general.*: \((.*)\) -> (.*?)(?: loc|\n)", learn.lower(entering, weight, bias).as_text())
     assert len(products) == 4  # a step forwards and back, the weights' and the biases' derivative
     for factors, result in products:
-        assert re.findall("bf16|f32", f"{factors} {result}") == ["bf16", "bf16", "f32"]
+        assert re.findall("bf16|f32", f"{factors} {result}") == [factors_in, factors_in, "f32"]

@@ -37,6 +37,7 @@ from duetto.networks.encoding import is_image
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 from duetto.networks.specs import Network
+from duetto.processor import multiplies_bfloat16
 
 MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # of what NumPy acts on, and with
 
@@ -214,7 +215,8 @@ class JaxLearner(Learner):
 
     def _by_eigen(self, rows: int) -> bool:
         """Where the choice was measured: of vectors, in float32, on a processor."""
-        if self.device.platform != "cpu" or self.precision != "float32" or self.recurrent:
+        in_float32 = self.precision == "float32" or not multiplies_bfloat16()
+        if self.device.platform != "cpu" or not in_float32 or self.recurrent:
             return False
         if any(isinstance(spec, Network) and is_image(spec.observation) for spec in self.specs.values()):
             return False
