@@ -83,6 +83,13 @@ def run(path: Path, source: bytes) -> ModuleType:
     return module
 
 
+def where(error: BaseException) -> str:
+    """The last line of a file of the user's own that an error came by: "own.py, line 4, in update"; "" for none."""
+    files = {getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith(PREFIX)}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}" if frames else ""
+
+
 def stand_in(kind: type) -> None:
     """Where a class was sent to another process whole, have what its methods name found there under its module's name,
     which is a file's or a script's: pickles of such things only say where they are.

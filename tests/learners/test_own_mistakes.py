@@ -127,3 +127,52 @@ def test_an_algorithm_whose_loss_is_none(tmp_path: Path, backend: str, kind: Any
             backend=backend,
             runs_dir=tmp_path,
         )
+
+
+class Alone(torch.nn.Module):
+    """Made from nothing, as a network outside of Duetto often is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class JaxAlone(eqx.Module):
+    """The same."""
+
+
+@BACKENDS
+def test_a_class_that_is_made_from_other_things(backend: Any, tmp_path: Path):
+    network = CustomNetwork(torch=Alone, jax=JaxAlone)
+    with pytest.raises(
+        UsageError, match=r"Your network (Jax)?Alone cannot be made as (Jax)?Alone\(observation_space, action"
+    ):
+        duetto.train("td3", "Pendulum-v1", backend=backend, runs_dir=tmp_path, actor_network=network)
+    network = CustomNetwork(torch=Wide, jax=JaxWide, arguments={"shape": (1,), "depth": 3})
+    with pytest.raises(UsageError, match=r"cannot be made .* unexpected keyword argument 'depth'"):
+        duetto.train("td3", "Pendulum-v1", backend=backend, runs_dir=tmp_path, actor_network=network)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_class():
+    wrong: Any = Wide(None, 1, (1,))
+    with pytest.raises(
+        UsageError, match=r"^CustomNetwork\(torch=...\) is Wide\(\); it must be a class.* Wide instead of Wide"
+    ):
+        CustomNetwork(torch=wrong)
+    with pytest.raises(UsageError, match="has no class"):
+        CustomNetwork()
+    wrong = [1]
+    with pytest.raises(UsageError, match=r"arguments is \[1\]; it must be a dict"):
+        CustomNetwork(torch=Wide, arguments=wrong)
+    wrong = Wide
+    with pytest.raises(UsageError, match=r"it must be a duetto.CustomNetwork\(torch=..., jax=...\), or None"):
+        duetto.TD3(actor_network=wrong)
+
+
+def test_the_framework_is_one_that_every_own_network_is_for(tmp_path: Path):
+    algorithm = duetto.DQN(q_network=CustomNetwork(torch=Wide, arguments={"shape": (2,)}), hidden=(8,))
+    options: dict[str, Any] = {"steps": 4, "evaluate_every": 0, "progress": False, "runs_dir": tmp_path}
+    assert duetto.train(algorithm, "CartPole-v1", **options).config.run.backend == "torch"
+    actor, critic = CustomNetwork(torch=Wide), CustomNetwork(jax=JaxWide)
+    with pytest.raises(UsageError, match="actor_network for torch, critic_network for jax"):
+        duetto.train(duetto.TD3(actor_network=actor, critic_network=critic), "Pendulum-v1", **options)

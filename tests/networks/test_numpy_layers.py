@@ -111,7 +111,7 @@ def test_products_over_several_axes_are_those_of_rows():
         (Network(Torso(FRAMES), ActionValues(3)), False),
         (Network(Torso(BOTH), ActionValues(3)), False),
         (Network(Torso(VECTOR), Values(2), members=2), False),
-        (Network(Torso(VECTOR), Deterministic(2), custom=CustomNetwork()), False),
+        (Network(Torso(VECTOR), Deterministic(2), custom=CustomNetwork(torch=object)), False),
         (Parameter(), False),
     ],
     ids=["parts", "recurrent", "images", "images among parts", "an ensemble", "a user's own", "a number"],

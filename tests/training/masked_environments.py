@@ -46,7 +46,7 @@ class Turnstile(gymnasium.Env):
         over = self.time == self.length
         obs, info = self.see()
         if over and self.episode % 2:
-            info["action_mask"] = np.zeros_like(info["action_mask"])
+            info = {name: np.zeros_like(mask) for name, mask in info.items()}
         return obs, float(self.at == 2), over and bool(self.episode % 2), over and not self.episode % 2, info
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -313,3 +314,53 @@ def test_a_method_that_nobody_asks_for_masks_is_said(tmp_path: Path) -> None:
     said.clear()
     train(tmp_path, small("ppo"), Turnstile, **options)
     assert "action_masks" not in " ".join(said)
+
+
+class Misnamed(Turnstile):
+    """Its masks have the name that other libraries read, and every action is allowed."""
+
+    def see(self) -> Any:
+        obs, info = super().see()
+        return obs, {"action_masks": info["action_mask"]}
+
+    def check(self, action: Any) -> None:
+        """Everything goes."""
+
+
+class Beside(Misnamed):
+    """The mask is a part of what is observed."""
+
+    observation_space = gymnasium.spaces.Dict(
+        action_mask=gymnasium.spaces.MultiBinary(4), at=gymnasium.spaces.Box(0, 3, (1,), np.float32)
+    )
+
+    def see(self) -> Any:
+        obs, info = super().see()
+        return {"action_mask": info["action_masks"], "at": obs}, {}
+
+
+class SteeredBeside(Beside):
+    """Numbers have no mask, whatever is observed."""
+
+    action_space = Steered.action_space
+
+
+@pytest.mark.parametrize(
+    ("environment", "algorithm", "said"),
+    [
+        (Misnamed, "dqn", r"Misnamed has an info\['action_masks'\], which is not read: every action counts as allowed"),
+        (Beside, "dqn", "Beside has a part 'action_mask' of its observations, which networks see as any other"),
+        (SteeredBeside, "td3", None),
+    ],
+)
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+def test_masks_that_nobody_reads_are_named(
+    environment: Any, algorithm: str, said: str | None, vectorization: str, tmp_path: Path
+) -> None:
+    heard: list[str] = []
+    callbacks = [lambda session: heard.extend(session.notices)]
+    options: dict[str, Any] = {"vectorization": vectorization, "steps": 40, "evaluate_every": 0, "callbacks": callbacks}
+    train(tmp_path, small(algorithm), environment, **options)
+    about = [notice for notice in heard if "every action counts as allowed" in notice]
+    assert bool(about) is bool(said)
+    assert said is None or re.search(said, about[0])

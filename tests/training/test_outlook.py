@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from line_environment import Line
 from small_runs import StopAt, small, train
 from test_run import edit
 
-from duetto.algorithms import ALGORITHMS, DQN, PPO, SAC, TD3
+from duetto.algorithms import ALGORITHMS, BC, DQN, PPO, SAC, TD3
 from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
 from duetto.errors import NonFiniteError
 from duetto.networks.spaces import Box, Discrete
@@ -22,9 +22,10 @@ from duetto.networks.specs import CustomNetwork
 from duetto.presets import presets
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
+from duetto.training.outlook import notes_ahead, notes_of_precision
 from duetto.training.session import Session
 
-MINE, NUMBERS = CustomNetwork(), Box((2,), "float32", (-1.0,), (1.0,))
+MINE, NUMBERS = CustomNetwork(torch=object), Box((2,), "float32", (-1.0,), (1.0,))
 
 
 def noted(folder: Path, algorithm: str = "td3", hyperparameters: dict[str, Any] | None = None, **options: Any):
@@ -348,3 +349,27 @@ def test_no_preset_sets_anything_in_vain(name: str):
 def test_options_of_networks_that_are_not_there_are_said(algorithm: Any, action: Any, said: list[str]):
     found = notes_of_replaced(algorithm, Box((5,), "float32", (-1.0,), (1.0,)), action)
     assert [note[: len(part)] for note, part in zip(found, said, strict=True)] == said
+
+
+@pytest.mark.parametrize(("backend", "said"), [("torch", "ten times"), ("jax", "makes nothing faster here")])
+def test_a_processor_that_gains_nothing_from_bfloat16(backend: str, said: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.training.outlook.multiplies_bfloat16", lambda: False)
+    options = RunOptions(backend=backend, device="cpu", precision="bf16")  # pyright: ignore[reportArgumentType]
+    (sentence,) = notes_of_precision(options)
+    assert sentence.startswith("This processor has no instructions for bfloat16: ")
+    assert said in sentence
+    assert (
+        notes_of_precision(replace(options, device="cuda"))
+        == notes_of_precision(replace(options, precision="float32"))
+        == []
+    )
+    monkeypatch.setattr("duetto.training.outlook.multiplies_bfloat16", lambda: True)
+    assert notes_of_precision(options) == []
+
+
+def test_pretraining_is_not_called_nothing():
+    """An agent that learns from demonstrations before the first step, and from too few steps after."""
+    algorithm, options = small("dqfd", learning_starts=30, train_every=1, random_steps=0), RunOptions(steps=10)
+    (sentence,) = notes_ahead(algorithm, options, 1, 0, 0, begun=False, pretraining=True)
+    assert "there will be no update after pre-training, because learning_starts is 30" in sentence
+    assert notes_ahead(BC(), RunOptions(steps=4), 1, 0, 0, begun=False, pretraining=True) == []

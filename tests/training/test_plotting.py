@@ -394,3 +394,30 @@ def test_seeds_of_two_versions_make_one_curve():
     learned = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
     [curve] = curves(sorted(learned.glob("ppo-halfcheetah-s*")))
     assert len(curve.values) == 10
+
+
+def test_what_is_no_run_is_left_out_and_said(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """As `runs/*` names a sweep's logs, a run that has just begun, and one that is damaged, beside good ones."""
+    good, fresh, damaged, logs = (
+        make("good", [1, 2, 3]),
+        make("fresh", [1, 2, 3]),
+        make("bad", [1, 2, 3]),
+        tmp_path / "l",
+    )
+    logs.mkdir()
+    (fresh / "evaluations.csv").unlink()
+    (damaged / "config.yaml").write_text("algorithm: []")
+    (curve,) = curves([logs, fresh, good, damaged])
+    assert curve.values.tolist() == [[1, 2, 3]]
+    sentences = [
+        f"Left out: {logs} is no run",
+        f"Left out: {fresh} has no evaluations",
+        f"Left out: {damaged}/config.yaml",
+    ]
+    assert [notice.startswith(start) for notice, start in zip(curve.notices, sentences, strict=True)] == [True] * 3
+    plot([logs, good], tmp_path / "a.png")
+    assert capsys.readouterr().err == f"Left out: {logs} is no run folder: it has no config.yaml.\n"
+    with pytest.raises(UsageError, match=f"^{logs} is no run folder"):
+        curves([logs, fresh])
+    with pytest.raises(UsageError, match="nowhere is no run folder"):  # a name that nothing has is a mistake
+        curves([good, tmp_path / "nowhere"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Fraction, SequenceBatch, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, Fraction, SequenceBatch, Updater
 from duetto.algorithms.choices import SequenceChoices
 from duetto.algorithms.demonstrated import Demonstrated
 from duetto.algorithms.searching import Search
@@ -25,6 +25,8 @@ class BC(SequenceChoices, Demonstrated):
 
     demonstration_share: Fraction = 1.0
     """ρ: each sequence of a batch is a demonstration with this probability."""
+    learning_starts: CountOrZero = 0
+    """Steps before the first update; nothing is learned from them."""
 
     tuned: ClassVar[dict[str, Search | None]] = {"demonstration_share": None}
 

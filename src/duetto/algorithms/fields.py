@@ -68,7 +68,14 @@ def _plain(given: Any, hint: Any) -> Any:
 
 
 _WANTED = {int: "a whole number", float: "a number", tuple[int, ...]: "a tuple of whole numbers"}
-_PLAIN = {bool: "true or false", str: "a text", CustomNetwork | None: "a CustomNetwork, or nothing"}
+_ELSEWHERE = {  # values that other libraries take
+    ("temperature", "auto"): " It is learned by default (learn_temperature), from this value on.",
+}
+_PLAIN = {
+    bool: "true or false",
+    str: "a text",
+    CustomNetwork | None: "a duetto.CustomNetwork(torch=..., jax=...), or None",
+}
 
 
 def check_field(name: str, value: Any, hint: Any) -> None:
@@ -80,8 +87,9 @@ def check_field(name: str, value: Any, hint: Any) -> None:
         numbers = value if wanted == tuple[int, ...] else (value,)
         allowed = int | float if wanted is float else int
         if not (isinstance(numbers, tuple) and all(isinstance(number, allowed) for number in numbers)):
-            schedule = " Schedules are options of their own: learning_rate_decay='linear'." if callable(value) else ""
-            raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.{schedule}")
+            more = " Schedules are options of their own: learning_rate_decay='linear'." if callable(value) else ""
+            more = more or _ELSEWHERE.get((name, str(value)), "")
+            raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.{more}")
         if not all(bound.holds(number) for number in numbers):
             if bound.high == math.inf and math.inf in numbers:
                 raise UsageError(f"{name} is {value}; it must be finite.")
@@ -94,4 +102,4 @@ def check_field(name: str, value: Any, hint: Any) -> None:
     if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
         raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
     if CustomNetwork in choices and not isinstance(value, CustomNetwork | None):
-        raise UsageError(f"{name} is {value!r}; it must be a CustomNetwork, or None.")
+        raise UsageError(f"{name} is {value!r}; it must be {_PLAIN[CustomNetwork | None]}.")

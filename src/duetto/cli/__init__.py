@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+import traceback
 from importlib import import_module
 
+from duetto import own_files
 from duetto.cli import output
 from duetto.cli.ending import ending_in_order
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, UsageError, escaped
 from duetto.training.notices import shown_elsewhere
 
 COMMANDS = {
@@ -47,6 +49,12 @@ def main(arguments: list[str] | None = None) -> None:
         exec("")  # one that came through an exec (imports have some) has `python -m` end by SIGINT, until the next exec
         sys.exit(1)
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
+        sys.exit(1)
+    except Exception as error:
+        if not (where := own_files.where(error)):
+            raise
+        traceback.print_exception(error)  # all of it: the cause may lie anywhere; but whose line it was comes last
+        print(f"duetto: {escaped(where)}: {type(error).__name__}: {escaped(str(error))}", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 

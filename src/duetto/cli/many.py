@@ -28,6 +28,7 @@ def train_many(call: Any, preset: str, environment: dict[str, Any], origin: Orig
         each = [dataclasses.replace(call.run, seed=number) for number in numbers]
         configs = [planned(call.hyperparameters, call.environment, run, *own) for run in each]
         if beginning:
+            beginning.check()
             configs = [dataclasses.replace(one, began_from=beginning.to_dict()).signed() for one in configs]
         if call.json:
             print_json({"runs": [config.to_dict() for config in configs]})

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
+from inspect import signature
 from typing import Annotated
 
 import tyro
 from rich.console import Console
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from duetto.algorithms import ALGORITHMS
 from duetto.cli import clusters, watching
 from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, ReplayShards, with_address
 from duetto.cli.options import Json, Quiet, Trust
 from duetto.cli.output import expendable, print_json
+from duetto.errors import UsageError
+from duetto.storage.config import RunOptions
 
 
 def main(arguments: list[str]) -> None:
     """Parse, and resume."""
+    _check_known(arguments)
     tyro.cli(resume, args=with_address(arguments), prog="duetto resume")
+
+
+def _check_known(arguments: list[str]) -> None:
+    """UsageError for options that a run is begun with: how those change is another way."""
+    options = {name for kind in ALGORITHMS.values() for name in kind.options()}
+    options |= {field.name for field in dataclasses.fields(RunOptions)}
+    for argument in arguments:
+        name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
+        if argument.startswith("--") and name in options - signature(resume).parameters.keys():
+            raise UsageError(
+                f"duetto resume has no option {argument.partition('=')[0]}. Change {name} in the run's config.yaml, "
+                f"and give --accept-changes; in Python: duetto.Run(path).resume({name}=...)."
+            )
 
 
 def resume(

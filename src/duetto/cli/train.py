@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -223,8 +224,12 @@ def _called(algorithm: type[Algorithm]) -> str:
 def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
     """UsageError for what other libraries call an option; where one is misspelt, tyro finds the nearest."""
     known = [*algorithm.options(), *(entry.name for entry in dataclasses.fields(RunOptions))]
-    for option in options:
+    lists = {name for name, hint in get_type_hints(algorithm).items() if hint == tuple[int, ...]}
+    for option, following in zip(options, [*options[1:], ""], strict=True):
         name = option.removeprefix("--").partition("=")[0].replace("-", "_")
+        if option.startswith("--") and name in lists and re.fullmatch(r"\d+(,\d+)+,?", following):
+            spaced = following.replace(",", " ").strip()
+            raise UsageError(f"{option} is {following}. Put spaces between numbers: {option} {spaced}")
         if option.startswith("--") and name in ELSEWHERE and name not in known and (near := nearest(name, known)):
             here = " or ".join(f"--{one.replace('_', '-')}" for one in near)
             raise UsageError(f"{algorithm.name()} has no option {option.partition('=')[0]}. Did you mean {here}?")
@@ -250,6 +255,7 @@ def train(
 
         config = planned(call.hyperparameters, call.environment, call.run, name, given, origin)
         if begins := _beginning(call, recorded):
+            begins.check()
             config = dataclasses.replace(config, began_from=begins.to_dict()).signed()
         print_json(config.to_dict()) if call.json else print(config.to_yaml(), end="")
         return

@@ -137,7 +137,8 @@ def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Grou
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
-        UsageError: A folder is no run, a table is none or has nothing that fits, or there are too many curves.
+        UsageError: A folder is not there, or none of them is a run that has the number; a table is none or has nothing
+            that fits, or there are too many curves.
         DuettoError: A file is damaged, and nothing of it can be read.
     """
     named: dict[Path, Path] = {}
@@ -146,7 +147,8 @@ def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Grou
     if not named:
         raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
     folders = [path for path in named.values() if not tidy.is_table(path)]
-    found = _groups([_recorded(folder) for folder in folders])
+    recorded, left_out = _usable(folders, metric)
+    found = _groups(recorded)
     environments = {group[0].environment for group in found}
     grouped = [
         Group(_cut(label), group[0].environment, group, _again(group, found))
@@ -157,7 +159,8 @@ def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Grou
             grouped += _of_table(path, metric, environments, {(one.environment, one.label) for one in grouped})
     if len(grouped) > MOST:
         raise UsageError(f"These would be {len(grouped):,} curves, more than {MOST}. Name fewer, or cut the table.")
-    return _told_apart(grouped)
+    first, *others = _told_apart(grouped)
+    return [dataclasses.replace(first, notices=(*left_out, *first.notices)), *others]
 
 
 def listed(runs: Any) -> list[str | Path]:
@@ -223,6 +226,27 @@ def _some(names: Sequence[str], most: int = 12) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- which runs
+def _usable(folders: Sequence[Path], metric: str) -> tuple[list[Recorded], list[str]]:
+    """The runs that have the number, and a sentence for each other folder that is there, such as a sweep's `logs`.
+
+    Where no run has it, what is wrong with the first is raised.
+    """
+    found: list[Recorded] = []
+    errors: list[DuettoError] = []
+    for folder in folders:
+        try:
+            run = _recorded(folder)
+            run.series(metric)
+            found.append(run)
+        except DuettoError as error:
+            if not folder.exists():
+                raise
+            errors.append(error)
+    if errors and not found:
+        raise errors[0]
+    return found, [f"Left out: {error}" for error in errors]
+
+
 def _recorded(folder: Path) -> Recorded:
     path = folder / "config.yaml"
     if not path.is_file():

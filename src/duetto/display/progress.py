@@ -232,10 +232,13 @@ class ProgressDisplay(LiveDisplay):
 
 
 def _can_be_recorded(session: Session) -> bool:
-    """Videos are made in Gymnasium, as evaluations are, and an id of EnvPool's may not be there."""
+    """Videos need frames; they are made in Gymnasium, as evaluations are, and an id of EnvPool's may not be there."""
     from duetto import environments
 
     config = session.config
+    modes = (session.stepper.engine.metadata or {}).get("render_modes")
+    if modes is not None and "rgb_array" not in modes:
+        return False
     if config.run.engine != "envpool" or config.run.evaluate_every:
         return True
     try:

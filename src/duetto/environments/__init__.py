@@ -22,6 +22,7 @@ from duetto.environments.rehearsal import Rehearsal
 from duetto.environments.spaces import Layout, flatten_observation, from_gymnasium, to_gymnasium
 from duetto.environments.statistics import running as running_statistics
 from duetto.environments.stepping import Episode, Stepper, Transition
+from duetto.environments.subprocesses import leave_if_begun_again
 from duetto.environments.trees import Tree
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "from_gymnasium",
     "is_instance",
     "learned_reward",
+    "leave_if_begun_again",
     "make",
     "make_bot",
     "make_player",

@@ -7,7 +7,7 @@ episode's end  what belongs to the final observation; where the episode terminat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import gymnasium
@@ -19,6 +19,7 @@ from duetto.environments.trees import Tree
 from duetto.networks import masks
 
 KEY = "action_mask"
+MISNAMED = tuple(name for name in masks.OTHERS if name != KEY)  # which nobody reads
 
 
 class Allowing:
@@ -27,12 +28,19 @@ class Allowing:
     Attributes:
         given: Whether the environments give masks, which their first reset says; None before it.
         ignored: They give some, but their actions are numbers.
+        misnamed: A name in their infos that others give masks; "" where there is none.
     """
 
     def __init__(self, action_space: gymnasium.Space[Any]) -> None:
         self._choices = masks.choices(from_gymnasium(action_space))
         self.given: bool | None = None
         self.ignored: bool = False
+        self.misnamed: str = ""
+
+    def heed(self, names: Container[Any]) -> None:
+        """See what an info has."""
+        if self._choices and not self.misnamed:
+            self.misnamed = next((name for name in MISNAMED if name in names), "")
 
     def beside(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
         """Observations (N, ...) with the masks `found` in N infos (None: there was none) beside them.

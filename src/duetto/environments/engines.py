@@ -119,6 +119,7 @@ class Loop(Engine):
             first, info = calls.reset(env, i, seed=None if seed is None else seed + i)
             self.layout.write(obs, i, first)
             found.append(info.get(KEY))
+            self._allowing.heed(info)
         return self._allowing.beside(obs, found)
 
     def step(self, actions: np.ndarray) -> Outcome:
@@ -219,6 +220,7 @@ class Vector(Engine):
         except (Exception, SystemExit) as error:  # of which environment, nobody knows
             raise raised("reset", error, None) from error
         obs, infos = calls.reset_vector(given)
+        self._allowing.heed(infos)
         return self._allowing.beside(self._batch(obs), in_vector(infos, self.num_envs), others)
 
     def _batch(self, obs: Any) -> Tree:

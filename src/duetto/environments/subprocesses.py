@@ -18,14 +18,22 @@ from duetto.environments.workers import Checked, Workers
 from duetto.errors import UsageError
 
 
+def leave_if_begun_again() -> None:
+    """End this process where it is a worker that only reads the script which started it, and would train, too.
+
+    Whoever started it says what is wrong.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)
+
+
 def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float) -> Vector:
     """A process for each environment, that has `timeout` seconds for each answer.
 
     Raises:
         UsageError: The environments cannot be made there, or differ; or a script would start itself in each of them.
     """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise SystemExit(1)  # such a script, begun once more in a worker; the trainer says what is wrong
+    leave_if_begun_again()
     # AsyncVectorEnv makes one environment in this process first, so most mistakes surface here.
     try:
         with deaf_to_hangups():

@@ -23,7 +23,7 @@ from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
 from duetto.environments import calls
 from duetto.environments.actions import single
-from duetto.environments.allowing import KEY
+from duetto.environments.allowing import KEY, MISNAMED
 from duetto.environments.faults import Fault, raised
 from duetto.environments.spaces import Layout
 from duetto.environments.state import Saving
@@ -134,8 +134,9 @@ class Checked(Saving):
 
 
 def _read(info: dict[str, Any]) -> dict[str, Any]:
-    """The lives and the mask of allowed actions, which are all that anybody reads."""
-    return {name: info[name] for name in ("lives", KEY) if name in info}
+    """The lives and the mask of allowed actions, which are all that anybody reads; and that there is what looks so."""
+    alike = dict.fromkeys((name for name in MISNAMED if name in info), True)
+    return {name: info[name] for name in ("lives", KEY) if name in info} | alike
 
 
 class _Line:

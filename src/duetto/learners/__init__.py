@@ -9,13 +9,13 @@ from duetto.errors import UsageError
 from duetto.extras import install
 from duetto.learners.acting import Acting
 from duetto.learners.base import Learner, Metrics, Precision
-from duetto.learners.choice import EXTRA, Backend, choose
+from duetto.learners.choice import BACKENDS, EXTRA, Backend, choose
 from duetto.learners.parameters import check_parameters, check_room
 from duetto.learners.rank import Making
 from duetto.learners.ranks import Machines
 from duetto.networks.spaces import Space
 
-__all__ = ["Acting", "Backend", "Learner", "Metrics", "Precision", "build", "check_parameters", "choose"]
+__all__ = ["BACKENDS", "Acting", "Backend", "Learner", "Metrics", "Precision", "build", "check_parameters", "choose"]
 
 
 def build(

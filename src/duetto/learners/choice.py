@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from duetto.networks.spaces import Space
 
 Backend = Literal["torch", "jax"]
 Device = Literal["cpu", "cuda"]
+BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "equinox", "optax")}
 
 # Vectors on a CPU: training steps per second of TD3, DDPG and PPO, benchmarks/results/speed*.md, and
@@ -38,21 +40,25 @@ def choose(
     device: Literal["auto", "cpu", "cuda"],
     ranks: int = 1,
     threads: int = 0,
+    possible: Sequence[Backend] = BACKENDS,
 ) -> tuple[Backend, Device]:
-    """Backend and device for these observations: what is asked for, else the fastest of what is there.
+    """Backend and device for these observations: what is asked for, else the fastest of what is there and `possible`.
 
     `ranks` are the learners that a batch will be dealt to, and `threads` those that JAX will compute with on the CPU.
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
-    chosen = backend if backend != "auto" else _fastest(observation, wanted)
+    chosen = backend if backend != "auto" else _fastest(observation, wanted, possible)
     if device == "auto" and wanted == "cuda" and not _has_cuda(chosen, ranks, threads):
         wanted = "cpu"
     return chosen, wanted
 
 
-def _fastest(observation: Space, device: Device) -> Backend:
-    both: tuple[Backend, ...] = ("torch", "jax")
-    available: list[Backend] = [backend for backend in both if installed(backend)]
+def _fastest(observation: Space, device: Device, possible: Sequence[Backend]) -> Backend:
+    available: list[Backend] = [backend for backend in possible if installed(backend)]
+    if not available and len(possible) == 1:
+        raise UsageError(
+            f"Your own networks are for {possible[0]} alone, which is not installed. Install: {install(possible[0])}"
+        )
     if not available:
         raise UsageError(f"Neither PyTorch nor JAX is installed. Install: {install('jax')}, or: {install('torch')}")
     fastest = FASTEST[device, "image" if is_image(observation) else "vector"]

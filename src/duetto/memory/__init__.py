@@ -122,6 +122,20 @@ def _rollout(
     spec: RolloutSpec, observation: Space, action: Space, num_envs: int, value: Callable[[Tree], np.ndarray]
 ) -> Rollout:
     steps = spec.steps * num_envs
+    check(spec, num_envs)
+    fields = step_fields(observation, action, spec.recurrent)
+    try:
+        kind = RecurrentRollout if spec.recurrent else Rollout
+        return kind(spec, fields, num_envs, value)
+    except MemoryError as error:
+        raise too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
+
+
+def check(spec: MemorySpec, num_envs: int) -> None:
+    """Raise UsageError where the rollouts of so many environments cannot be cut into minibatches."""
+    if not isinstance(spec, RolloutSpec):
+        return
+    steps = spec.steps * num_envs
     if steps % spec.minibatches:
         raise UsageError(
             f"A rollout of {spec.steps} steps in {num_envs} environment(s) has {steps} steps, which cannot be cut into "
@@ -136,12 +150,6 @@ def _rollout(
         raise UsageError(
             f"{spec.minibatches} minibatches of {steps} steps have one step each. Choose fewer minibatches."
         )
-    fields = step_fields(observation, action, spec.recurrent)
-    try:
-        kind = RecurrentRollout if spec.recurrent else Rollout
-        return kind(spec, fields, num_envs, value)
-    except MemoryError as error:
-        raise too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
 
 
 def _check(spec: ReplaySpec) -> None:

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 from duetto.errors import UsageError
 from duetto.networks.network import squashed
 from duetto.networks.policies import distribution, outputs
 from duetto.networks.specs import Network, Policy, SquashedGaussian, StateValue, Values
+
+
+def check_made(made: type, *positional: Any, **named: Any) -> None:
+    """Raise UsageError where a class of the user's own is not made from what it is handed."""
+    try:
+        signature(made).bind(*positional, **named)
+    except TypeError as error:
+        with_key = ", key=key" * ("key" in named)
+        raise UsageError(
+            f"Your network {made.__name__} cannot be made as {made.__name__}(observation_space, action_size{with_key}, "
+            f"**arguments): {error}. Let its __init__ take these; arguments are what CustomNetwork(arguments={{...}}) "
+            "has."
+        ) from error
+    except ValueError:  # it has no signature to look at
+        return
 
 
 def interpreted(spec: Network, given: Any) -> Any:

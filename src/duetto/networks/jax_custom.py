@@ -13,7 +13,7 @@ from jax import Array
 
 from duetto.errors import UsageError
 from duetto.networks import masks
-from duetto.networks.custom import ensemble, interpreted
+from duetto.networks.custom import check_made, ensemble, interpreted
 from duetto.networks.specs import Network
 
 
@@ -75,6 +75,7 @@ def _modules(spec: Network, random: np.random.Generator) -> list[Any]:
     assert spec.custom is not None
     made, arguments = spec.custom.jax, spec.custom.arguments
     if made is None:
-        raise UsageError("This network has no JAX class: hand over CustomNetwork(jax=...), or use --backend torch.")
+        raise UsageError('This network has no JAX class: hand over CustomNetwork(jax=...), or take backend="torch".')
+    check_made(made, spec.observation, spec.action_size, key=None, **arguments)
     keys = jax.random.split(jax.random.key(zlib.crc32(random.bytes(16))), spec.members or 1)
     return [made(spec.observation, spec.action_size, key=key, **arguments) for key in keys]

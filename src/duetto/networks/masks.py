@@ -22,6 +22,8 @@ Array = Any
 Tree = Any
 MASK = "info/action_mask"  # the part's name; Gymnasium's environments have it in their info
 
+OTHERS = ("action_mask", "action_masks", "avail_actions", "legal_actions", "valid_actions")  # what others call it
+
 
 def beside(obs: Tree, mask: Array | None) -> Tree:
     """The observation with a mask beside it; None: as it is."""
@@ -42,6 +44,13 @@ def parted(obs: Tree) -> tuple[Tree, Array | None]:
         return obs, None
     rest = {name: part for name, part in obs.items() if name != MASK}
     return rest.get("", rest), mask
+
+
+def part_of(observation: Space, action: Space) -> str:
+    """The part of an observation that others read as a mask, by its name; "" where there is none."""
+    if not (isinstance(observation, Dict) and choices(action)):
+        return ""
+    return next((name for name, _ in observation.parts if name in OTHERS), "")
 
 
 def choices(action: Space) -> tuple[int, ...]:

@@ -60,6 +60,23 @@ class CustomNetwork:
     jax: type | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """UsageError where a class is none, and where there is none at all."""
+        for name in ("torch", "jax"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, type):
+                kind = type(given).__name__
+                raise UsageError(
+                    f"CustomNetwork({name}=...) is {given!r:.200}; it must be a class, which Duetto makes networks of, "
+                    f"one or several: {kind} instead of {kind}(...), and what else it needs in arguments={{...}}."
+                )
+        if self.torch is None and self.jax is None:
+            raise UsageError(
+                "CustomNetwork has no class. Give CustomNetwork(torch=...), CustomNetwork(jax=...) or both."
+            )
+        if not isinstance(self.arguments, dict) or not all(isinstance(name, str) for name in self.arguments):
+            raise UsageError(f"arguments is {self.arguments!r:.200}; it must be a dict of arguments by their names.")
+
 
 @dataclass(frozen=True)
 class Recurrent:

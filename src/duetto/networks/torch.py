@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from duetto.errors import UsageError
 from duetto.networks import masks, network, torch_layers
-from duetto.networks.custom import ensemble, interpreted
+from duetto.networks.custom import check_made, ensemble, interpreted
 from duetto.networks.initial import initial_parameters
 from duetto.networks.specs import Network, NetworkSpec, Parameter
 
@@ -115,7 +115,10 @@ def _modules(spec: NetworkSpec, random: np.random.Generator) -> list[nn.Module]:
     assert spec.custom is not None
     made, arguments = spec.custom.torch, spec.custom.arguments
     if made is None:
-        raise UsageError("This network has no PyTorch class: hand over CustomNetwork(torch=...), or use --backend jax.")
+        raise UsageError(
+            'This network has no PyTorch class: hand over CustomNetwork(torch=...), or take backend="jax".'
+        )
+    check_made(made, spec.observation, spec.action_size, **arguments)
     # A user's module draws from the global generator: seed it, then put it back.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(zlib.crc32(random.bytes(16)))

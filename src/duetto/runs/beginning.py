@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,6 +52,10 @@ class Beginning:
 
     def __str__(self) -> str:
         return self.run if self.step is None else f"step {self.step} of {self.run}"
+
+    def check(self) -> None:
+        """Raise UsageError or CheckpointError where there is no such run or checkpoint; its memory is not read."""
+        replace(self, memory=False)._loaded(Path(self.run))
 
     def begin(self, session: Session) -> Self:
         """Give the session what it begins with, and say so; this, with the step.

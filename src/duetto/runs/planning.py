@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from duetto import environments, learners, own_files
+from duetto import environments, learners, memory, own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
@@ -35,6 +35,7 @@ def planned(
 
     Raises UsageError where the parts do not fit together.
     """
+    environments.leave_if_begun_again()
     label, known = label_of(environment), code or {}
     config = Config(
         algorithm=algorithm,
@@ -99,7 +100,8 @@ def _resolved(
         elif given and options.evaluate_every:
             _check_copies(environment, probe)
         wanted = (options.backend, options.device, options.learners, options.threads)
-        backend, device = learners.choose(probe.observation_space, *wanted)
+        backend, device = learners.choose(probe.observation_space, *wanted, _possible(algorithm))
+        memory.check(algorithm.memory(), options.num_envs)
         spaces = (probe.observation_space, probe.action_space)
         dealing.check(algorithm, *spaces, options.learners, options.num_envs, backend)
     finally:
@@ -107,6 +109,17 @@ def _resolved(
             probe.close()
     threads = options.threads or (of_jax() if (backend, device) == ("jax", "cpu") else 0)
     return dataclasses.replace(options, backend=backend, device=device, threads=threads)
+
+
+def _possible(algorithm: Algorithm) -> list[learners.Backend]:
+    """The frameworks that every network of the user's own has a class for."""
+    own = algorithm.custom_networks()
+    backends: tuple[learners.Backend, ...] = learners.BACKENDS
+    found = [backend for backend in backends if all(getattr(one, backend) for one in own.values())]
+    if not found:
+        listed = ", ".join(f"{name} for {'torch' if one.torch else 'jax'}" for name, one in own.items())
+        raise UsageError(f"No framework has all of your own networks: {listed}. Give each a class for the same one.")
+    return found
 
 
 def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: str) -> None:
@@ -118,7 +131,8 @@ def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: st
 
     if error := refusal(algorithm):
         others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
-        raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if others else str(error)) from error
+        listed = bool(others) and algorithm.name() not in others  # else an option is what does not fit
+        raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if listed else str(error)) from error
 
 
 def _check_masks(algorithm: Algorithm, stepper: environments.Stepper, label: str, seed: int) -> None:

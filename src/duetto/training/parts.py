@@ -217,10 +217,10 @@ class Parts:
                 f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
                 "nothing: it is ignored."
             )
-        elif not self.stepper.masked and any(env.has_wrapper_attr("action_masks") for env in self.stepper.environments):
+        elif not self.stepper.masked and (unread := self._unread_mask()):
             self._notices.append(
-                f"{self.stepper.name} has a method action_masks, which is not read: every action counts as allowed. "
-                "Give what it returns as info['action_mask'] in each reset and step."
+                f"{self.stepper.name} has {unread}: every action counts as allowed. If it says which actions are, give "
+                "it as info['action_mask'] in each reset and step."
             )
         if self.stepper.masked and not self._masked:
             self._remember_masks()
@@ -229,6 +229,17 @@ class Parts:
                 f"What this run goes on from had masks of allowed actions; {self.stepper.name} gives no "
                 "info['action_mask'] now. Give one, or begin anew."
             )
+
+    def _unread_mask(self) -> str:
+        """What others read as a mask of allowed actions, in words; "" where there is none."""
+        stepper, allowing = self.stepper, self.stepper.engine.allowing
+        if any(env.has_wrapper_attr("action_masks") for env in stepper.environments):
+            return "a method action_masks, which is not read"
+        if allowing is not None and allowing.misnamed:
+            return f"an info[{allowing.misnamed!r}], which is not read"
+        if part := masks.part_of(stepper.observation_space, stepper.action_space):
+            return f"a part {part!r} of its observations, which networks see as any other"
+        return ""
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Every environment, or those in `envs` (N,) bool, has begun a new episode though the last one did not end."""

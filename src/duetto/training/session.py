@@ -146,11 +146,12 @@ class Session:
             self.notices += notes_of_idle(self.config.algorithm)
             self.notices += notes_of_replaced(self.config.algorithm, *spaces)
             self.notices += notes_of_idle_run(self.config.run) if self._here else []
-        begun = bool(self.learner.updates or self.memory.pretraining_left)
         place = (self.stepper.num_envs, self.step, self._stored())
+        learns = (bool(self.learner.updates), bool(self.memory.pretraining_left))
         self.notices += outlook.notes_ahead(
-            self.config.algorithm, self.config.run, *place, begun, self.stepper.engine.even
+            self.config.algorithm, self.config.run, *place, *learns, self.stepper.engine.even
         )
+        self.notices += outlook.notes_of_precision(self.config.run)
 
     def _stored(self) -> int:
         """Steps that count for what is learned from next: of a rollout those since the last, else all ever written."""
@@ -492,16 +493,17 @@ class Session:
         """
         changed = resuming.accepted(loaded, self.config, self.folder, accept_changes)
         self._accepted = bool(changed)
-        self.notices += resuming.notes_of_changes(loaded, changed, self._versions, self.config.algorithm)
+        notes = resuming.notes_of_changes(loaded, changed, self._versions, self.config.algorithm)
         try:
             self._restore(loaded, changed, without_memory)
         except CheckpointError as error:
             if changed:
                 raise CheckpointError(
-                    f"{error} What has changed in config.yaml: {listed(changed)}. If it is that, put the old values "
-                    f"back, or begin a new run from this one's networks (--from {self.folder})."
+                    f"The run cannot go on with what has changed: {listed(changed)}. {error} With the old values back "
+                    f"it goes on; a new run can begin from this one's networks, if they fit (--from {self.folder})."
                 ) from error
             raise
+        self.notices += notes
 
     def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
         state = loaded.state

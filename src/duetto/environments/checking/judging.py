@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
+from duetto.environments.allowing import KEY, MISNAMED
 from duetto.environments.checking.findings import Finding, broken, costs, fine
 from duetto.environments.checking.playing import Played
 
@@ -181,4 +182,11 @@ def info(seen: Played) -> Iterator[Finding]:
     if odd:
         yield costs("info", f"info has the key {odd[0]!r}. Vector environments want text as keys: use str.")
     elif seen.info_keys:
-        yield fine("info", f"info has {', '.join(sorted(seen.info_keys))}; Duetto reads lives and action_mask alone.")
+        read = sorted(seen.info_keys & {"lives", KEY})
+        reads = f"{' and '.join(read)} of these" if read else "none of these (only lives and action_mask)"
+        yield fine("info", f"info has {', '.join(sorted(seen.info_keys))}; Duetto reads {reads}.")
+    if not seen.masked and (misnamed := sorted(seen.info_keys.intersection(MISNAMED))):
+        yield costs(
+            "info",
+            f"info has {misnamed[0]}, which nobody reads. If it says which actions are allowed, call it {KEY}.",
+        )
