@@ -114,8 +114,9 @@ def _resolved(
 def _possible(algorithm: Algorithm) -> list[learners.Backend]:
     """The frameworks that every network of the user's own has a class for."""
     own = algorithm.custom_networks()
-    backends: tuple[learners.Backend, ...] = learners.BACKENDS
-    found = [backend for backend in backends if all(getattr(one, backend) for one in own.values())]
+    found: list[learners.Backend] = [
+        backend for backend in learners.BACKENDS if all(getattr(one, backend) for one in own.values())
+    ]
     if not found:
         listed = ", ".join(f"{name} for {'torch' if one.torch else 'jax'}" for name, one in own.items())
         raise UsageError(f"No framework has all of your own networks: {listed}. Give each a class for the same one.")
