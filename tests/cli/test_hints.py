@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import SMALL, Command
 
+from duetto import environments
 from duetto.cli import main
+from duetto.errors import UsageError
 
 HINTS = [
     ("train ppo CartPole-v1 --batch-size 64", "ppo has no option --batch-size. Did you mean --minibatches?"),
@@ -79,3 +82,15 @@ def test_a_film_is_suggested_where_there_can_be_one(duetto: Command, tmp_path: P
     assert "See it: duetto video" in duetto("train", "td3", "Pendulum-v1", "--steps", "20", *SMALL).out
     code, out, _ = duetto("train", "td3", f"{tmp_path}/blind.py:make", "--steps", "20", *SMALL)
     assert (code, "See it" in out) == (0, False)
+
+
+def test_a_class_in_a_file_is_named_by_the_file(duetto: Command, tmp_path: Path):
+    (tmp_path / "mine.py").write_text("import gymnasium\nclass Fine(gymnasium.Env): pass\n")
+    code, _, err = duetto("train", "td3", "mine:Fine", "--steps", "10")
+    assert (code, "A class in it: ./mine.py:Fine." in err) == (2, True)
+
+
+def test_factories_in_a_list_are_several_of_one_or_a_vector_environment():
+    several: Any = [lambda: None, lambda: None]
+    with pytest.raises(UsageError, match="A list of 2 factories is no environment. .* num_envs=2; else gymnasium"):
+        environments.make(several)

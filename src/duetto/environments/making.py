@@ -147,6 +147,11 @@ def _make(
         name, single = _name(environment), partial(_make_by_factory, environment, render_mode, options)
     elif hasattr(environment, "step"):
         raise UsageError(_of_another_kind(environment))
+    elif isinstance(environment, list | tuple) and environment and all(map(callable, environment)):
+        raise UsageError(
+            f"A {type(environment).__name__} of {len(environment)} factories is no environment. Where they make the "
+            f"same, give one and num_envs={len(environment)}; else gymnasium.vector.SyncVectorEnv of them."
+        )
     else:
         raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
     return Stepper(several(single, name))

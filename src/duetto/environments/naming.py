@@ -73,7 +73,9 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception, options:
             f"packages) and in the current folder, {Path.cwd()}. A class in a file: ./{module}.py:CLASS."
         )
     if isinstance(error, gymnasium.error.Error | ImportError):
-        return UsageError(f"{environment} cannot be made: {error}")
+        file, name = Path(f"{module.replace('.', '/')}.py"), environment.rpartition(":")[2]
+        beside = f" {file} registers no such id. A class in it: ./{file}:{name}." if file.is_file() else ""
+        return UsageError(f"{environment} cannot be made: {error}{beside}")
     given = f" with {kwargs}" if kwargs else ""
     names = list(options)
     near = next((hint for name in kwargs if (hint := nearest(name, names))), "")

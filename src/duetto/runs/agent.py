@@ -64,6 +64,10 @@ class Agent:
         self.masked: bool = state["spaces"].get("action_mask") is True
         self._acting, self._together = self.policy, 0
 
+    def __repr__(self) -> str:
+        config = self.config
+        return f"<Agent: {config.algorithm.name()} on {config.environment}, {self.step:,} steps>"
+
     @classmethod
     def load(
         cls,

@@ -52,7 +52,8 @@ def notes_ahead(
     if not reasons:
         return [] if not even else _notes_of_tail(spec, because, options.steps, step + made, stored + made, first)
     which = f"From step {step:,} on, {options.steps - step:,}" if step else f"{options.steps:,}"
-    return [f"{which} steps are too few: {', and '.join(reasons)}. Give more --steps, or set these lower."]
+    are = "step is" if options.steps - step == 1 else "steps are"
+    return [f"{which} {are} too few: {', and '.join(reasons)}. Give more --steps, or set these lower."]
 
 
 def _notes_of_tail(spec: MemorySpec, because: str, steps: int, end: int, stored: int, rollout: int) -> list[str]:
