@@ -92,5 +92,5 @@ def test_a_class_in_a_file_is_named_by_the_file(duetto: Command, tmp_path: Path)
 
 def test_factories_in_a_list_are_several_of_one_or_a_vector_environment():
     several: Any = [lambda: None, lambda: None]
-    with pytest.raises(UsageError, match="A list of 2 factories is no environment. .* num_envs=2; else gymnasium"):
+    with pytest.raises(UsageError, match=r"A list of 2 factories is no environment. .* num_envs=2; else gymnasium"):
         environments.make(several)

@@ -56,7 +56,7 @@ class GroupDisplay(ProgressDisplay):
         self._next = now + REFRESH_SECONDS
         made, state = step - self._since[1], self._state
         state.name = escaped(
-            f"{session.config.algorithm.name()} {session.config.environment} × {len(self.sessions)} seed{'s' * (len(self.sessions) != 1)}"
+            f"{session.config.algorithm.name()} {session.config.environment} × {len(self.sessions)} seeds"
         )
         state.step, state.steps = step, sum(one.config.run.steps for one in self.sessions)
         if made:

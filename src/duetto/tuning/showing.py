@@ -47,7 +47,7 @@ class StudyDisplay(LiveDisplay):
         study.on_end, study.on_look = self._ended, self._look
         self.say(
             f"{plan.centre.name()} on {plan.config.environment}, {run.backend} on {run.device}, around preset "
-            f"{plan.config.preset}: {study.trials} trials of {plan.seeds} seed{'s' * (plan.seeds != 1)}, {run.steps:,} steps each\n"
+            f"{plan.config.preset}: {study.trials} trials of {plan.seeds} seeds, {run.steps:,} steps each\n"
             f"searched: {', '.join(plan.space)}\n{study.folder}/"
         )
         if self._trials:
