@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from duetto.environments import calls, trees
+from duetto.environments import calls, successes, trees
 from duetto.environments import state as states
 from duetto.environments.actions import Structure, structure
 from duetto.environments.allowing import KEY, Allowing, finally_in_vector, in_vector
@@ -38,6 +38,7 @@ class Outcome(NamedTuple):
     ended: np.ndarray | None = None  # True where the episode is over; None: where it is terminated or truncated
     lives: np.ndarray | None = None  # left after this step; None: the environment does not say
     lost: np.ndarray | None = None  # True where the episode broke off without an end, and `obs` begins another one
+    success: np.ndarray | None = None  # float64, 1 where the episode ended and its task was done, else 0, NaN: unknown
 
 
 class Engine(ABC):
@@ -142,7 +143,8 @@ class Loop(Engine):
         lives = None
         if "lives" in infos[0] and all(kind(info.get("lives")) in "biuf" for info in infos):
             lives = np.array([info["lives"] for info in infos])
-        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
+        success = successes.of(infos, done) if np.count_nonzero(done) else None
+        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives, success=success)
 
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
@@ -241,22 +243,23 @@ class Vector(Engine):
         if not (isinstance(lives, np.ndarray) and lives.dtype.kind in "biuf" and lives.ndim == 1):
             lives = None  # what an environment calls so may be something else
         found = in_vector(infos, self.num_envs)
+        optional = {"lives": lives, "success": successes.in_vector(infos, done) if done.any() else None}
         if self.mode is AutoresetMode.SAME_STEP and done.any():
             obs = self._allowing.beside(trees.copy(next_obs), found)
             self._write_final(next_obs, infos, done)
             final = finally_in_vector(infos, self.num_envs)
             found = [last if ended else now for last, now, ended in zip(final, found, done, strict=True)]
             next_obs = self._allowing.beside(next_obs, found, terminated)
-            return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
+            return Outcome(next_obs, reward, terminated, truncated, obs, done, None, **optional)
         next_obs = self._allowing.beside(next_obs, found, terminated)
         obs = trees.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
             bogus, self.pending = self.pending, done
             only_reset = bogus if bogus.any() else None
-            return Outcome(next_obs, reward, terminated, truncated, obs, bogus, only_reset, lives=lives)
+            return Outcome(next_obs, reward, terminated, truncated, obs, bogus, only_reset, **optional)
         if done.any() and self.mode is AutoresetMode.DISABLED:
             trees.assign(obs, self._first(done), done)
-        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives)
+        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, **optional)
 
     def _write_final(self, next_obs: Tree, infos: dict[str, Any], done: np.ndarray) -> None:
         """Put the final observations where SAME_STEP returned the next episode's first ones."""

@@ -51,6 +51,7 @@ def join_outcomes(parts: list[Outcome]) -> Outcome:
         "score": _joined(parts, "score", lambda part: part.reward),
         "ended": _joined(parts, "ended", lambda part: part.terminated | part.truncated),
         "lost": _joined(parts, "lost", lambda part: np.zeros(len(part.reward), bool)),
+        "success": _joined(parts, "success", lambda part: np.full(len(part.reward), np.nan)),
         "lives": None if any(part.lives is None for part in parts) else _joined(parts, "lives", None),
     }
     next_obs, obs = (join_trees([getattr(part, name) for part in parts]) for name in ("next_obs", "obs"))

@@ -49,6 +49,7 @@ class Episode(NamedTuple):
     env: int
     total_reward: float
     length: int
+    success: float | None = None  # 1 where its task was done, else 0, as its last info says; None: that says nothing
 
 
 class Stepper:
@@ -359,6 +360,9 @@ class Stepper:
             return []
         ended = np.flatnonzero(done).tolist()
         episodes = [Episode(i, float(self._returns[i]), int(self._lengths[i])) for i in ended]
+        if outcome.success is not None:
+            said = zip(episodes, outcome.success[ended].tolist(), strict=True)
+            episodes = [one if math.isnan(done) else one._replace(success=done) for one, done in said]
         self._returns[ended], self._lengths[ended] = 0.0, 0
         return episodes
 

@@ -21,7 +21,7 @@ import gymnasium
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
-from duetto.environments import calls
+from duetto.environments import calls, successes
 from duetto.environments.actions import single
 from duetto.environments.allowing import KEY, MISNAMED
 from duetto.environments.faults import Fault, raised
@@ -134,9 +134,11 @@ class Checked(Saving):
 
 
 def _read(info: dict[str, Any]) -> dict[str, Any]:
-    """The lives and the mask of allowed actions, which are all that anybody reads; and that there is what looks so."""
+    """The lives, the mask of allowed actions, and whether the task was done, which are all that anybody reads; and that
+    there is what looks like a mask.
+    """
     alike = dict.fromkeys((name for name in MISNAMED if name in info), True)
-    return {name: info[name] for name in ("lives", KEY) if name in info} | alike
+    return {name: info[name] for name in ("lives", KEY, *successes.KEYS) if name in info} | alike
 
 
 class _Line:

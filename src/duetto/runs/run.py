@@ -340,10 +340,10 @@ class Run:
         return JsonLines.read(self.path / "metrics.jsonl")
 
     def evaluations(self) -> list[dict[str, float]]:
-        """The rows of `evaluations.csv` as numbers."""
+        """The rows of `evaluations.csv` as numbers, without the cells that are empty."""
         path = self.path / "evaluations.csv"
         try:
-            return [{name: float(value) for name, value in row.items()} for row in Csv.read(path)]
+            return [{name: float(value) for name, value in row.items() if value != ""} for row in Csv.read(path)]
         except (TypeError, ValueError) as error:  # a cell too few is None
             raise DuettoError(f"{path} is damaged: {error}. Remove that line to read the others.") from error
 

@@ -210,11 +210,14 @@ class Csv(_Log):
 
     fields: tuple[str, ...]
 
-    def __init__(self, path: Path, fields: Sequence[str]) -> None:
+    def __init__(self, path: Path, fields: Sequence[str], added: Sequence[str] = ()) -> None:
+        """`added` are more fields, behind the others, which a table that is there already may lack."""
         super().__init__(path)
-        self.fields, self._header = tuple(fields), _csv_line(fields)
+        self._added = tuple(added)
         self._file.seek(0)
         header = self._file.readline()
+        self.fields = tuple(fields) if header == _csv_line(fields) else (*fields, *added)
+        self._header = _csv_line(self.fields)
         if header and header != self._header:
             self.close()
             raise UsageError(
@@ -224,8 +227,11 @@ class Csv(_Log):
         self._begin()
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write one row. Raises ValueError unless it has exactly the table's fields, without line breaks."""
-        if row.keys() != set(self.fields):
+        """Write one row; added fields that the table lacks are left out.
+
+        Raises ValueError unless it has exactly the table's fields, without line breaks.
+        """
+        if row.keys() != {*self.fields, *self._added}:
             raise ValueError(f"the row has {sorted(row)}, the table {sorted(self.fields)}")
         self._append(_csv_line([row[field] for field in self.fields]))
 

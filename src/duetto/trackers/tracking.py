@@ -27,6 +27,7 @@ FOLDER = "tracking"
 _ID = re.compile(r"[\w.-]{1,128}")
 _LARGEST = 10_000  # bytes of a record
 _EVALUATED = ("mean_return", "std_return", "min_return", "max_return", "mean_length")
+_SUCCESS = "success_rate"  # where the environment says so
 
 
 class Record(TypedDict):
@@ -189,6 +190,8 @@ def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
         steps.setdefault(int(line["step"]), {}).update(of_line(line))
     for row in Csv.scan(folder / "evaluations.csv").rows:
         numbers = {f"evaluation/{name}": float(row[name]) for name in _EVALUATED}
+        if rate := row.get(_SUCCESS):
+            numbers[f"evaluation/{_SUCCESS}"] = float(rate)
         steps.setdefault(int(float(row["step"])), {}).update(numbers)
     return {step: numbers for step, numbers in steps.items() if step > after}
 
@@ -207,7 +210,8 @@ def of_evaluation(result: Evaluation) -> dict[str, float]:
         float(result.returns.max()),
         float(result.lengths.mean()),
     )
-    return {f"evaluation/{name}": number for name, number in zip(_EVALUATED, numbers, strict=True)}
+    found = {f"evaluation/{name}": number for name, number in zip(_EVALUATED, numbers, strict=True)}
+    return found if result.success_rate is None else found | {f"evaluation/{_SUCCESS}": result.success_rate}
 
 
 def _told(error: Exception) -> str:

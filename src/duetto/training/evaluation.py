@@ -31,6 +31,12 @@ class Evaluation(NamedTuple):
 
     returns: np.ndarray  # (episodes,) float64
     lengths: np.ndarray  # (episodes,) int64
+    successes: np.ndarray | None = None  # (episodes,) float64, 1 where the task was done, NaN where nothing says so
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share of the episodes whose task was done, of those that say so; None: none does."""
+        return None if self.successes is None else float(np.nanmean(self.successes))
 
     @property
     def mean_return(self) -> float:
@@ -49,11 +55,13 @@ class Evaluation(NamedTuple):
             "std_return": self.std_return,
             "returns": self.returns.tolist(),
             "lengths": self.lengths.tolist(),
+            "success_rate": self.success_rate,
         }
 
     def __str__(self) -> str:
         plural = "" if len(self.returns) == 1 else "s"
-        return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episode{plural}"
+        done = "" if self.success_rate is None else f", success {self.success_rate:.2f}"
+        return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episode{plural}{done}"
 
 
 def evaluate(
@@ -77,7 +85,7 @@ def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generato
     Where no episode ends for very long, that is a warning of the logger, once for an environment.
     """
     began = since = stepper.steps
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+    returns, lengths, successes = np.zeros(episodes), np.zeros(episodes, np.int64), np.full(episodes, np.nan)
     stepper.reset(seed + SEED_OFFSET)
     running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
     upcoming = len(running)
@@ -94,11 +102,12 @@ def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generato
             since = stepper.steps
             number = running.pop(episode.env)
             returns[number], lengths[number] = episode.total_reward, episode.length
+            successes[number] = np.nan if episode.success is None else episode.success
             if upcoming < episodes:
                 stepper.reset_env(episode.env, seed + SEED_OFFSET + upcoming)
                 running[episode.env] = upcoming
                 upcoming += 1
-    return Evaluation(returns, lengths)
+    return Evaluation(returns, lengths, None if np.isnan(successes).all() else successes)
 
 
 def _warn(stepper: Stepper) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from duetto.training.session import Session
 
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
+ADDED = ("success_rate",)  # columns that tables of earlier versions do not have; they come last
 LOOK = 0.2  # seconds between two looks at one that is made beside the run
 STOPPED = "stopped"  # in the info of the best parameters: they are of the end of a run that was stopped
 
@@ -169,10 +170,12 @@ class Evaluations:
             "mean_length": float(result.lengths.mean()),
             "episodes": len(result.returns),
             "seconds": round(seconds if self._beside is not None else session.seconds, 1),
+            "success_rate": result.success_rate,
         }
         with session.in_its_folder():
             self.table.append(row)
-            session.log.to_board(step, {f"evaluation/{name}": row[name] for name in ("mean_return", "mean_length")})
+            shown = ("mean_return", "mean_length", "success_rate")
+            session.log.to_board(step, {f"evaluation/{name}": row[name] for name in shown})
             if self._is_best(step, result.mean_return):
                 self.best, self._best_step = result.mean_return, step
                 info = {"mean_return": result.mean_return} | ({STOPPED: True} if self._concluding else {})

@@ -44,6 +44,7 @@ class MetricLog:
         self._counts: dict[str, int] = {}
         self._returns: deque[float] = deque(maxlen=RECENT)
         self._lengths: deque[int] = deque(maxlen=RECENT)
+        self._successes: deque[float] = deque(maxlen=RECENT)
         self.episodes: int = 0
         self.last_line: dict[str, Any] = {}
         self._purge: int | None = None
@@ -95,6 +96,8 @@ class MetricLog:
             self.episodes += 1
             self._returns.append(episode.total_reward)
             self._lengths.append(episode.length)
+            if episode.success is not None:
+                self._successes.append(episode.success)
 
     def look(self) -> None:
         """Wait for the device and take all pending metrics in. NaN or infinity raises NonFiniteError with the step."""
@@ -119,6 +122,8 @@ class MetricLog:
         line: dict[str, Any] = {"step": step, "train/episodes": self.episodes}
         line["train/return"] = self.recent_return
         line["train/length"] = float(np.mean(self._lengths)) if self._lengths else None
+        if self._successes:
+            line["train/success_rate"] = float(np.mean(self._successes))
         line |= {_written(name): self._sums[name] / self._counts[name] for name in sorted(self._sums)}
         line |= extra
         self.lines.append(line)
@@ -152,18 +157,22 @@ class MetricLog:
             "counts": dict(self._counts),
             "returns": list(self._returns),
             "lengths": list(self._lengths),
+            "successes": list(self._successes),
             "episodes": self.episodes,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the lines are the caller's to cut back, see `storage.aside`."""
         own = {"sums": Each(float), "counts": Each(int), "returns": Several(float), "lengths": Several(int)}
+        state = {"successes": []} | state  # earlier versions have none
+        own["successes"] = Several(float)
         forms.check(state, own | {"position": ANY, "episodes": int}, "log")
         forms.check(state["counts"], Each(int, list(state["sums"])), "log/counts")
         self._sums = {name: value for name, value in state["sums"].items() if state["counts"][name]}
         self._counts = {name: count for name, count in state["counts"].items() if count}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
+        self._successes.extend(state["successes"])
         self.episodes = state["episodes"]
 
     def close(self) -> None:

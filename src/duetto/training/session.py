@@ -35,11 +35,10 @@ from duetto.storage.config import Config
 from duetto.storage.deciding import ENVIRONMENT, Change, deciding, listed, packages
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
-from duetto.training import outlook, resuming
+from duetto.training import evaluations, outlook, resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
 from duetto.training.collector import Source
 from duetto.training.evaluation import Evaluation
-from duetto.training.evaluations import FIELDS as EVALUATION_FIELDS
 from duetto.training.evaluations import Evaluations
 from duetto.training.interruption import interruptible
 from duetto.training.metrics import ADVICE, MetricLog
@@ -118,7 +117,7 @@ class Session:
         self.store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
-        table = opened.enter_context(Csv(self.folder / "evaluations.csv", EVALUATION_FIELDS))
+        table = opened.enter_context(Csv(self.folder / "evaluations.csv", evaluations.FIELDS, evaluations.ADDED))
         beside = place.make_evaluator(self.config, self._environment, self.stepper)
         self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
         opened.callback(self._evaluations.close)

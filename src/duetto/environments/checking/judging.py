@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
+from duetto.environments import successes
 from duetto.environments.allowing import KEY, MISNAMED
 from duetto.environments.checking.findings import Finding, broken, costs, fine
 from duetto.environments.checking.playing import Played
@@ -182,8 +183,9 @@ def info(seen: Played) -> Iterator[Finding]:
     if odd:
         yield costs("info", f"info has the key {odd[0]!r}. Vector environments want text as keys: use str.")
     elif seen.info_keys:
-        read = sorted(seen.info_keys & {"lives", KEY})
-        reads = f"{' and '.join(read)} of these" if read else "none of these (only lives and action_mask)"
+        known = ("lives", KEY, *successes.KEYS)
+        read = [name for name in known if name in seen.info_keys]
+        reads = f"{' and '.join(read)} of these" if read else f"none of these (only {', '.join(known)})"
         yield fine("info", f"info has {', '.join(sorted(seen.info_keys))}; Duetto reads {reads}.")
     if not seen.masked and (misnamed := sorted(seen.info_keys.intersection(MISNAMED))):
         yield costs(
