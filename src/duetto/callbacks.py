@@ -56,12 +56,19 @@ class StopWithoutImprovement(Callback):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self._begin()
+
+    def _begin(self) -> None:
         self._best: float | None = None
         self._without = 0
+        self._taken_up = False
 
     def on_start(self, session: Session) -> None:
-        """Say so where nothing is evaluated."""
+        """Say so where nothing is evaluated. In a run that begins, forget what another one had."""
         _say_if_nothing_is_evaluated(self, session)
+        if not self._taken_up:
+            self._begin()
+        self._taken_up = False
 
     def on_evaluation(self, session: Session) -> None:
         """See the class."""
@@ -85,7 +92,7 @@ class StopWithoutImprovement(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
         forms.check(state, {"best": Optional(float), "without": int}, "callbacks/StopWithoutImprovement")
-        self._best, self._without = state["best"], state["without"]
+        self._best, self._without, self._taken_up = state["best"], state["without"], True
 
 
 @dataclass

@@ -16,7 +16,11 @@ HINTS = [
     ("train ppo CartPole-v1 --batch-size 64", "ppo has no option --batch-size. Did you mean --minibatches?"),
     ("train ppo CartPole-v1 --anneal-lr", "ppo has no option --anneal-lr. Did you mean --learning-rate-decay?"),
     ("train td3 Pendulum-v1 --cuda", "td3 has no option --cuda. Did you mean --device?"),
-    ("train td3 Pendulum-v1 --hidden 64,32", "--hidden is 64,32. Put spaces between numbers: --hidden 64 32"),
+    ("train td3 Pendulum-v1 --hidden 64,32", "--hidden is 64,32. Write --hidden 64 32"),
+    ("train td3 Pendulum-v1 --hidden=64,32", "Write --hidden 64 32"),
+    ("train td3 Pendulum-v1 --hidden 64, 32 --steps 9", "--hidden is 64, 32. Write --hidden 64 32"),
+    ("train td3 Pendulum-v1 --critic-hidden [64,32]", "Write --critic-hidden 64 32"),
+    ("resume runs/a --no-dueling", "duetto resume has no option --no-dueling. Change dueling in"),
     (
         "resume runs/a --actor-learning-rate 1e-4",
         "Change actor_learning_rate in the run's config.yaml, and give --accept",
@@ -55,7 +59,7 @@ import duetto
 @dataclass(frozen=True)
 class Mine(duetto.TD3):
     def update(self, learner, batch, noise, phase):
-        self.count = 1
+        raise ValueError("boom\\nand more")
 """
 
 
@@ -68,7 +72,7 @@ def test_a_mistake_in_ones_own_file_is_named_last(
         main(["train", "mine.py:Mine", "Pendulum-v1", "--steps", "40", *SMALL])
     err = capsys.readouterr().err
     assert "Traceback" in err  # whole, for what is not the file's fault
-    last = f"duetto: {tmp_path}/mine.py, line 8, in update: FrozenInstanceError: cannot assign to field 'count'"
+    last = f"duetto: {tmp_path}/mine.py, line 8, in update: ValueError: boom"
     assert err.splitlines()[-1] == last
 
 

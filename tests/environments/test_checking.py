@@ -364,3 +364,35 @@ def test_mistakes_in_the_call(environment: Any, sentence: str):
         duetto.check(environment)
     with pytest.raises(UsageError, match="steps is 0"):
         checking.check("Pendulum-v1", steps=0)
+
+
+class BothFlags(questionable.Plain):
+    def step(self, action: Any) -> Any:
+        obs, reward, over, _, info = super().step(action)
+        return obs, reward, over, over, info
+
+
+class MaskMethod(questionable.Plain):
+    def action_masks(self) -> Any:
+        return np.ones(2, bool)
+
+
+class NoStep(questionable.Plain):
+    def reset(self, **_: Any) -> Any:
+        return self.observe()
+
+
+def test_an_end_of_both_kinds_is_not_fine():
+    sentences = found(BothFlags)
+    assert "ended with terminated and truncated at once, and the first one counts" in sentences["broken", "ends"]
+    counted = re.search(r"(\d+) truncated, (\d+) terminated", sentences["fine", "ends"])
+    assert counted
+    assert counted[1] == counted[2] != "0"
+
+
+def test_a_method_that_nobody_reads_is_named():
+    assert "It has a method action_masks, which nobody reads" in found(MaskMethod)["costs", "info"]
+
+
+def test_what_was_not_seen_is_not_called_fine():
+    assert ("fine", "observations") not in found(NoStep)

@@ -304,3 +304,36 @@ def test_environments_that_are_equal_or_have_no_hash_are_told_apart():
     del one
     gc.collect()
     assert not kept._values
+
+
+def test_one_array_at_several_places_of_a_sequence_stays_one():
+    """As a stack of frames begins: with its first frame as often as it is deep."""
+    frame = np.arange(3.0)
+    value = deque([frame, np.ones(3), frame, frame], maxlen=4)
+    found = values.decode(values.encode(value, values.Seen()))
+    assert (type(found), found.maxlen) == (deque, 4)
+    assert found[0] is found[2] is found[3]
+    np.testing.assert_array_equal(found, value)
+    broken = {"kind": "list", "items": {"0": {"kind": "again", "place": 0}}}
+    with pytest.raises(CheckpointError, match="which is none before it"):
+        values.decode(broken)
+    with pytest.raises(values.NotSimpleError, match="two names"):  # of two sequences
+        values.encode([[frame], [frame]], values.Seen())
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+def test_a_stack_of_frames_comes_back_whenever_it_is_saved(steps: int):
+    def stacked() -> Any:
+        return gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1"), 4)
+
+    stepper, other, action = make(stacked), make(stacked), np.zeros((1, 1), np.float32)
+    stepper.reset(3)
+    for _ in range(steps):
+        stepper.step(action)
+    saved = stepper.state_dict()
+    assert saved["environments"] is not None
+    other.reset(9)
+    other.load_state_dict(saved)
+    assert other.resumed_exactly
+    for _ in range(4):
+        np.testing.assert_array_equal(stepper.step(action)[0].next_obs, other.step(action)[0].next_obs)

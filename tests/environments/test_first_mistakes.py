@@ -205,3 +205,11 @@ def test_a_script_without_a_guard_gets_one_sentence(tmp_path: Path):
     assert first == "Traceback (most recent call last):"  # of the script itself, and none of its workers
     assert all(line.startswith("  ") for line in frames)
     assert not list((tmp_path / "runs").glob("*"))
+
+
+def test_a_script_that_starts_itself_by_other_means_is_told(tmp_path: Path):
+    own = "import multiprocessing\nmultiprocessing.get_context('spawn').Process(target=print).start()\n"
+    (tmp_path / "script.py").write_text(SCRIPT.replace('vectorization="subprocess", ', "") + own)
+    result = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "duetto: this script starts itself in a process of its own. Put the script's calls under" in result.stderr
+    assert len(list((tmp_path / "runs").glob("*"))) == 1

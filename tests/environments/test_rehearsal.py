@@ -264,7 +264,12 @@ def test_what_cannot_be_saved_is_said_once() -> None:
     for _ in range(2):
         record(stepper, np.random.default_rng(0), 3)
         rehearsal.begin(stepper.state_dict())
-    assert notices == ["The state of Opaque cannot be saved: resuming this run begins new episodes."]
+    [notice] = notices
+    assert notice.startswith("The state of Opaque cannot be saved (")
+    assert "Opaque." in notice.partition("(")[2]  # the attribute
+    assert notice.endswith(
+        "with state_dict() and load_state_dict() it can save itself): resuming this run begins new episodes."
+    )
 
 
 def test_an_evaluation_ends_the_watch() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from importlib import import_module
@@ -114,6 +116,29 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str):
     assert "best/state.safetensors" in [item.path for item in client.list_artifacts(identity, "best")]
     assert len(list(tmp_path.glob(f"mlruns/*/{identity}/artifacts/best/state.safetensors"))) == 1
     assert list(elsewhere.iterdir()) == []
+
+
+BEGINS = """
+import sys, pathlib
+from duetto.trackers.mlflow import MLflow
+MLflow().begin(sys.argv[1], None, {"a": 1}, pathlib.Path("run"))
+"""
+
+
+def test_runs_that_begin_in_one_new_mlflow_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As those of a sweep do. Without a lock MLflow's processes make its tables beside each other, and spoil them."""
+    for package in ("mlflow", "sqlalchemy", "alembic"):
+        pytest.importorskip(package)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("a: 1")
+    started = [subprocess.Popen([sys.executable, "-c", BEGINS, name], cwd=tmp_path) for name in "abc"]
+    assert [one.wait(300) for one in started] == [0, 0, 0]
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient()
+    runs = client.search_runs([client.get_experiment_by_name("duetto").experiment_id])
+    assert {run.info.run_name for run in runs} == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,20 @@ def test_a_service_that_stays_away_gets_it_when_the_run_is_resumed(tmp_path: Pat
     check_all(service, run)
 
 
+def test_what_a_service_refused_late_is_sent_when_the_run_is_resumed(tmp_path: Path):
+    service = Service()
+
+    def disturb(session: Any) -> None:
+        service.refusing = session.step >= 110
+
+    run = train(tmp_path, track=[Fake(service)], callbacks=[disturb])
+    assert service.steps
+    assert max(service.steps) < 125 < max(lines_of(run))
+    service.refusing = False
+    run.resume(track=[Fake(service)])
+    check_all(service, run)
+
+
 def test_videos_come_with_the_next_point(tmp_path: Path):
     service = Service()
     options: dict[str, Any] = {"steps": 90, "environment_options": {"max_episode_steps": 15}, "name": "filmed"}

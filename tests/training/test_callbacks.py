@@ -327,3 +327,35 @@ def test_a_checkpoint_in_the_middle_of_learning_is_refused(tmp_path: Path, algor
 
     with pytest.raises(UsageError, match=r"A checkpoint in on_update .*: make it in on_step\."):
         train(tmp_path, small(algorithm), steps=60, evaluate_every=0, callbacks=[Eager()])
+
+
+class Last(duetto.Callback):
+    """It logs where nothing comes behind it any more."""
+
+    def __init__(self) -> None:
+        self.evaluated = 0
+
+    def on_evaluation(self, session: Session) -> None:
+        self.evaluated += 1
+        session.log.scalar("mine/evaluated", self.evaluated)
+
+    def on_step(self, session: Session) -> None:
+        session.log.scalar("mine/step", session.step)
+
+    def on_end(self, session: Session) -> None:
+        session.log.scalar("mine/end", 7)
+
+
+def test_what_is_logged_last_is_not_lost(tmp_path: Path):
+    options: dict[str, Any] = {"evaluate_every": 20, "log_every": 20}
+    run = train(tmp_path, steps=60, callbacks=[Last()], **options)
+    own = [{name: value for name, value in line.items() if name.startswith("mine/")} for line in run.metrics()]
+    assert [one.get("mine/evaluated") for one in own] == [1, 2, 3, 4, None]
+    assert [one.get("mine/step") for one in own] == [10, 29.5, 49.5, 60, None]
+    assert own[-1] == {"mine/end": 7}
+    assert [line["step"] for line in run.metrics()] == [20, 40, 60, 60, 60]
+    run.resume(steps=80, callbacks=[Last()], progress=False)
+    whole = train(tmp_path / "whole", steps=80, callbacks=[Last()], **options)
+    assert [line["step"] for line in run.metrics()] == [line["step"] for line in whole.metrics()]
+    steps = [[line["mine/step"] for line in one.metrics() if "mine/step" in line] for one in (run, whole)]
+    assert steps[0] == steps[1] == [10, 29.5, 49.5, 69.5, 80]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +280,43 @@ def test_an_evaluation_whose_episodes_do_not_end_says_so_once(
     )
     assert "evaluate_every=0" in message
     assert told[-1].endswith("step 49 of those that run; none ends: has it a time limit?")
+
+
+class Harder(Line):
+    """Each step gives what somebody has set."""
+
+    reward = 1.0
+
+    def step(self, action: Any) -> Any:
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, self.reward, terminated, truncated, info
+
+
+def test_what_is_set_on_an_object_meanwhile_is_there_in_evaluations(tmp_path: Path):
+    """A curriculum, in other words; and where it can be copied no more, that is said."""
+    env, said = Harder(), []
+
+    def harder(session: Any) -> None:
+        env.reward = 1.0 + session.step // 30
+        if session.step == 75:
+            env.lock = threading.Lock()  # pyright: ignore[reportAttributeAccessIssue]
+        said[:] = session.notices
+
+    options: dict[str, Any] = {"steps": 90, "evaluate_every": 30, "checkpoint_every": 0, "callbacks": [harder]}
+    run = train(tmp_path, environment=env, **options)
+    # At step 30 the function that is called behind the step has not been called yet.
+    assert [row["mean_return"] for row in run.evaluations()] == [10, 10, 20, 20]
+    assert any(notice.startswith("Evaluations stay in the copies of step 60: ") for notice in said)
+    assert env.reward == 4.0
+
+
+def test_an_evaluation_that_takes_long_says_so_after_a_while(monkeypatch: pytest.MonkeyPatch, caplog: Any):
+    monkeypatch.setattr(evaluation_module, "LONG", 0.05)
+
+    def slowly(obs: Any) -> np.ndarray:
+        time.sleep(0.01)
+        return still(obs)
+
+    evaluate(slowly, environments.make(Line, kwargs={"length": 20}), 2, seed=0)
+    [message] = caplog.messages
+    assert message.startswith("Line: no episode has ended for ")

@@ -243,6 +243,7 @@ CHOICE, BOX = Discrete(2), Box((1,), "float32", (-1.0,), (1.0,))
         ({"approx_kl": 0.39, "entropy": 0.09}, CHOICE, ""),  # CartPole at a learning rate of 0.1: it learns
         ({"approx_kl": 20.7, "entropy": 0.0057}, CHOICE, "20.7 nats from the one that collected"),  # at 1: it does not
         ({"approx_kl": 0.0, "entropy": 2e-32}, CHOICE, "entropy is 0"),
+        ({"approx_kl": 0.0, "entropy": 0.0}, Discrete(1), ""),
         ({"approx_kl": 0.0, "entropy": -3.7}, BOX, ""),  # differential: any number
         ({"approx_kl": 78.6, "entropy": 2.3}, BOX, "78.6 nats"),
         ({"updates": 3.0}, CHOICE, ""),  # a line without an update

@@ -15,6 +15,7 @@ import yaml
 from duetto.algorithms.td3 import TD3
 from duetto.display.curves import curves
 from duetto.display.plotting import draw, finish, interquartile, new_figure, plot
+from duetto.display.table import table
 from duetto.errors import DuettoError, UsageError
 from duetto.storage.yaml_files import read_yaml, to_yaml
 
@@ -419,5 +420,18 @@ def test_what_is_no_run_is_left_out_and_said(make: Make, tmp_path: Path, capsys:
     assert capsys.readouterr().err == f"Left out: {logs} is no run folder: it has no config.yaml.\n"
     with pytest.raises(UsageError, match=f"^{logs} is no run folder"):
         curves([logs, fresh])
+    tidy = tmp_path / "tidy.csv"
+    table([good], tidy)
+    assert [one.values.tolist() for one in curves([logs, tidy])] == [[[1, 2, 3]]]
     with pytest.raises(UsageError, match="nowhere is no run folder"):  # a name that nothing has is a mistake
         curves([good, tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_last_point_is_there_in_whatever_order_the_seeds_are(make: Make, order: tuple[int, int]):
+    """Where environments reset themselves in a step of their own, seeds are looked at in slightly other steps."""
+    returns: list[float] = [0, 0, 0, 100]
+    folders = [make("a", returns, steps=(0, 1003, 2005, 3001)), make("b", returns, steps=(0, 1000, 2001, 3000), seed=1)]
+    (curve,) = curves([folders[place] for place in order])
+    assert curve.steps.tolist() == [0, 1000, 2001, 3000]
+    assert curve.values[:, -1] == pytest.approx([100, 100], abs=0.2)

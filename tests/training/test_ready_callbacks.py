@@ -90,6 +90,13 @@ def test_a_little_better_is_not_better(tmp_path: Path, returns: Any):
     assert checkpoints(run).steps()[-1] == 80  # 2.1 is better than 1.0; 2.2 and 3.0 are not by more than 1 than 2.1
 
 
+def test_in_another_run_it_forgets_the_last(tmp_path: Path, returns: Any):
+    patience = StopWithoutImprovement(2)
+    returns([9.0, 8.0, 9.0, 1.0, 0.5, 2.0, 3.0, 4.0, 5.0])
+    assert checkpoints(train(tmp_path, name="one", callbacks=[patience], **OFTEN)).steps()[-1] == 40
+    assert checkpoints(train(tmp_path, name="two", callbacks=[patience], **OFTEN)).steps()[-1] == 100
+
+
 @pytest.mark.parametrize("crash", [41, 45, 79])
 def test_after_a_kill_its_patience_is_what_it_was(tmp_path: Path, returns: Any, crash: int):
     returns([4.0, 3.0, 2.0, 1.0, 5.0, 6.0])

@@ -207,3 +207,16 @@ def test_a_start_that_no_trial_can_have_is_said():
     assert beside_the_start(choices, {"hidden": (400, 300)}) == (
         "No trial has the options that the search begins with: hidden 400 300 is no choice. The first trial is drawn."
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "params", "values"),
+    [
+        ({"low": 0.99, "high": 0.9995, "step": 0.0005}, (0.9905, 0.9925, 0.9985), (0.9905, 0.9925, 0.9985)),
+        ({"low": 0.9951, "high": 0.9954}, (0.99512345, 0.99533333), (0.995123, 0.995333)),
+        ({"low": 0.99, "high": 0.9999}, (0.99123456, 0.99987654), (0.99123, 0.99988)),
+    ],
+)
+def test_a_grid_is_kept_and_a_narrow_range_has_many_values(asked: Any, params: Any, values: Any):
+    (one,) = space(TD3(), {"discount": asked}, only=True).values()
+    assert tuple(map(one.value, params)) == pytest.approx(values, abs=1e-12)

@@ -120,6 +120,23 @@ def test_a_trial_is_pruned_before_any_of_its_seeds_has_run_to_its_end(
     assert made.optimizer.trials()[0].value == 100.0  # of five evaluations the last one counts
 
 
+def test_seeds_that_are_evaluated_in_other_steps_have_been_seen_as_often(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Environments that reset themselves in a step of their own go a little beyond the step where one is due."""
+    put = queue.Queue.put
+
+    def late(inbox: Any, item: Any) -> None:
+        worker, (kind, *told) = item
+        beyond = worker.job.run.seed % 2 if kind == "evaluated" else 0
+        put(inbox, (worker, (kind, *([told[0] + beyond, told[1]] if beyond else told))))
+
+    monkeypatch.setattr(queue.Queue, "put", late)
+    made, _ = worked(plan, tmp_path, monkeypatch, lambda job, step: step, trials=2)
+    assert [trial.state for trial in made.optimizer.trials()] == ["complete"] * 2
+    assert list(made.optimizer.trials()[0].scores) == [20, 40, 60, 80, 100]
+
+
 def test_without_pruning_all_run_to_their_end(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from dataclasses import replace
 

@@ -69,7 +69,7 @@ def _plain(given: Any, hint: Any) -> Any:
 
 _WANTED = {int: "a whole number", float: "a number", tuple[int, ...]: "a tuple of whole numbers"}
 _ELSEWHERE = {  # values that other libraries take
-    ("temperature", "auto"): " It is learned by default (learn_temperature), from this value on.",
+    ("temperature", "auto"): " Leave it out, or give what it begins at: it is learned by default (learn_temperature).",
 }
 _PLAIN = {
     bool: "true or false",

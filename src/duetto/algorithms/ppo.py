@@ -45,7 +45,8 @@ from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
-from duetto.networks.spaces import Discrete, MultiDiscrete, Space
+from duetto.networks.masks import choices
+from duetto.networks.spaces import Space
 from duetto.networks.specs import (
     Activation,
     Blocks,
@@ -217,7 +218,7 @@ class PPO(Algorithm):
                 f"The policy is {divergence:.3g} nats from the one that collected the rollout (usual: 0.001 to 0.1): "
                 f"its updates are far too large, and it will hardly learn. {remedy}"
             )
-        if isinstance(action, Discrete | MultiDiscrete) and means.get("entropy", 1.0) < LEAST_ENTROPY:
+        if max(choices(action), default=1) > 1 and means.get("entropy", 1.0) < LEAST_ENTROPY:
             return f"The policy's entropy is 0: it always does the same, and so it can learn nothing more. {remedy}"
         return ""
 

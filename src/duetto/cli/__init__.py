@@ -54,7 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
         if not (where := own_files.where(error)):
             raise
         traceback.print_exception(error)  # all of it: the cause may lie anywhere; but whose line it was comes last
-        print(f"duetto: {escaped(where)}: {type(error).__name__}: {escaped(str(error))}", file=sys.stderr)
+        first = next(iter(str(error).strip().splitlines()), "")
+        print(f"duetto: {escaped(f'{where}: {type(error).__name__}: {first}')}", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 

@@ -31,10 +31,12 @@ def _check_known(arguments: list[str]) -> None:
     options |= {field.name for field in dataclasses.fields(RunOptions)}
     for argument in arguments:
         name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
+        name = name if name in options else name.removeprefix("no_")
         if argument.startswith("--") and name in options - signature(resume).parameters.keys():
             raise UsageError(
                 f"duetto resume has no option {argument.partition('=')[0]}. Change {name} in the run's config.yaml, "
-                f"and give --accept-changes; in Python: duetto.Run(path).resume({name}=...)."
+                f"and give --accept-changes; in Python: duetto.Run(path).resume({name}=...). What cannot change in a "
+                "run that has begun, such as its networks' sizes, is refused then."
             )
 
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -221,15 +222,21 @@ def _called(algorithm: type[Algorithm]) -> str:
     return algorithm.name()
 
 
+def _is_value(text: str) -> bool:
+    return not text.startswith("--")
+
+
 def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
     """UsageError for what other libraries call an option; where one is misspelt, tyro finds the nearest."""
     known = [*algorithm.options(), *(entry.name for entry in dataclasses.fields(RunOptions))]
     lists = {name for name, hint in get_type_hints(algorithm).items() if hint == tuple[int, ...]}
-    for option, following in zip(options, [*options[1:], ""], strict=True):
+    for place, option in enumerate(options):
         name = option.removeprefix("--").partition("=")[0].replace("-", "_")
-        if option.startswith("--") and name in lists and re.fullmatch(r"\d+(,\d+)+,?", following):
-            spaced = following.replace(",", " ").strip()
-            raise UsageError(f"{option} is {following}. Put spaces between numbers: {option} {spaced}")
+        if option.startswith("--") and name in lists:
+            given = " ".join([*option.partition("=")[2:], *takewhile(_is_value, options[place + 1 :])]).strip()
+            if re.search(r"[\[(,]", given):
+                spaced = " ".join(re.findall(r"\d+", given))
+                raise UsageError(f"{option.partition('=')[0]} is {given}. Write {option.partition('=')[0]} {spaced}")
         if option.startswith("--") and name in ELSEWHERE and name not in known and (near := nearest(name, known)):
             here = " or ".join(f"--{one.replace('_', '-')}" for one in near)
             raise UsageError(f"{algorithm.name()} has no option {option.partition('=')[0]}. Did you mean {here}?")

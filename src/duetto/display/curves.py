@@ -147,7 +147,7 @@ def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Grou
     if not named:
         raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
     folders = [path for path in named.values() if not tidy.is_table(path)]
-    recorded, left_out = _usable(folders, metric)
+    recorded, left_out = _usable(folders, metric, alone=len(folders) == len(named))
     found = _groups(recorded)
     environments = {group[0].environment for group in found}
     grouped = [
@@ -226,10 +226,10 @@ def _some(names: Sequence[str], most: int = 12) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- which runs
-def _usable(folders: Sequence[Path], metric: str) -> tuple[list[Recorded], list[str]]:
+def _usable(folders: Sequence[Path], metric: str, alone: bool) -> tuple[list[Recorded], list[str]]:
     """The runs that have the number, and a sentence for each other folder that is there, such as a sweep's `logs`.
 
-    Where no run has it, what is wrong with the first is raised.
+    Where no run has it, and they stand `alone`, what is wrong with the first is raised.
     """
     found: list[Recorded] = []
     errors: list[DuettoError] = []
@@ -242,7 +242,7 @@ def _usable(folders: Sequence[Path], metric: str) -> tuple[list[Recorded], list[
             if not folder.exists():
                 raise
             errors.append(error)
-    if errors and not found:
+    if errors and not found and alone:
         raise errors[0]
     return found, [f"Left out: {error}" for error in errors]
 
@@ -357,7 +357,9 @@ def _joined(group: Sequence[Member], found: list[Series]) -> tuple[np.ndarray, n
     series = [(one.steps, one.values) for one in found]
     begin, end = max(steps[0] for steps, _ in series), min(steps[-1] for steps, _ in series)
     within = [(steps >= begin) & (steps <= end) for steps, _ in series]
-    steps = series[0][0][within[0]]
+    # Of the shortest, so that none ends later: what the others have at its last step is between two of theirs.
+    place = min(range(len(series)), key=lambda one: series[one][0][-1])
+    steps = series[place][0][within[place]]
     if len(steps) == 0:
         raise UsageError(f"{' and '.join(map(str, group))} share no steps. Plot them one by one.")
     shortest = min(zip(group, series, strict=True), key=lambda pair: pair[1][0][-1])[0]

@@ -27,7 +27,7 @@ _LINES = ("-", "--", ":", "-.")
 def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
     """Draw the learning curves of `runs`, folders of runs and tables of results, and return the picture's path.
 
-    How many lines of a file cannot be read goes to stderr.
+    Which folders are left out, and how many lines of a file cannot be read, goes to stderr.
 
     Args:
         runs: One curve for all seeds of the same algorithm and options, one panel for each environment. A table that
@@ -36,7 +36,7 @@ def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: 
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
-        UsageError: A folder is no run, has not that number, or an extra is not installed.
+        UsageError: None of the folders is a run with that number, or one is not there; or an extra is not installed.
         DuettoError: Nothing of a file can be read, or the picture cannot be written.
     """
     path = Path(output)

@@ -28,8 +28,8 @@ def table(
         metrics: Columns of `evaluations.csv`, or numbers of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
-        UsageError: A folder is no run, a table is of another schema, or one of them has not that number, or
-            `output` would take the place of one of them.
+        UsageError: None of the folders is a run with that number, or one is not there; a table is of another schema
+            or has not that number; or `output` would take the place of one of them.
         DuettoError: Nothing of a file can be read, or the table cannot be written.
     """
     path = files.check_name(output, ".csv", "a table") if output is not None else None

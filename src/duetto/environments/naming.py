@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -74,7 +75,9 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception, options:
         )
     if isinstance(error, gymnasium.error.Error | ImportError):
         file, name = Path(f"{module.replace('.', '/')}.py"), environment.rpartition(":")[2]
-        beside = f" {file} registers no such id. A class in it: ./{file}:{name}." if file.is_file() else ""
+        name = "CLASS" if re.search(r"-v\d+$", name) else name
+        unknown = isinstance(error, gymnasium.error.UnregisteredEnv) and file.is_file()
+        beside = f" {file} registers no such id. A class in it: ./{file}:{name}." if unknown else ""
         return UsageError(f"{environment} cannot be made: {error}{beside}")
     given = f" with {kwargs}" if kwargs else ""
     names = list(options)

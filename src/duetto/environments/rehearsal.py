@@ -27,6 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 from duetto.environments import families, naming, recipes, trees
+from duetto.environments.state import obstacle
 from duetto.environments.stepping import Episode, Stepper, Transition
 from duetto.environments.trees import Tree
 
@@ -70,7 +71,9 @@ class Rehearsal:
             return
         if saved["environments"] is None:
             if not self._said_unsaved:
-                self._notices.append(f"The state of {self._stepper.name} cannot be saved: {_CONSEQUENCE}")
+                blame = next(filter(None, map(obstacle, self._stepper.environments)), "")
+                because = f" ({blame}; with state_dict() and load_state_dict() it can save itself)" if blame else ""
+                self._notices.append(f"The state of {self._stepper.name} cannot be saved{because}: {_CONSEQUENCE}")
             self._said_unsaved = True
         elif self.exact is None and not self._over and self.is_apart(saved):
             self._over, self._saved, self._trace = True, saved, []
@@ -186,7 +189,7 @@ class Rehearsal:
             self._notices.append(
                 f"{name} does not come back exactly from its saved state ({finding}): {_CONSEQUENCE} What is outside "
                 "its attributes (globals, class attributes, closures) is not saved. With state_dict() and "
-                "load_state_dict() it can save that itself."
+                "load_state_dict() it can save that itself. Or a callback has changed something in it meanwhile."
             )
 
 

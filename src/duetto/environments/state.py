@@ -28,7 +28,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.wrappers import PassiveEnvChecker
+from gymnasium.wrappers import FrameStackObservation, PassiveEnvChecker
 
 from duetto.environments import bullet, generators, mujoco_state, values
 from duetto.environments.faults import shown, summary
@@ -47,6 +47,8 @@ _IGNORED_TYPES = (
     types.ModuleType,
 )
 _IGNORED_PACKAGES = {"pygame", "mujoco"}  # windows, clocks, what renders
+# What a reset writes before anything reads it; until then it is the first frames of the stack under another name.
+_REWRITTEN = (FrameStackObservation, "padding_value")
 _GENERATORS = "generators"  # a key beside the layers' numbers
 
 
@@ -157,7 +159,7 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
     if own := _saves_itself(layer):
         state["own"] = _own_state(layer)
     for name, value in _attributes(layer):
-        if (own and name != "_np_random") or _ignored(name, value):
+        if (own and name != "_np_random") or _ignored(name, value) or (type(layer), name) == _REWRITTEN:
             continue
         if mujoco_state.is_data(value):
             state.setdefault("mjdata", {})[name] = mujoco_state.save_data(value)

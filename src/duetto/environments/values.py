@@ -13,6 +13,7 @@ import numpy as np
 from duetto.errors import CheckpointError
 from duetto.functional import randomness
 
+_AGAIN = "again"  # an item that is an earlier one of its sequence
 _SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple, "deque": deque}
 
 
@@ -161,11 +162,28 @@ def _encode_sequence(value: Any, seen: Seen) -> dict[str, Any]:
         encoded["maxlen"] = value.maxlen
     if all(_is_json(item) for item in value):
         return encoded | {"values": list(value)}
-    return encoded | {"items": {str(i): encode(item, seen) for i, item in enumerate(value)}}
+    items: dict[str, Any] = {}
+    first: dict[int, int] = {}  # place of each array by its id: stacks of frames begin with one frame several times
+    for i, item in enumerate(value):
+        is_array = isinstance(item, np.ndarray)
+        again = is_array and id(item) in first
+        items[str(i)] = {"kind": _AGAIN, "place": first[id(item)]} if again else encode(item, seen)
+        if is_array:
+            first.setdefault(id(item), i)
+    return encoded | {"items": items}
 
 
 def _decode_sequence(kind: type, value: dict[str, Any]) -> Any:
-    items = (
-        value["values"] if "values" in value else [decode(value["items"][str(i)]) for i in range(len(value["items"]))]
-    )
+    items = list(value.get("values", []))
+    for i in range(len(value.get("items", ()))):
+        item = value["items"][str(i)]
+        again = isinstance(item, dict) and item["kind"] == _AGAIN
+        items.append(items[_place(item, i)] if again else decode(item))
     return deque(items, value["maxlen"]) if kind is deque else kind(items)
+
+
+def _place(item: dict[str, Any], before: int) -> int:
+    place = item.get("place")
+    if not (type(place) is int and 0 <= place < before):
+        raise CheckpointError(f"The saved state has {item!r} at place {before} of a sequence, which is none before it.")
+    return place

@@ -12,12 +12,14 @@ from duetto.networks.policies import distribution, outputs
 from duetto.networks.specs import Network, Policy, SquashedGaussian, StateValue, Values
 
 
-def check_made(made: type, *positional: Any, **named: Any) -> None:
+def check_made(made: type, arguments: dict[str, Any], keyed: bool = False) -> None:
     """Raise UsageError where a class of the user's own is not made from what it is handed."""
+    if keyed and "key" in arguments:
+        raise UsageError("arguments has a 'key', which is JAX's random key here. Call it otherwise.")
     try:
-        signature(made).bind(*positional, **named)
+        signature(made).bind(None, None, **arguments, **({"key": None} if keyed else {}))
     except TypeError as error:
-        with_key = ", key=key" * ("key" in named)
+        with_key = ", key=key" * keyed
         raise UsageError(
             f"Your network {made.__name__} cannot be made as {made.__name__}(observation_space, action_size{with_key}, "
             f"**arguments): {error}. Let its __init__ take these; arguments are what CustomNetwork(arguments={{...}}) "

@@ -76,6 +76,6 @@ def _modules(spec: Network, random: np.random.Generator) -> list[Any]:
     made, arguments = spec.custom.jax, spec.custom.arguments
     if made is None:
         raise UsageError('This network has no JAX class: hand over CustomNetwork(jax=...), or take backend="torch".')
-    check_made(made, spec.observation, spec.action_size, key=None, **arguments)
+    check_made(made, arguments, keyed=True)
     keys = jax.random.split(jax.random.key(zlib.crc32(random.bytes(16))), spec.members or 1)
     return [made(spec.observation, spec.action_size, key=key, **arguments) for key in keys]

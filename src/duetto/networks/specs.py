@@ -65,10 +65,10 @@ class CustomNetwork:
         for name in ("torch", "jax"):
             given = getattr(self, name)
             if given is not None and not isinstance(given, type):
-                kind = type(given).__name__
                 raise UsageError(
-                    f"CustomNetwork({name}=...) is {given!r:.200}; it must be a class, which Duetto makes networks of, "
-                    f"one or several: {kind} instead of {kind}(...), and what else it needs in arguments={{...}}."
+                    f"CustomNetwork({name}=...) is {given!r:.200}; it must be a class, neither an object of one nor a "
+                    "function: Duetto makes the networks, one or several. What else they need goes into "
+                    "arguments={...}."
                 )
         if self.torch is None and self.jax is None:
             raise UsageError(

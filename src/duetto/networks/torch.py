@@ -116,9 +116,9 @@ def _modules(spec: NetworkSpec, random: np.random.Generator) -> list[nn.Module]:
     made, arguments = spec.custom.torch, spec.custom.arguments
     if made is None:
         raise UsageError(
-            'This network has no PyTorch class: hand over CustomNetwork(torch=...), or take backend="jax".'
+            'This network has no PyTorch class: give CustomNetwork(torch=...), or take JAX (backend="jax").'
         )
-    check_made(made, spec.observation, spec.action_size, **arguments)
+    check_made(made, arguments)
     # A user's module draws from the global generator: seed it, then put it back.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(zlib.crc32(random.bytes(16)))

@@ -36,8 +36,8 @@ def report(
         The file.
 
     Raises:
-        UsageError: A folder is no run, a table is of another schema, one of them has not that number, or an extra is
-            not installed.
+        UsageError: None of the folders is a run with that number, or one is not there; a table is of another schema
+            or has not that number; or an extra is not installed.
         DuettoError: Nothing of a file can be read, or the page cannot be written.
     """
     path = files.check_name(output, ".html", "a report")

@@ -6,12 +6,16 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from duetto.errors import RunInUseError, UsageError
+from duetto.storage.folder_lock import FolderLock
 from duetto.trackers.base import Point, Tracker, flat, imported, needed
 
+PATIENCE = 300.0  # seconds for others that begin in the same file
 _LONGEST = 6000  # characters of a parameter's value
 
 
@@ -35,14 +39,14 @@ class MLflow(Tracker):
         """See Tracker."""
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # which tables a new database gets
         self._client = imported("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
+        with _alone(self._client.tracking_uri):  # the first contact makes the tables, which two at once spoil
+            self._id = self._new(run) if known is None else self._client.get_run(known).info.run_id  # error: it is gone
         if known is None:
-            self._id = self._new(run)
             parameter = imported("mlflow.entities").Param
             values = [parameter(key, str(value)[:_LONGEST]) for key, value in flat(config).items()]
             for first in range(0, len(values), 100):  # as many as it takes at once
                 self._client.log_batch(self._id, params=values[first : first + 100])
         else:
-            self._id = self._client.get_run(known).info.run_id  # an error, if it is there no more
             self._client.update_run(known, status="RUNNING")
         self._client.log_artifact(self._id, str(folder / "config.yaml"))
         return self._id, f"the run {run} of {self._client.tracking_uri}"
@@ -76,11 +80,40 @@ class MLflow(Tracker):
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
 
 
+@contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """While nobody else on this machine begins in the same SQLite file; at once where there is none."""
+    folder = _folder(uri)
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + PATIENCE
+    while True:
+        lock = FolderLock(folder)
+        try:
+            lock.__enter__()
+            break
+        except RunInUseError:
+            if time.monotonic() > until:
+                raise UsageError(f"{folder} has been locked for {PATIENCE:.0f} s by another run that begins.") from None
+            time.sleep(0.1)
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
+def _folder(uri: str) -> Path | None:
+    """Where artefacts go beside an SQLite file; None for all else."""
+    file = uri.removeprefix("sqlite:///").partition("?")[0]
+    is_file = uri.startswith("sqlite:///") and file not in ("", ":memory:")
+    return Path(file).absolute().parent / "mlruns" if is_file else None
+
+
 def beside(uri: str, experiment: str) -> str | None:
     """Where the artefacts of a new experiment go: beside its SQLite file, and not into the folder that is current when
     it is made. None, MLflow's to say, for all else.
     """
-    file = uri.removeprefix("sqlite:///").partition("?")[0]
-    if not uri.startswith("sqlite:///") or file in ("", ":memory:"):
-        return None
-    return (Path(file).absolute().parent / "mlruns" / re.sub(r"[^\w+-]+", "-", experiment)).as_uri()
+    folder = _folder(uri)
+    return None if folder is None else (folder / re.sub(r"[^\w+-]+", "-", experiment)).as_uri()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -122,6 +123,8 @@ class Tracking(Callback):
                 point = self._with_videos(session.folder, Point(step, self._left[step]))
                 if (point.numbers or point.videos) and not self._taken(session, self._write_and_send, point):
                     self._record = before
+                    with suppress(OSError):  # a record that is ahead would lose what was refused
+                        self._write()
                     return
             del self._left[step]
 

@@ -6,6 +6,7 @@ evaluation starts from seed + 100 + k). So an evaluation depends on the paramete
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ PARALLEL = 10  # environments at most; more would not be faster
 SEED_OFFSET = 100
 # Vector steps without the end of an episode that are said: the longest usual episodes, of Atari's games, have 27,000.
 PATIENCE = 100_000
+LONG = 60.0  # seconds without one that are said, too
 
 
 Act = Policy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations (N, ...)
@@ -85,6 +87,7 @@ def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generato
     Where no episode ends for very long, that is a warning of the logger, once for an environment.
     """
     began = since = stepper.steps
+    clock, warned = time.monotonic(), False
     returns, lengths, successes = np.zeros(episodes), np.zeros(episodes, np.int64), np.full(episodes, np.nan)
     stepper.reset(seed + SEED_OFFSET)
     running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
@@ -94,12 +97,13 @@ def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generato
         said = f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run"
         yield said if stepper.steps - since < PATIENCE else f"{said}; none ends: has it a time limit?"
         ended = _step(act, stepper)
-        if stepper.steps - since == PATIENCE:
-            _warn(stepper)
+        if not warned and (stepper.steps - since >= PATIENCE or time.monotonic() - clock > LONG):
+            warned = True
+            _warn(stepper, stepper.steps - since)
         for episode in ended:
             if episode.env not in running:
                 continue
-            since = stepper.steps
+            since, clock = stepper.steps, time.monotonic()
             number = running.pop(episode.env)
             returns[number], lengths[number] = episode.total_reward, episode.length
             successes[number] = np.nan if episode.success is None else episode.success
@@ -110,13 +114,15 @@ def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generato
     return Evaluation(returns, lengths, None if np.isnan(successes).all() else successes)
 
 
-def _warn(stepper: Stepper) -> None:
+def _warn(stepper: Stepper, steps: int) -> None:
+    about = f"{stepper.name}: no episode has ended for"
     said = (
-        f"{stepper.name}: no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. "
+        f"{about} {steps:,} steps, and an evaluation waits until its episodes end. "
         "If they never do, give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train "
         "without evaluations (--evaluate-every 0, evaluate_every=0)."
     )
-    if said not in stepper.notices:  # those of a run are made in the same environments each time
+    # Those of a run are made in the same environments each time.
+    if not any(notice.startswith(about) for notice in stepper.notices):
         stepper.notices.append(said)
         LOGGER.warning("%s", escaped(said))
 

@@ -68,6 +68,7 @@ class Evaluations:
         self._under_way: UnderWay | None = None
         self._again = False
         self._looked = 0.0
+        self._copied = 0  # the step at which the environments in this process were made
 
     @property
     def under_way(self) -> int | None:
@@ -132,8 +133,23 @@ class Evaluations:
 
     def _here(self) -> Evaluation:
         session, options = self._session, self._session.config.run
+        self._copy_anew()
         stepper = self._stepper or self._make()
         return evaluate(session.policy, stepper, options.evaluation_episodes, options.seed, self._tell)
+
+    def _copy_anew(self) -> None:
+        """Of an environment that was handed over as an object, evaluations are in copies as it is now: a callback may
+        have set something on it, as in a curriculum. Where it cannot be copied any more, they stay in the last ones.
+        """
+        before = self._stepper
+        if before is None or not self._session.is_object:
+            return
+        try:
+            self._make()
+            before.close()
+        except UsageError as error:
+            self._stepper = before
+            self._session.notices.append(f"Evaluations stay in the copies of step {self._copied:,}: {error}")
 
     def _make(self) -> environments.Stepper:
         session, options = self._session, self._session.config.run
@@ -141,6 +157,7 @@ class Evaluations:
         if options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
             check_same_spaces(made, session.stepper.observation_space, session.stepper.action_space)
         made.name += " (evaluation)"
+        self._copied = session.step
         return made
 
     def _tell(self, how_far: str) -> None:

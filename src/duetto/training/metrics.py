@@ -132,6 +132,14 @@ class MetricLog:
         self._sums, self._counts = {}, {}
         return line
 
+    def write_own(self, step: int) -> None:
+        """Write a line of the user's own numbers alone, those that no line has yet."""
+        own = [name for name in sorted(self._sums) if name.startswith(_OWN)]
+        if own:
+            line = {_written(name): self._sums.pop(name) / self._counts.pop(name) for name in own}
+            self.lines.append({"step": step} | line)
+            self.to_board(step, line)
+
     def written(self) -> tuple[int, int]:
         """Steps and updates at the last line in the file; zeros where there is none."""
         lines = JsonLines.scan(self.lines.path).rows

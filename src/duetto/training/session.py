@@ -177,6 +177,7 @@ class Session:
                     self._look_back()
                 self._check_folder()
                 self._call("on_end")
+                self.log.write_own(self.step)
             except NonFiniteError as error:
                 cause = f" {self._rewarded}" if self._rewarded else ""
                 raise NonFiniteError(f"{error}{cause} {self._where_it_stopped()}") from error
@@ -212,6 +213,7 @@ class Session:
             self._evaluations.conclude(lambda: self._waited_for)
         if self._logged != (self.step, self.learner.updates):
             self._write_metrics()
+        self.log.write_own(self.step)  # what came behind the last line
 
     def _look_back(self) -> None:
         """Say so where nothing was learned, of a run that is over."""
@@ -368,6 +370,8 @@ class Session:
 
     def _diagnose(self, line: dict[str, Any]) -> None:
         means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
+        if self.stepper.masked:  # where one action is allowed there is no choice, and no sign of anything
+            means.pop("entropy", None)
         symptom = self.config.algorithm.symptom(means, self.stepper.action_space)
         if symptom and not self._diagnosed:
             self.notices.append(f"Step {self.step:,}: {symptom}")
@@ -411,6 +415,11 @@ class Session:
         made = environments.separate(self._environment, kwargs=self.config.environment_options, **how)
         self.notices += [notice for notice in made.notices if notice not in self.notices]
         return made
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the environment was handed over as an object, which is trained in itself."""
+        return environments.is_instance(self._environment)
 
     @property
     def policy(self) -> Policy:

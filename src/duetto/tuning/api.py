@@ -64,7 +64,7 @@ def tune(
             `{"choices": [...]}`, "auto" for what the option's type says, None to leave it as it is.
         search_only: Search the options of `search` alone.
         jobs: Processes that train at a time. With 1, the same call gives the same trials.
-        prune: End a trial early that is worse than the median of the others at an evaluation.
+        prune: End a trial early that is worse at an evaluation than the median of the complete trials.
         confirm: Seeds that the best trial is trained with once more in the end, none of which it was chosen by: what
             they come to is without the luck of having been chosen.
         output: The study's folder; by default `studies/<algorithm>-<environment>`.

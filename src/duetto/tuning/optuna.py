@@ -2,7 +2,8 @@
 
 Trials come from a tree-structured Parzen estimator (Bergstra et al., 2011; Optuna's TPE). Each is drawn with a
 generator of its own, from the study's seed and the trial's number: so a study that was killed goes on as it would have
-gone on. A trial is pruned where its best score so far is below the median of what the others had at the same step.
+gone on. A trial is pruned where its best score so far is below the median of what complete trials had at the
+same step.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def judged_afresh(plan: Plan, runs: tuple[Path, ...]) -> float | None:
     """Interquartile mean over a trial's seeds of their last policies' returns in other episodes than the study's own.
 
     So it is free of the luck of the evaluations that the trial was chosen by; it is not free of its seeds'. None where
-    its runs were deleted.
+    a run of it was deleted.
     """
     origin = plan.config.origin
     own = type(plan.centre) if origin and not origin.file else None
@@ -144,4 +144,4 @@ def judged_afresh(plan: Plan, runs: tuple[Path, ...]) -> float | None:
         run = Run(path, given, plan.centre.custom_networks(), algorithm=own)
         seed = run.config.run.seed + FRESH
         means.append(run.evaluate(plan.config.run.evaluation_episodes, seed=seed).mean_return)
-    return scores.interquartile_mean(means) if means else None
+    return scores.interquartile_mean(means) if len(means) == plan.seeds else None

@@ -54,7 +54,8 @@ class Dimension:
             return 2 ** int(param)
         if self.whole:
             return int(param)
-        number = 1.0 - _rounded(param) if self.how.log == FROM_ONE else _rounded(param)
+        number = param if self.how.step else _rounded(param, self.how.high - self.how.low)
+        number = 1.0 - number if self.how.log == FROM_ONE else number
         return min(max(round(number, 12), self.how.low), self.how.high)
 
     def param(self, value: Any) -> Any:
@@ -129,7 +130,9 @@ def space(
     hints = get_type_hints(type(algorithm), include_extras=True)
     for name in asked:
         if name not in algorithm.options():
-            raise UsageError(f"{algorithm.name()} has no option {name!r} to search.{did_you_mean(name, hints)}")
+            raise UsageError(
+                f"{algorithm.name()} has no option {name!r} to search.{did_you_mean(name, algorithm.options())}"
+            )
         if name in fixed:
             raise UsageError(f"{name} is given a value and to be searched: leave one of them out.")
     declared = type(algorithm).declared_searches()
@@ -205,7 +208,7 @@ def _around(value: float, around: Around, bound: Within | None, whole: bool = Fa
         return Range(2 ** powers[0], 2 ** powers[1], step=DOUBLING)
     if whole:
         return Range(max(1, int(low)), math.ceil(high), log=True)
-    return Range(_rounded(low), _rounded(high), log=True)
+    return Range(_rounded(low, high - low), _rounded(high, high - low), log=True)
 
 
 def _layers(value: tuple[int, ...]) -> Choices | None:
@@ -215,8 +218,9 @@ def _layers(value: tuple[int, ...]) -> Choices | None:
     return Choices(tuple(dict.fromkeys((halved, value, doubled, (*value, value[-1])))))
 
 
-def _rounded(number: float) -> float:
-    return float(f"{number:.{DIGITS}g}")
+def _rounded(number: float, width: float) -> float:
+    """To so many digits, or more where the range is narrow: to a thousandth of its width at least."""
+    return round(number, DIGITS - 1 - math.floor(math.log10(min(abs(number) or 1.0, width or 1.0))))
 
 
 # ---------------------------------------------------------------------------------------------------- as asked for

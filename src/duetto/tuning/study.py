@@ -115,7 +115,7 @@ class SeedRun:
     job: Job
     state: Literal["new", "working", "waiting", "stopping", "over"] = "new"
     worker: Worker | None = None
-    evaluations: dict[int, float] = field(default_factory=dict)  # mean returns by steps, without that of step 0
+    evaluations: dict[int, float] = field(default_factory=dict)  # mean returns by when they were due, but for step 0
 
 
 @dataclass
@@ -262,6 +262,13 @@ class Study:
         self._conclude(trying)
 
     # ------------------------------------------------------------------------------------------------ what is heard
+    def _due(self, step: int) -> int:
+        """When the evaluation that was made at a step was due: some environments have made more steps by then than
+        others, of another seed or another trial, and all have evaluated as often.
+        """
+        options = self.plan.config.run
+        return options.steps if step >= options.steps else step - step % options.evaluate_every
+
     def _hear(self, worker: Worker, kind: str, *told: Any) -> None:
         found = [(trying, run) for trying in self.trying for run in trying.runs if run.worker is worker]
         if not found:  # an idle process that is gone
@@ -272,7 +279,7 @@ class Study:
             self._note_beginning(trying, run, *told)
         elif kind == "evaluated":
             step, mean_return = told
-            run.evaluations[step] = mean_return
+            run.evaluations[self._due(step)] = mean_return
             if run.state == "working":
                 run.state = "waiting"
             self._judge(trying)
@@ -282,7 +289,7 @@ class Study:
     def _note_beginning(
         self, trying: Trying, run: SeedRun, evaluations: Sequence[tuple[int, float]], step: int
     ) -> None:
-        run.evaluations = {at: mean_return for at, mean_return in evaluations if at > 0}
+        run.evaluations = {self._due(at): mean_return for at, mean_return in evaluations if at > 0}
         if trying.taken_up:
             how = f"goes on at step {step:,}" if step else "begins again at step 0"
             self.notices.append(f"Trial {trying.trial.number}, seed {run.job.run.seed}, {how}.")

@@ -125,7 +125,7 @@ def _parts(
     yield from judging.observations(seen)
     yield from judging.rewards(seen)
     yield from judging.ends(env, seen)
-    yield from judging.info(seen)
+    yield from judging.info(env, seen)
     if seen.fault or seen.unfinite:
         return
     yield from judging.speed(seen)

@@ -72,7 +72,7 @@ def observations(seen: Played) -> Iterator[Finding]:
             "info has an action_mask: algorithms that choose take allowed actions alone, but bc, dqfd and r2d3 refuse; "
             "of actions that are numbers it says nothing.",
         )
-    if not (seen.kinds or seen.rounded or seen.outside or seen.largest > LARGE or seen.shared):
+    if seen.steps and not (seen.kinds or seen.rounded or seen.outside or seen.largest > LARGE or seen.shared):
         yield fine("observations", "Observations keep to their space, and each is an array of its own.")
 
 
@@ -112,6 +112,13 @@ def ends(env: gymnasium.Env, seen: Played) -> Iterator[Finding]:
         yield _endless(seen.steps, limit)
         return
     lengths = [length for length, _, _ in seen.episodes]
+    if both := sum(terminated and truncated for _, terminated, truncated in seen.episodes):
+        yield broken(
+            "ends",
+            f"{both} of {len(lengths)} episodes ended with terminated and truncated at once, and the first one counts: "
+            "values are learned as if nothing came after. Give terminated=True only where the task is over, and "
+            "truncated=True alone for a time limit.",
+        )
     cut = sum(truncated for _, _, truncated in seen.episodes)
     if not cut and len(lengths) >= 3 and len(set(lengths)) == 1 and lengths[0] > 1:
         yield costs(
@@ -127,8 +134,9 @@ def ends(env: gymnasium.Env, seen: Played) -> Iterator[Finding]:
             f"Only {len(lengths)} episode(s) ended in {seen.steps:,} steps, and there is no time limit: one that never "
             f"ends would hold up evaluations for ever. {_LIMIT}",
         )
-    both = f"{len(lengths)} episodes of {min(lengths)} to {max(lengths)} steps: {cut} truncated, {len(lengths) - cut} "
-    yield fine("ends", f"{both}terminated.{f' The time limit is {limit} steps.' if limit else ''}")
+    done = sum(terminated for _, terminated, _ in seen.episodes)
+    told = f"{len(lengths)} episodes of {min(lengths)} to {max(lengths)} steps: {cut} truncated, {done} terminated."
+    yield fine("ends", f"{told}{f' The time limit is {limit} steps.' if limit else ''}")
 
 
 _LIMIT = "Give it max_episode_steps where it is registered, or wrap it in gymnasium.wrappers.TimeLimit."
@@ -177,8 +185,14 @@ def speed(seen: Played) -> Iterator[Finding]:
         yield fine("speed", f"{said}.")
 
 
-def info(seen: Played) -> Iterator[Finding]:
+def info(env: gymnasium.Env, seen: Played) -> Iterator[Finding]:
     """Its keys."""
+    if not seen.masked and env.has_wrapper_attr("action_masks"):
+        yield costs(
+            "info",
+            f"It has a method action_masks, which nobody reads. Give what it returns as info[{KEY!r}] in each reset "
+            "and step.",
+        )
     odd = [key for key in seen.info_keys if not isinstance(key, str)]
     if odd:
         yield costs("info", f"info has the key {odd[0]!r}. Vector environments want text as keys: use str.")
