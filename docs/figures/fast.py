@@ -44,6 +44,7 @@ TASKS = {
 
 
 MACHINES = {
+    "AMD EPYC (Zen 3, AVX2)": "AMD EPYC, Zen 3",
     "AMD EPYC (Zen 4, AVX-512 BF16)": "AMD EPYC, Zen 4",
     "AMD EPYC (Zen 5, AVX-512 BF16)": "AMD EPYC, Zen 5",
     "AMD EPYC": "AMD EPYC, Zen 5",  # as earlier tables call it
