@@ -372,6 +372,12 @@ class BothFlags(questionable.Plain):
         return obs, reward, over, over, info
 
 
+class SometimesBothFlags(questionable.Plain):
+    def step(self, action: Any) -> Any:
+        obs, reward, over, _, info = super().step(action)
+        return obs, reward, over, over and self.episode % 3 == 0, info
+
+
 class MaskMethod(questionable.Plain):
     def action_masks(self) -> Any:
         return np.ones(2, bool)
@@ -388,6 +394,10 @@ def test_an_end_of_both_kinds_is_not_fine():
     counted = re.search(r"(\d+) truncated, (\d+) terminated", sentences["fine", "ends"])
     assert counted
     assert counted[1] == counted[2] != "0"
+
+
+def test_a_task_that_is_over_just_when_the_time_is_up_is_fine():
+    assert ("broken", "ends") not in found(SometimesBothFlags)
 
 
 def test_a_method_that_nobody_reads_is_named():

@@ -58,6 +58,7 @@ def test_a_table_of_interquartile_means_and_the_curves(found: Swept):
     assert (result.environment, result.label, result.seeds, result.step) == ("Short", "td3", 3, 60)
     assert result.interquartile_mean == pytest.approx(sum(last) / 3)  # SciPy cuts a quarter of three, which is none
     assert result.low is not None
+    assert {run.path.name.rpartition("-s")[0] for run in found.runs} == {result.name}
     assert min(last) - 1e-9 <= result.low <= result.interquartile_mean <= result.high <= max(last) + 1e-9
     (row,) = csv.DictReader((found.folder / "results.csv").read_text().splitlines())
     assert float(row["interquartile_mean"]) == result.interquartile_mean

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from duetto.display import files, plotting
-from duetto.display.curves import Curve, curves
+from duetto.display.curves import Group, curve, groups
 from duetto.errors import DuettoError, UsageError
 from duetto.sweeping.sweep import Sweep
 
@@ -21,6 +22,7 @@ FEWEST = 3  # seeds that make an interval
 class Result:
     """One setting, at the last evaluation that all its complete seeds have."""
 
+    name: str  # what its runs' folders are called, without the seed: in a mapping of settings it begins with its key
     label: str  # that of its curve
     environment: str
     seeds: int
@@ -77,7 +79,7 @@ def concluded(sweep: Sweep) -> Swept:
     picture = None
     if complete and not sweep.stopped:
         try:
-            results = [_result(curve) for curve in curves(complete)]
+            results = [_result(group) for group in groups(complete)]
             _write(sweep.folder / "results.csv", results)
             picture = plotting.plot(complete, sweep.folder / "curves.png")
         except DuettoError as error:  # the runs are whole: the same command draws them once that is put right
@@ -96,12 +98,15 @@ def concluded(sweep: Sweep) -> Swept:
     return Swept(sweep.folder, runs, tuple(results), picture, sweep.stopped, tuple(sweep.notices))
 
 
-def _result(curve: Curve) -> Result:
-    last, at = curve.values[:, -1], int(curve.steps[-1])
+def _result(group: Group) -> Result:
+    drawn = curve(group, "mean_return")
+    last = drawn.values[:, -1]
+    name = re.sub(r"-s\d+$", "", group.members[0].name)
+    which = (name, drawn.label, drawn.environment, len(last), int(drawn.steps[-1]))
     if len(last) < FEWEST:
-        return Result(curve.label, curve.environment, len(last), at, float(last.mean()), None, None)
+        return Result(*which, float(last.mean()), None, None)
     middle, (low, high) = plotting.interquartile(last[:, None])
-    return Result(curve.label, curve.environment, len(last), at, float(middle[0]), float(low[0]), float(high[0]))
+    return Result(*which, float(middle[0]), float(low[0]), float(high[0]))
 
 
 def _write(path: Path, results: list[Result]) -> None:
