@@ -50,7 +50,7 @@ def test_every_class_is_found_by_its_name():
             "learning_rate_decay='linear'.",
         ),
         ({"prioritized": 1}, "prioritized is 1; it must be true or false."),
-        ({"actor_network": 1}, "actor_network is 1; it must be a CustomNetwork, or nothing."),
+        ({"actor_network": 1}, "actor_network is 1; it must be a duetto.CustomNetwork(torch=..., jax=...), or None."),
         ({"replay_capacity": 1.5}, "replay_capacity is 1.5; it must be a whole number."),
         ({"replay_capacity": float("inf")}, "replay_capacity is inf; it must be a whole number."),
         ({"replay_capacity": np.float64(1.5)}, "replay_capacity is 1.5; it must be a whole number."),

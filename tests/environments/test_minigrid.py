@@ -84,7 +84,7 @@ def test_what_is_seen_is_what_minigrid_shows(environment: str, view: str, missio
         assert (row.reward[0], row.terminated[0], row.truncated[0]) == (np.float32(reward), terminated, truncated)
         total, length = total + float(reward), length + 1
         if terminated or truncated:
-            assert ended == [(0, total, length)]
+            assert ended == [(0, total, length, None)]
             total, length = 0.0, 0
             shown, _ = plain.reset()
     if environment == "BabyAI-KeyCorridorS3R3-v0":

@@ -173,5 +173,5 @@ def test_pytorchs_global_generator_is_left_as_it_was():
 def test_a_missing_framework_is_said(backend):
     other = {"torch": "jax", "jax": "torch"}[backend]
     lacking = CustomNetwork(**{other: object})
-    with pytest.raises(UsageError, match=rf"CustomNetwork\({backend}=\.\.\.\), or use --backend {other}"):
+    with pytest.raises(UsageError, match=rf"CustomNetwork\({backend}=\.\.\.\), or take .*backend=\"{other}\""):
         Built(backend, actor(custom=lacking))

@@ -13,7 +13,9 @@ __all__ = ["CrashAt", "CrashError", "StopAt", "evaluations_of", "lines_of", "tra
 
 def lines_of(run: Run) -> dict[int, dict[str, Any]]:
     """The numbers of each line of metrics, by step."""
-    lines = {line["step"]: line for line in run.metrics()}
+    lines: dict[int, dict[str, Any]] = {}
+    for line in run.metrics():  # at the end two may have one step: the second has what was logged behind the first
+        lines.setdefault(line["step"], {}).update(line)
     return {
         step: {name: value for name, value in line.items() if name != "step" and value is not None}
         for step, line in lines.items()

@@ -269,6 +269,6 @@ def test_a_record_that_is_damaged_is_named(tmp_path: Path, line: str):
 
 def test_evaluations_that_are_no_numbers(run: Run):
     path = run.path / "evaluations.csv"
-    path.write_text(path.read_text() + "1,2,3,x,5,6,7,8\n")
+    path.write_text(path.read_text() + "1,2,3,x,5,6,7,8,\n")
     with pytest.raises(DuettoError, match=r"evaluations\.csv is damaged: could not convert string to float: 'x'"):
         run.evaluations()

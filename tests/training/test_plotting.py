@@ -69,8 +69,8 @@ def test_seeds_make_one_curve_whatever_they_were_looked_at_by(make: Make):
 def test_a_curve_ends_with_its_shortest_seed_and_other_steps_are_interpolated(make: Make):
     (curve,) = curves([make("a", [1, 2, 3]), make("b", [0, 30], steps=(0, 15), seed=1)])
     assert curve.remark == ", as far as b is"
-    np.testing.assert_array_equal(curve.steps, [0, 10])
-    np.testing.assert_allclose(curve.values, [[1, 2], [0, 20]])
+    np.testing.assert_array_equal(curve.steps, [0, 15])  # b's
+    np.testing.assert_allclose(curve.values, [[1, 2.5], [0, 30]])
 
 
 def test_other_options_are_other_curves_named_by_what_differs(make: Make):

@@ -8,7 +8,6 @@ import sys
 import traceback
 from importlib import import_module
 
-from duetto import own_files
 from duetto.cli import output
 from duetto.cli.ending import ending_in_order
 from duetto.errors import DuettoError, UsageError, escaped
@@ -51,7 +50,9 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
         sys.exit(1)
     except Exception as error:
-        if not (where := own_files.where(error)):
+        from duetto.own_files import where as place  # takes its time, and is seldom needed
+
+        if not (where := place(error)):
             raise
         traceback.print_exception(error)  # all of it: the cause may lie anywhere; but whose line it was comes last
         first = next(iter(str(error).strip().splitlines()), "")

@@ -101,9 +101,9 @@ def _resolved(
             _check_copies(environment, probe)
         wanted = (options.backend, options.device, options.learners, options.threads)
         backend, device = learners.choose(probe.observation_space, *wanted, _possible(algorithm))
-        memory.check(algorithm.memory(), options.num_envs)
         spaces = (probe.observation_space, probe.action_space)
         dealing.check(algorithm, *spaces, options.learners, options.num_envs, backend)
+        memory.check(algorithm.memory(), options.num_envs)
     finally:
         if not given:
             probe.close()

@@ -38,8 +38,11 @@ class MLflow(Tracker):
     def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         """See Tracker."""
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # which tables a new database gets
-        self._client = imported("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
-        with _alone(self._client.tracking_uri):  # the first contact makes the tables, which two at once spoil
+        tracking = imported("mlflow.tracking")
+        with _alone(
+            self._uri or tracking.get_tracking_uri()
+        ):  # the first contact makes tables, which two at once spoil
+            self._client = tracking.MlflowClient(tracking_uri=self._uri)
             self._id = self._new(run) if known is None else self._client.get_run(known).info.run_id  # error: it is gone
         if known is None:
             parameter = imported("mlflow.entities").Param
