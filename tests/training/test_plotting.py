@@ -418,8 +418,10 @@ def test_what_is_no_run_is_left_out_and_said(make: Make, tmp_path: Path, capsys:
     assert [notice.startswith(start) for notice, start in zip(curve.notices, sentences, strict=True)] == [True] * 3
     plot([logs, good], tmp_path / "a.png")
     assert capsys.readouterr().err == f"Left out: {logs} is no run folder: it has no config.yaml.\n"
-    with pytest.raises(UsageError, match=f"^{logs} is no run folder"):
+    with pytest.raises(UsageError, match=f"^{fresh} has no evaluations and no metrics yet"):
         curves([logs, fresh])
+    with pytest.raises(UsageError, match=f"^{logs} is no run folder"):
+        curves([logs])
     tidy = tmp_path / "tidy.csv"
     table([good], tidy)
     assert [one.values.tolist() for one in curves([logs, tidy])] == [[[1, 2, 3]]]

@@ -229,10 +229,11 @@ def _some(names: Sequence[str], most: int = 12) -> str:
 def _usable(folders: Sequence[Path], metric: str, alone: bool) -> tuple[list[Recorded], list[str]]:
     """The runs that have the number, and a sentence for each other folder that is there, such as a sweep's `logs`.
 
-    Where no run has it, and they stand `alone`, what is wrong with the first is raised.
+    Where no run has it, and they stand `alone`, what is wrong with the first is raised, with the first run if one is.
     """
     found: list[Recorded] = []
     errors: list[DuettoError] = []
+    runs: list[DuettoError] = []  # those of them that are about a run
     for folder in folders:
         try:
             run = _recorded(folder)
@@ -242,8 +243,9 @@ def _usable(folders: Sequence[Path], metric: str, alone: bool) -> tuple[list[Rec
             if not folder.exists():
                 raise
             errors.append(error)
+            runs += [error] if (folder / "config.yaml").is_file() else []
     if errors and not found and alone:
-        raise errors[0]
+        raise (runs or errors)[0]
     return found, [f"Left out: {error}" for error in errors]
 
 
