@@ -181,9 +181,11 @@ def test_all_runs_take_no_less_time_than_the_slowest(monkeypatch: pytest.MonkeyP
 
 def test_the_table_of_results_fits_a_terminal():
     out = io.StringIO()
-    long = Found("td3, critic_hidden [512, 512], normalize_observations collected", "MiniGrid-x", 3, 1_000_000, 0, 0, 1)
-    rows = [Found("td3", "HalfCheetah-v5", 5, 1_000_000, 9876.5, 9000.25, 10123.4), long]
-    for line in table([*rows, Found("sac", "Pendulum-v1", 2, 20_000, -151.23, None, None)], 80):
+    long = Found(
+        "a", "td3, critic_hidden [512, 512], normalize_observations collected", "MiniGrid-x", 3, 1_000_000, 0, 0, 1
+    )
+    rows = [Found("b", "td3", "HalfCheetah-v5", 5, 1_000_000, 9876.5, 9000.25, 10123.4), long]
+    for line in table([*rows, Found("c", "sac", "Pendulum-v1", 2, 20_000, -151.23, None, None)], 80):
         Console(file=out, width=80).print(line)
     lines = out.getvalue().splitlines()
     assert all(len(line) <= 80 for line in lines)
