@@ -286,6 +286,7 @@ class Harder(Line):
     """Each step gives what somebody has set."""
 
     reward = 1.0
+    lock: Any = None
 
     def step(self, action: Any) -> Any:
         obs, _, terminated, truncated, info = super().step(action)
@@ -299,7 +300,7 @@ def test_what_is_set_on_an_object_meanwhile_is_there_in_evaluations(tmp_path: Pa
     def harder(session: Any) -> None:
         env.reward = 1.0 + session.step // 30
         if session.step == 75:
-            env.lock = threading.Lock()  # pyright: ignore[reportAttributeAccessIssue]
+            env.lock = threading.Lock()
         said[:] = session.notices
 
     options: dict[str, Any] = {"steps": 90, "evaluate_every": 30, "checkpoint_every": 0, "callbacks": [harder]}

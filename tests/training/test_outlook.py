@@ -353,9 +353,9 @@ def test_options_of_networks_that_are_not_there_are_said(algorithm: Any, action:
 
 
 @pytest.mark.parametrize(("backend", "said"), [("torch", "ten times"), ("jax", "makes nothing faster here")])
-def test_a_processor_that_gains_nothing_from_bfloat16(backend: str, said: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_processor_that_gains_nothing_from_bfloat16(backend: Any, said: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("duetto.training.outlook.multiplies_bfloat16", lambda: False)
-    options = RunOptions(backend=backend, device="cpu", precision="bf16")  # pyright: ignore[reportArgumentType]
+    options = RunOptions(backend=backend, device="cpu", precision="bf16")
     (sentence,) = notes_of_precision(options)
     assert sentence.startswith("This processor has no instructions for bfloat16: ")
     assert said in sentence

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,19 +92,17 @@ def _alone(uri: str) -> Iterator[None]:
         return
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + PATIENCE
-    while True:
-        lock = FolderLock(folder)
-        try:
-            lock.__enter__()
-            break
-        except RunInUseError:
-            if time.monotonic() > until:
-                raise UsageError(f"{folder} has been locked for {PATIENCE:.0f} s by another run that begins.") from None
-            time.sleep(0.1)
-    try:
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(FolderLock(folder))
+                break
+            except RunInUseError:
+                if time.monotonic() > until:
+                    said = f"{folder} has been locked for {PATIENCE:.0f} s by another run that begins. Try again."
+                    raise UsageError(said) from None
+                time.sleep(0.1)
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 def _folder(uri: str) -> Path | None:
