@@ -5,6 +5,7 @@ NumPy makes NaN of None and a number of "3", False of `terminated=None`. All fun
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from typing import Any
@@ -58,6 +59,16 @@ def reset(env: gymnasium.Env, number: int | None, **arguments: Any) -> tuple[Any
         return given[0], given[1]
     old = "" if isinstance(given, tuple) else ", perhaps an observation alone, as in the old Gym"
     raise Fault(f"reset gave {shown(given)}{old}. Return observation, info, where info is a dict.", number)
+
+
+def set_attr(env: gymnasium.Env, number: int | None, name: str, value: Any) -> None:
+    """Set an attribute that the environment or one of its wrappers has, the outermost one's, to a copy of `value`."""
+    if not env.has_wrapper_attr(name):
+        raise Fault(f"it has no attribute {name!r} to set. Give it one in __init__.", number)
+    try:
+        env.set_wrapper_attr(name, copy.deepcopy(value))
+    except Exception as error:  # a property may do anything
+        raise raised(f"setting {name}", error, number) from error
 
 
 def close(env: gymnasium.Env) -> None:

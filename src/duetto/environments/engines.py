@@ -77,6 +77,18 @@ class Engine(ABC):
     def load(self, saved: dict[str, Any]) -> bool:
         """Restore what `save` gave; False where that is not possible, or not exactly."""
 
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute of every environment to a copy of `value`.
+
+        Raises:
+            Fault: One has no such attribute, or does not take the value.
+            UsageError: They cannot be reached one by one.
+        """
+        raise UsageError(
+            f"{self.label}: {name!r} cannot be set, for its environments cannot be reached one by one. That works for "
+            'those that Duetto makes one by one, with vectorization="sync" or "subprocess", and not on a cluster.'
+        )
+
     @abstractmethod
     def close(self) -> None:
         """Release windows, processes and physics engines."""
@@ -165,6 +177,11 @@ class Loop(Engine):
     def load(self, saved: dict[str, Any]) -> bool:
         """See Engine."""
         return all(states.load(env, saved[str(i)]) for i, env in enumerate(self.envs))
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """See Engine."""
+        for i, env in enumerate(self.envs):
+            calls.set_attr(env, i, name, value)
 
     def close(self) -> None:
         """See Engine."""
@@ -325,6 +342,16 @@ class Vector(Engine):
         if type(self.vector) is SyncVectorEnv and self.mode is AutoresetMode.NEXT_STEP:
             self.vector._autoreset_envs = self.pending.copy()
         return exact
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """See Engine."""
+        if type(self.vector) is SyncVectorEnv:
+            for i, env in enumerate(self.vector.envs):
+                calls.set_attr(env, i, name, value)
+        elif isinstance(self.vector, Workers):
+            self.vector.call("set_inside", name, value)
+        else:
+            super().set_attr(name, value)
 
     def close(self) -> None:
         """See Engine."""

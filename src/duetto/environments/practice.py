@@ -131,6 +131,10 @@ class Practice(Engine):
         """See Engine."""
         return self._engine.render()
 
+    def set_attr(self, name: str, value: Any) -> None:
+        """See Engine."""
+        self._engine.set_attr(name, value)
+
     def save(self) -> dict[str, Any] | None:
         """See Engine."""
         saved = self._engine.save()

@@ -180,6 +180,11 @@ class Stepper:
         """The Gymnasium environments, where they live in this process one by one; otherwise none."""
         return list(getattr(self.engine, "envs", []))
 
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute of every environment; see `Session.set_attr`."""
+        with self._telling():
+            self.engine.set_attr(name, value)
+
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Uniform random actions for every environment, as `step` takes them."""
         return self._actions.sample(random, self.num_envs, masks.of(self._obs) if self._has_obs else None)

@@ -124,6 +124,10 @@ class Checked(Saving):
         self._check(obs)
         return obs, reward, terminated, truncated, _read(info)
 
+    def set_inside(self, name: str, value: Any) -> None:
+        """See `calls.set_attr`."""
+        calls.set_attr(self.env, None, name, value)
+
     def close(self) -> None:
         """See `calls.close`."""
         calls.close(self.env)

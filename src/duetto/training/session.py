@@ -416,6 +416,22 @@ class Session:
         self.notices += [notice for notice in made.notices if notice not in self.notices]
         return made
 
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute of every environment that is learned from, in whichever process it lives: a curriculum.
+
+        The environment or one of its wrappers must have it already; of several, the outermost gets it. It counts from
+        now on. As all of the environment's state it is in checkpoints; where that state cannot be saved, set it again
+        in `on_start`. Evaluations are in environments of their own, which do not get it (but copies of an environment
+        that was handed over as an object have what that has).
+
+        Raises:
+            UsageError: One has no such attribute; or they are on a cluster or in a vector environment made elsewhere,
+                where they cannot be reached one by one.
+            EnvironmentFailedError: One does not take the value.
+        """
+        self.parts.rehearsal.end()  # its process would not do this
+        self.stepper.set_attr(name, value)
+
     @property
     def is_object(self) -> bool:
         """Whether the environment was handed over as an object, which is trained in itself."""

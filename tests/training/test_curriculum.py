@@ -1,0 +1,128 @@
+"""What callbacks set in environments, from outside: wherever these live, and over a resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import SyncVectorEnv
+from line_environment import Line
+from small_runs import CrashAt, CrashError, train
+
+import duetto
+from duetto.cluster.spread import Spread
+from duetto.environments import make
+from duetto.environments.engines import Engine
+from duetto.errors import EnvironmentFailedError, UsageError
+from duetto.runs.run import Run
+
+
+class Scaled(Line):
+    """Each step gives what `scale` says."""
+
+    def __init__(self, length: int = 10) -> None:
+        super().__init__(length)
+        self.scale: Any = [1.0]
+        self._limit = 1.0
+
+    @property
+    def limit(self) -> float:
+        return self._limit
+
+    @limit.setter
+    def limit(self, value: float) -> None:
+        self._limit = {1.0: 1.0, 2.0: 2.0}[value]
+
+    def step(self, action: Any) -> Any:
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, self.scale[0], terminated, truncated, info
+
+
+class Noting(gymnasium.Wrapper):
+    """Has an attribute of its own."""
+
+    noted = 0
+
+
+def wrapped() -> gymnasium.Env:
+    return Noting(Scaled())
+
+
+class Curriculum(duetto.Callback):
+    """Ten times as much from step 100 on."""
+
+    def on_step(self, session: duetto.Session) -> None:
+        if session.step == 100:
+            session.set_attr("scale", [10.0])
+
+
+def returns(run: Any) -> list[float]:
+    return [row["train/return"] for row in run.metrics()]
+
+
+@pytest.mark.parametrize("how", ["sync", "subprocess"])
+def test_it_counts_from_then_on_and_comes_back_with_a_resume(tmp_path: Path, how: str):
+    options: dict[str, Any] = {"environment": wrapped, "num_envs": 2, "vectorization": how, "log_every": 20}
+    options |= {"steps": 220, "evaluate_every": 200, "checkpoint_every": 40}
+    whole = train(tmp_path, name="whole", callbacks=[Curriculum()], **options)
+    assert whole.metrics()[4]["train/return"] == 10.0  # the first 100 steps: of ten steps each, one a step
+    assert whole.metrics()[-1]["train/return"] > 50.0  # a mean, with the early episodes in it
+    assert {row["mean_return"] for row in whole.evaluations()} == {10.0}
+    assert not any("exactly" in notice for notice in whole.notices)
+    with pytest.raises(CrashError):
+        train(tmp_path, name="killed", callbacks=[Curriculum(), CrashAt(150)], **options)
+    went_on = Run(tmp_path / "killed", wrapped).resume(callbacks=[Curriculum()])
+    assert returns(went_on) == returns(whole)
+
+
+@pytest.mark.parametrize("how", ["sync", "subprocess"])
+def test_each_environment_gets_a_copy_and_the_wrapper_that_has_it(how: str):
+    steps = make(wrapped, num_envs=2, vectorization=how)
+    steps.reset(0)
+    scale = [3.0]
+    steps.set_attr("scale", scale)
+    steps.set_attr("noted", 5)
+    scale[0] = 100.0
+    transition, _ = steps.step(steps.sample_actions(np.random.default_rng(0)))
+    assert transition.reward.tolist() == [3.0, 3.0]
+    if how == "sync":
+        assert [env.get_wrapper_attr("noted") for env in steps.environments] == [5, 5]
+        assert steps.environments[0].unwrapped.scale is not steps.environments[1].unwrapped.scale
+    steps.close()
+
+
+@pytest.mark.parametrize("how", ["sync", "subprocess"])
+def test_a_name_that_none_has_is_no_new_attribute(how: str):
+    steps = make(wrapped, num_envs=2, vectorization=how)
+    steps.reset(0)
+    with pytest.raises(UsageError, match=r"environment 0, .*: it has no attribute 'scael' to set"):
+        steps.set_attr("scael", 1.0)
+    steps.close()
+
+
+@pytest.mark.parametrize("how", ["sync", "subprocess"])
+def test_what_an_environment_does_not_take_is_told_with_its_traceback(how: str):
+    steps = make(wrapped, num_envs=2, vectorization=how)
+    steps.reset(0)
+    steps.set_attr("limit", 2.0)
+    with pytest.raises(EnvironmentFailedError, match=r"setting limit raised KeyError: 3.0") as caught:
+        steps.set_attr("limit", 3.0)
+    assert "self._limit = " in caught.value.trace
+    steps.close()
+
+
+def test_environments_that_cannot_be_reached_refuse():
+    vector = make(SyncVectorEnv([wrapped, wrapped]))  # in this process one by one, whoever made it
+    vector.reset(0)
+    vector.set_attr("scale", [2.0])
+    transition, _ = vector.step(np.zeros((2, 2), np.float32))
+    assert transition.reward.tolist() == [2.0, 2.0]
+    vector.close()
+    atari = make("ALE/Pong-v5", num_envs=2)
+    with pytest.raises(UsageError, match="'lives' cannot be set, for its environments cannot be reached"):
+        atari.set_attr("lives", 2)
+    atari.close()
+    assert Spread.set_attr is Engine.set_attr  # a cluster's
