@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from contextlib import suppress
 from functools import cache
@@ -28,6 +29,11 @@ def processor() -> Processor:
     flags = " ".join(sorted(_flags(found)))
     name = " ".join(found.get("model name", "").split()) or platform.machine()
     return Processor(name, hashlib.sha256(flags.encode()).hexdigest()[:8] if flags else "")
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import toy_networks
 
-from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, TD3, DQfD
+from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, SAC, TD3, DQfD
 from duetto.algorithms.base import Algorithm, ReplaySpec
 from duetto.algorithms.nearest import ELSEWHERE
 from duetto.errors import UsageError
@@ -155,6 +155,33 @@ def test_what_other_libraries_call_it_is_known(kind: type, name: str, meant: str
         with pytest.raises(UsageError) as refusal:
             make(**{name: 1})
         assert str(refusal.value) == f"{kind.name()} has no hyper-parameter {name!r}. Did you mean {meant}?"
+
+
+OTHERS = {
+    ("sb3", DQN): {"exploration_initial_eps": "exploration_start", "exploration_fraction": "exploration_steps"},
+    ("sb3", PPO): {"clip_range_vf": "clip_value", "learning_starts": None, "batch_size": "minibatches"},
+    ("sb3", SAC): {"target_update_interval": None, "ent_coef": "temperature"},
+    ("skrl", PPO): {"ratio_clip": "clip_range", "value_clip": "clip_value", "kl_threshold": "target_kl"},
+    ("skrl", TD3): {"smooth_regularization_noise": "target_noise", "random_timesteps": "random_steps"},
+    ("skrl", SAC): {"entropy_learning_rate": "temperature_learning_rate", "initial_entropy_value": "temperature"},
+    ("tianshou", DQN): {"estimation_step": "n_step"},
+    ("tianshou", PPO): {"eps_clip": "clip_range", "repeat_per_collect": "epochs"},
+    ("cleanrl", PPO): {"update_epochs": "epochs", "clip_coef": "clip_range", "clip_vloss": "clip_value"},
+    ("cleanrl", DQN): {"target_network_frequency": "target_period", "start_e": "exploration_start"},
+}
+
+
+@pytest.mark.parametrize("whose", OTHERS, ids=str)
+def test_no_name_of_another_library_leads_to_a_wrong_option(whose: tuple[str, type]):
+    """Spelling alone led from `clip_range_vf` to `clip_range`, which is something else."""
+    _, kind = whose
+    for name, meant in OTHERS[whose].items():
+        with pytest.raises(UsageError) as refusal:
+            kind(**{name: 1})
+        said = str(refusal.value)
+        assert f"Did you mean {meant!r}" in said if meant else "Did you mean" not in said, said
+    with pytest.raises(UsageError, match=r"'target_period' \(in updates, not in steps of the environment\)\?$"):
+        DQN(target_update_interval=10_000)
 
 
 def test_what_others_call_an_option_leads_to_one_that_there_is():

@@ -6,9 +6,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from simulated import Simulated
 
 from duetto.cluster.crew import Crew
-from duetto.cluster.simulated import Simulated
 from duetto.cluster.spread import Spread
 from duetto.environments import recipes
 from duetto.environments.shares import shares

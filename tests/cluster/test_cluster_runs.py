@@ -14,11 +14,11 @@ import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line, Opaque
 from policy_environments import Seen
+from simulated import DIED, Rates, Simulated
 from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
 from duetto.cluster import options
-from duetto.cluster.simulated import DIED, Rates, Simulated
 from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.extras import install
 from duetto.runs.run import Run

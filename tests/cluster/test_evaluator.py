@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from line_environment import Line
+from simulated import Rates
 from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
 from test_cluster_runs import STEADY, Simulation
 
 import duetto
 from duetto.cluster import evaluator, options
 from duetto.cluster.evaluator import Beside, Judge
-from duetto.cluster.simulated import Rates
 from duetto.errors import EnvironmentFailedError
 from duetto.runs.run import Run
 from duetto.training import evaluations

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulated import Left, Rates, Simulated
 from small_runs import StopAt, assert_same, outcome, small, train
 from test_paces import STEADY
 
 from duetto import memory
 from duetto.cluster import options
 from duetto.cluster.shards import Keeper
-from duetto.cluster.simulated import Left, Rates, Simulated
 from duetto.memory import Experience
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import test_paces
+from simulated import Rates, Simulated
 from small_runs import small
 from test_layers import LENGTH, AtOnce, numbers
 from test_paces import NUM_ENVS, STEADY, TOTAL, Course, nets, told
@@ -20,7 +21,6 @@ from duetto.cluster.blocks import Blocks
 from duetto.cluster.free import Free
 from duetto.cluster.lockstep import Lockstep
 from duetto.cluster.shards import Keeper, Keepers
-from duetto.cluster.simulated import Rates, Simulated
 from duetto.environments.faults import Fault
 from duetto.environments.shares import shares
 from duetto.errors import EnvironmentFailedError, PartLostError

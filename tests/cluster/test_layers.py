@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import test_paces
+from simulated import Simulated
 from test_paces import NUM_ENVS, STEADY, TOTAL, Course, Unkept, nets
 
 from duetto.cluster.free import Free
-from duetto.cluster.simulated import Simulated
 from duetto.environments import recipes
 
 assert nets  # a fixture

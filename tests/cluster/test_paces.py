@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
+from simulated import Rates, Simulated
 from small_runs import small
 from taped import Taped
 
@@ -20,7 +21,6 @@ from duetto.cluster.free import Free
 from duetto.cluster.host import Host, Request
 from duetto.cluster.lockstep import Lockstep
 from duetto.cluster.player import Role
-from duetto.cluster.simulated import Rates, Simulated
 from duetto.cluster.spread import Spread
 from duetto.environments import recipes, state
 from duetto.environments.faults import Fault

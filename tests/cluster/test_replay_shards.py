@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
+from simulated import DIED, Rates, Simulated
 from small_runs import OPTIONS, SMALL, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
 from duetto.cluster import options
 from duetto.cluster.shards import Keeper
-from duetto.cluster.simulated import DIED, Rates, Simulated
 from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions

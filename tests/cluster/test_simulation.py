@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from simulated import Rates, Simulated
 from taped import Forgetful, Taped, Unsavable, same, spread
 
 from duetto import environments
 from duetto.cluster.crew import Actor, Crew
 from duetto.cluster.host import Host, Request
-from duetto.cluster.simulated import Rates, Simulated
 from duetto.environments import Stepper
 from duetto.environments.faults import Fault
 from duetto.errors import EnvironmentFailedError

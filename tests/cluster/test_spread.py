@@ -7,12 +7,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from simulated import Rates, Simulated
 from taped import Taped, same, spread
 
 from duetto import environments
 from duetto.cluster.crew import Crew
 from duetto.cluster.host import Host, Request
-from duetto.cluster.simulated import Rates, Simulated
 from duetto.environments import recipes
 from duetto.environments.faults import Fault
 from duetto.environments.shares import shares, take_saved
@@ -117,3 +117,22 @@ def test_a_state_is_saved_now_and_then_and_no_more_is_made_again_than_since():
         engine.step(np.zeros(2, int))
         longest = max(longest, len(crew.actors[0].past or []))
     assert 5 < longest < 60
+
+
+def test_where_an_actor_cannot_be_started_those_before_it_end():
+    class Full(Simulated):
+        closed = False
+
+        def start(self, *arguments: Any, **options: Any) -> Any:
+            if len(self._processes) == 2:
+                raise OSError("no process left")
+            return super().start(*arguments, **options)
+
+        def close(self) -> None:
+            self.closed = True
+
+    transport = Full(0)
+    with pytest.raises(OSError, match="no process left"):
+        spread("CartPole-v1", transport, 4, 4)
+    assert transport.closed
+    assert [process.alive for process in transport._processes] == [False, False]

@@ -15,7 +15,7 @@ from demo_cases import SPACES, check_same, description, episode
 
 from duetto import demonstrations
 from duetto.demonstrations.sealing import write_seal
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.networks.spaces import Box
 
 KINDS = list(SPACES)
@@ -137,6 +137,22 @@ def test_an_interrupted_overwriting_leaves_the_old_ones(tmp_path: Path):
     old = saved(tmp_path / "demos")
     with pytest.raises(KeyboardInterrupt):
         demonstrations.save(tmp_path / "demos", description(), interrupted(KeyboardInterrupt), overwrite=True)
+    assert left_in(tmp_path) == ["demos"]
+    check_same(demonstrations.load(tmp_path / "demos").episodes[0], old[0])
+
+
+def test_an_overwriting_that_fails_at_the_last_leaves_the_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Between giving the old folder another name and the new one its own."""
+    old, rename = saved(tmp_path / "demos"), Path.rename
+
+    def once(self: Path, target: Path) -> Path:
+        if Path(target) == tmp_path / "demos" and "old" not in str(self):
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", once)
+    with pytest.raises(DuettoError, match=r"cannot be written: .*Input/output error"):
+        demonstrations.save(tmp_path / "demos", description(), [episode(seed=9)], overwrite=True)
     assert left_in(tmp_path) == ["demos"]
     check_same(demonstrations.load(tmp_path / "demos").episodes[0], old[0])
 

@@ -438,3 +438,24 @@ def test_functions_that_act_on_nothing_of_it_are_shared():
     env = Dispatch()
     env.moves = {0: lambda: 3, 1: [len, functools.partial(max, 2)]}
     assert separate(env).engine.envs[0].unwrapped.moves[0]() == 3
+
+
+@pytest.mark.parametrize("fault", ["raises", "differs"])
+def test_where_one_cannot_be_made_those_before_it_are_closed(fault: str):
+    class Counted(gymnasium.Env):
+        action_space = gymnasium.spaces.Discrete(2)
+        made = closed = 0
+
+        def __init__(self) -> None:
+            Counted.made += 1
+            if Counted.made == 3 and fault == "raises":
+                raise RuntimeError("no licence left")
+            size = 2 if Counted.made == 3 else 1
+            self.observation_space = gymnasium.spaces.Box(-1, 1, (size,), np.float32)
+
+        def close(self) -> None:
+            Counted.closed += 1
+
+    with pytest.raises(UsageError, match="no licence left" if fault == "raises" else "different spaces"):
+        make(Counted, num_envs=4)
+    assert Counted.closed == (2 if fault == "raises" else 4)

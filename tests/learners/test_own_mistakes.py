@@ -88,6 +88,21 @@ def test_one_that_returns_no_array(tmp_path: Path):
         duetto.train("dqn", "CartPole-v1", backend="torch", runs_dir=tmp_path, q_network=network, **SMALL)
 
 
+class JaxNumber(eqx.Module):
+    def __init__(self, observation: Any, action_size: int, *, key: Any):
+        pass
+
+    def __call__(self, obs: Any) -> Any:
+        return 0.5
+
+
+def test_one_of_jax_that_returns_a_number(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"Your network JaxNumber must return value \(B, 2\); it returned a float"):
+        duetto.train(
+            "dqn", "CartPole-v1", backend="jax", runs_dir=tmp_path, q_network=CustomNetwork(jax=JaxNumber), **SMALL
+        )
+
+
 # ---------------------------------------------------------------------------------------------------- losses
 @dataclass(frozen=True)
 class Misspelt(duetto.DDPG):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -355,3 +357,37 @@ def test_batch_normalisation_is_of_a_whole_batch():
     for network, backend in (("layer_norm", "torch"), ("batch_norm", "jax")):
         crossq = ALGORITHMS["crossq"](**{"network": network})
         dealing.check(crossq, case.observation, case.action, 2, 1, backend)
+
+
+def test_where_one_cannot_be_started_those_before_it_end():
+    ended: list[int] = []
+
+    class Line:
+        def __init__(self, rank: int) -> None:
+            self.rank = rank
+
+        def close(self) -> None:
+            ended.append(self.rank)
+
+    class Machines:
+        host = ""
+
+        def start(self, rank: int, made_of: bytes) -> Any:
+            if rank == 3:
+                raise OSError("no process left")
+            return Line(rank)
+
+    machines: Any = Machines()
+    with pytest.raises(OSError, match="no process left"):
+        ranks.Ranks([b"", b"", b""], machines)
+    assert ended == [2, 1]
+
+
+def test_an_answer_that_cannot_be_read_is_an_end():
+    """The thread that listens died without a word, and the run waited for its whole patience."""
+    process: Any = ranks.Process.__new__(ranks.Process)
+    process._inbox = queue.Queue()
+    stream = io.BytesIO(b"cno_such_module\nthing\n.")
+    with pytest.raises(ModuleNotFoundError):
+        process._listen(stream)
+    assert process._inbox.get_nowait() is None

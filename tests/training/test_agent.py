@@ -264,7 +264,6 @@ def test_the_source_never_unpickles():
         "cluster/host.py": ["pickle.loads(self._role).take(self._stepper, self._share)"],
         "learners/rank.py": ["pickle.loads(made_of)", "pickle.load(asked))"],
         "learners/ranks.py": ["pickle.load(stream))"],
-        "cluster/simulated.py": ["pickle.loads(pickle.dumps(value))"],
     }
     source = Path(duetto.__file__).parent
     for path in source.rglob("*.py"):
@@ -441,3 +440,28 @@ def test_predict_is_act_here(made: Run):
     with pytest.raises(AttributeError, match=r"no attribute 'predict'\. Call act\(observation\), which returns"):
         made.agent().predict(np.zeros(2))  # as in Stable-Baselines3
     assert not hasattr(made.agent(), "prediction")
+
+
+def test_sampled_its_noise_begins_anew_with_each_episode(tmp_path: Path):
+    """Ornstein-Uhlenbeck noise that nothing draws back to 0 is a random walk."""
+    options = {"exploration": "ou", "exploration_noise": 0.01, "ou_theta": 0.0, "random_steps": 40}
+    run = train(tmp_path, small("ddpg", **options), steps=40, evaluate_every=0)
+    spread = {}
+    for begins in (False, True):
+        policy = run.agent().policy
+        policy.explores = True
+        obs, starts = np.zeros((200, 3), np.float32), np.full(200, begins)
+        for _ in range(100):
+            action = policy(obs, starts)
+        spread[begins] = float(action.std())
+    assert spread[True] == pytest.approx(0.01, rel=0.3)
+    assert spread[False] == pytest.approx(0.1, rel=0.3)
+
+
+def test_sampled_its_noise_follows_the_runs_schedule(tmp_path: Path):
+    """Which may be over before the run is, where a run was made longer."""
+    algorithm = small("ddpg", exploration_final_scale=0.0)
+    run = train(tmp_path, algorithm, steps=80, schedule_steps=40, checkpoint_every=40, evaluate_every=0)
+    agent = run.agent(checkpoint=40)
+    obs = np.zeros(3)
+    assert {agent.act(obs, deterministic=False)[0] for _ in range(5)} == {agent.act(obs)[0]}

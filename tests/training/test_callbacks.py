@@ -237,6 +237,17 @@ def test_what_is_no_callback_is_refused_before_anything_is_made(tmp_path: Path, 
         run.resume(steps=50, callbacks=callbacks)
 
 
+def test_an_evaluation_in_on_evaluation_is_refused(tmp_path: Path):
+    """It called itself until Python's stack ended."""
+
+    class Again(Callback):
+        def on_evaluation(self, session: Session) -> None:
+            session.evaluate()
+
+    with pytest.raises(UsageError, match=r"would lead to on_evaluation again: session.last_evaluation has the result"):
+        train(tmp_path, steps=60, evaluate_every=30, callbacks=[Again()])
+
+
 def test_false_ends_nothing_and_that_is_said_once_for_each(tmp_path: Path):
     """In Stable-Baselines3 it ends training."""
     sessions: list[Session] = []

@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Literal
 from duetto.algorithms.base import (
     Array,
     Batch,
-    Count,
     CountOrZero,
     Fraction,
     NonNegative,
@@ -150,7 +149,7 @@ class ActorCritic(Hindsight):
         """The actor's head, for actions of `size` numbers."""
         return Deterministic(size, self.hidden, self.activation, self.network)
 
-    def critics(self) -> Count:
+    def critics(self) -> int:
         """Members of the critic's ensemble."""
         return 1
 

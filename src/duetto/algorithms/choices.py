@@ -126,7 +126,7 @@ class ChoiceNetwork(Replayed):
         return {"q": Network(torso, head, custom=self.q_network)}
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
-        """Adam."""
+        """Adam for the one network."""
         spec = OptimizerSpec(
             self.learning_rate,
             self.learning_rate_decay,

@@ -144,5 +144,5 @@ class DQN(ChoiceNetwork, OffPolicy):
             learner.track("target_q", "q", self.tau)
 
     def targets(self) -> dict[str, str]:
-        """One."""
+        """What judges the actions that `q` chooses."""
         return {"target_q": "q"}

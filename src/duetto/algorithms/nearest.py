@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-# What Stable-Baselines3, CleanRL, skrl and Spinning Up call what is called so here; the first that there is.
+# What Stable-Baselines3, CleanRL, skrl, Tianshou and Spinning Up call what is called so here, as far as there is one.
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     "lr": ("learning_rate", "actor_learning_rate", "critic_learning_rate"),
     "learning_rate": ("actor_learning_rate", "critic_learning_rate"),
@@ -31,6 +31,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "norm_adv": ("normalize_advantages",),
     "normalize_advantage": ("normalize_advantages",),
     "n_epochs": ("epochs",),
+    "repeat_per_collect": ("epochs",),
+    "update_step_num_repetitions": ("epochs",),
     "update_epochs": ("epochs",),
     "learning_epochs": ("epochs",),
     "num_minibatches": ("minibatches",),
@@ -39,26 +41,46 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "lambda": ("gae_lambda",),
     "clip_coef": ("clip_range",),
     "clip_ratio": ("clip_range",),
+    "ratio_clip": ("clip_range",),
+    "eps_clip": ("clip_range",),
+    "clip_range_vf": ("clip_value",),
+    "clip_vloss": ("clip_value",),
+    "value_clip": ("clip_value",),
+    "kl_threshold": ("target_kl",),
     "ent_coef": ("entropy_coefficient", "temperature"),
+    "entropy_loss_scale": ("entropy_coefficient",),
     "alpha": ("temperature", "priority_exponent"),
+    "initial_entropy_value": ("temperature",),
+    "entropy_learning_rate": ("temperature_learning_rate",),
+    "alpha_lr": ("temperature_learning_rate",),
+    "learn_entropy": ("learn_temperature",),
+    "target_entropy": ("target_entropy_scale",),
     "vf_coef": ("value_coefficient",),
+    "value_loss_scale": ("value_coefficient",),
     "net_arch": ("hidden",),
     "hidden_sizes": ("hidden",),
     "layers": ("hidden",),
+    "learning_starts": (),
     "train_freq": ("train_every",),
     "train_frequency": ("train_every",),
     "policy_frequency": ("policy_delay",),
     "policy_noise": ("target_noise",),
     "target_policy_noise": ("target_noise",),
+    "smooth_regularization_noise": ("target_noise",),
     "noise_clip": ("target_noise_clip",),
+    "smooth_regularization_clip": ("target_noise_clip",),
+    "estimation_step": ("n_step",),
+    "n_step_return_horizon": ("n_step",),
     "action_noise": ("exploration_noise",),
     "target_update_interval": ("target_period",),
     "target_network_frequency": ("target_period",),
     "exploration_fraction": ("exploration_steps",),
+    "exploration_initial_eps": ("exploration_start",),
     "exploration_final_eps": ("exploration_end",),
     "start_e": ("exploration_start",),
     "end_e": ("exploration_end",),
     "start_steps": ("random_steps",),
+    "random_timesteps": ("random_steps",),
     "her": ("hindsight",),
     "goal_selection_strategy": ("hindsight",),
     "n_sampled_goal": ("hindsight_share",),
@@ -72,12 +94,26 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "policy_kwargs": ("hidden",),
 }
 
+# Where the same number would mean something else here.
+UNITS = {
+    "target_update_interval": "in updates, not in steps of the environment",
+    "target_network_frequency": "in updates, not in steps of the environment",
+    "exploration_fraction": "in steps, no share of the run",
+    "n_sampled_goal": "a share of each batch: 4 goals are 0.8",
+    "batch_size": "how many, not how large",
+    "target_entropy": "a factor: 1 is minus the number of action dimensions",
+    "clip_range_vf": "yes or no; the range is clip_range",
+    "value_clip": "yes or no; the range is clip_range",
+    "smooth_regularization_noise": "its std",
+    "action_noise": "its std",
+}
+
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Those of the known names that `name` may stand for, the likeliest first; often none."""
     name, known = str(name), list(known)  # a file of YAML may have a number where a name should be
-    if called := [here for here in ELSEWHERE.get(name.lower(), ()) if here in known]:
-        return called
+    if name.lower() in ELSEWHERE:  # and where the algorithm has nothing of the kind, no other option is meant either
+        return [here for here in ELSEWHERE[name.lower()] if here in known]
     return difflib.get_close_matches(name, known, n=1)
 
 
@@ -85,5 +121,6 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "It has") -> 
     """ " Did you mean 'tau'?" where there is one near it, else all that there are, behind the word `otherwise`."""
     known = list(known)
     if near := nearest(name, known):
-        return f" Did you mean {' or '.join(map(repr, near))}?"
+        units = f" ({UNITS[name]})" if name in UNITS else ""
+        return f" Did you mean {' or '.join(map(repr, near))}{units}?"
     return f" {otherwise}: {', '.join(known)}."

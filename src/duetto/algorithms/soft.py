@@ -84,7 +84,7 @@ class SoftActorCritic(ActorCritic):
         return SquashedGaussian(size, self.hidden, self.activation, self.network)
 
     def critics(self) -> int:
-        """Twins."""
+        """How many critics there are."""
         return 2
 
     def optimizers(self) -> dict[str, OptimizerSpec]:

@@ -85,6 +85,6 @@ class TD3(DDPG):
         """Standard normal numbers for the target actions, (B, A)."""
         return random.standard_normal(batch.action.shape, dtype=np.float32)
 
-    def critics(self) -> Count:
-        """Twins."""
+    def critics(self) -> int:
+        """How many critics there are."""
         return 2 if self.twin_critic else 1

@@ -95,15 +95,22 @@ class Crew:
         timeout: float,
         notices: list[str],
         role: bytes | None = None,
+        ends: bool = True,
     ) -> None:
-        """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never. `role`: see `Host`."""
+        """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never. `role`: see `Host`.
+        Whether it `ends` the way to the cluster with it.
+        """
         self._transport, self._recipe, self._timeout, self._notices = transport, recipe, timeout, notices
         self._role = role
-        self._ends = True  # the way to the cluster with it
+        self._ends = ends
         self.actors: list[Actor] = [Actor(index, share) for index, share in enumerate(shares)]
         self.restarts: int = 0
-        for actor in self.actors:
-            self._start(actor)
+        try:
+            for actor in self.actors:
+                self._start(actor)
+        except BaseException:
+            self._end()
+            raise
 
     def ask(self, requests: dict[int, list[Request]]) -> Replies:
         """What each of these actors gave to its requests. Raises as `wait` does."""
@@ -154,8 +161,8 @@ class Crew:
 
     def another(self, recipe: bytes, share: range, role: bytes) -> Crew:
         """One more actor, of a crew of its own, with other environments. It is closed before this crew is."""
-        crew = Crew(self._transport, recipe, [share], self._timeout, self._notices, role)
-        crew.actors[0].called, crew._ends = "the actor that evaluates", False
+        crew = Crew(self._transport, recipe, [share], self._timeout, self._notices, role, ends=False)
+        crew.actors[0].called = "the actor that evaluates"
         return crew
 
     @property
@@ -184,10 +191,15 @@ class Crew:
                 calls = [self._transport.call(actor.worker, actor.number + 1, goodbye, None) for actor in there]
                 self._transport.wait(calls, TO_CLOSE)
         finally:
-            for actor in self.actors:
+            self._end()
+
+    def _end(self) -> None:
+        """End all processes that have begun, and the way to the cluster if it is this crew's."""
+        for actor in self.actors:
+            if actor.worker is not None:
                 self._transport.kill(actor.worker)
-            if self._ends:
-                self._transport.close()
+        if self._ends:
+            self._transport.close()
 
     # ------------------------------------------------------------------------------------------- one actor
     def _start(self, actor: Actor) -> None:

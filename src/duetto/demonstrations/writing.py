@@ -205,7 +205,12 @@ def _publish(temporary: Path, path: Path, overwrite: bool) -> None:
         raise UsageError(f"{path} was made meanwhile, and is as it was. What would have become it is in {other}.")
     old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=parent))
     path.rename(old / path.name)
-    temporary.rename(path)
+    try:
+        temporary.rename(path)
+    except BaseException:
+        (old / path.name).rename(path)
+        old.rmdir()
+        raise
     disk.sync_folder(parent)
     shutil.rmtree(old, ignore_errors=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import Any
 
 import gymnasium
@@ -15,6 +14,7 @@ from duetto.environments.atari import FRAMES_PER_SECOND, AtariOptions, Game, sti
 from duetto.environments.engines import Engine, Outcome
 from duetto.environments.spaces import Layout
 from duetto.environments.tapes import LEAVE, SEED, Tape, timetable
+from duetto.processor import cores
 
 UNLIMITED = 2**30  # frames; games are truncated here, after a whole step: ale-py would leave out its last frames
 
@@ -35,7 +35,7 @@ class NativeAtari(Engine):
         self._vector = ale.AtariVectorEnv(
             game.rom,
             num_envs,
-            num_threads=min(num_envs, _cores()),
+            num_threads=min(num_envs, cores()),
             max_num_frames_per_episode=UNLIMITED,
             repeat_action_probability=sticky_actions(game, options),
             full_action_space=options.full_action_space,
@@ -139,8 +139,3 @@ class NativeAtari(Engine):
             return raw
         n, _, height, width, _ = raw.shape
         return np.moveaxis(raw, -1, 2).reshape(n, -1, height, width)
-
-
-def _cores() -> int:
-    """That this process may use: more threads would only wait for each other."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

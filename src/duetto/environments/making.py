@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -16,6 +17,7 @@ from duetto.environments import (
     atari,
     atari_reference,
     bullet,
+    calls,
     cameras,
     copying,
     families,
@@ -170,7 +172,14 @@ def _several(
     single: Callable[[], gymnasium.Env], name: str, num_envs: int, vectorization: str, worker_timeout: float
 ) -> Engine:
     if vectorization == "sync":
-        return Loop([single() for _ in range(num_envs)])
+        envs: list[gymnasium.Env] = []
+        with ExitStack() as opened:  # what is made already is closed if another cannot be, or is of another kind
+            for _ in range(num_envs):
+                envs.append(single())
+                opened.callback(calls.close, envs[-1])
+            loop = Loop(envs)
+            opened.pop_all()
+        return loop
     return subprocesses.start([single] * num_envs, name, worker_timeout)
 
 

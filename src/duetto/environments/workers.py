@@ -200,7 +200,8 @@ def ended(code: int | None) -> str:
     """How a process ended that has this exit code, as the rest of a sentence."""
     if code is None or code >= 0:
         return "does not answer any more" if code is None else f"ended with exit code {code}"
-    return f"was killed by {signal.Signals(-code).name}"
+    known = -code in [one.value for one in signal.Signals]  # of the real-time signals, two
+    return f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
 
 
 def _end(code: int | None) -> str:

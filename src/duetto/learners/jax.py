@@ -303,7 +303,7 @@ class JaxLearner(Learner):
 
 def _alike(updates: list[Prepared]) -> Iterator[list[Prepared]]:
     """Those next to each other that one program can make: of one phase and shape, and 2, 4, 8 or 16, or one alone."""
-    kinds = [(one.phase, kind((one.batch, one.noise))) for one in updates]
+    kinds = [(one.phase, kind((one.batch, one.rows, one.noise))) for one in updates]
     begin = 0
     while begin < len(updates):
         end = next((i for i in range(begin, len(updates)) if kinds[i] != kinds[begin]), len(updates))

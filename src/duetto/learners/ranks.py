@@ -130,7 +130,13 @@ class Ranks:
     def __init__(self, made_of: Sequence[bytes], machines: Machines, first: int = 1) -> None:
         """`made_of`, pickled, is of ranks `first`, `first` + 1, ..., which start now; the run is any before them."""
         self.number: int = first + len(made_of)
-        self._lines: dict[int, Line] = {rank: machines.start(rank, own) for rank, own in enumerate(made_of, first)}
+        self._lines: dict[int, Line] = {}
+        try:
+            for rank, own in enumerate(made_of, first):
+                self._lines[rank] = machines.start(rank, own)
+        except BaseException:
+            self.close()
+            raise
 
     def begin(self, own: Gpu | None = None) -> None:
         """Wait until all have begun. Raises PartLostError, and UsageError where two have one GPU; rank 0 has `own`."""
@@ -305,10 +311,12 @@ class Process:
         self._outbox.put(b"")
 
     def _listen(self, stream: IO[bytes]) -> None:
-        with stream, suppress(EOFError, OSError, pickle.UnpicklingError):
-            while True:
-                self._inbox.put(pickle.load(stream))
-        self._inbox.put(None)
+        try:
+            with stream, suppress(EOFError, OSError, pickle.UnpicklingError):
+                while True:
+                    self._inbox.put(pickle.load(stream))
+        finally:  # whatever could not be read: nothing more comes
+            self._inbox.put(None)
 
     def _talk(self, stream: IO[bytes]) -> None:
         with suppress(OSError), stream:  # where nobody reads it, `receive` says so

@@ -22,16 +22,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 
+from duetto.processor import cores
+
 TRIAL = 16  # updates for each candidate; even, so that a delayed actor takes part equally
 PERIOD = 1_000  # updates between two trials
 SPARED = 4  # the slowest of each trial, which do not count
 XLA = "NPROC"  # what says how many threads JAX computes with on a CPU
 SHARE = "OMP_NUM_THREADS"  # where many processes share a machine, their number is said in it, by Ray for example
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def of_jax() -> int:

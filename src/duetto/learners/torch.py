@@ -28,6 +28,7 @@ from duetto.learners import heap, twins
 from duetto.learners.base import Learner, Metrics, Precision, Rates, check_learns, checked_loss, summarize
 from duetto.learners.beside import Beside, Later
 from duetto.learners.dealing import every
+from duetto.learners.packing import leaves
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.parameters import matched
 from duetto.learners.threads import FloatingThreads, granted
@@ -65,6 +66,7 @@ class TorchLearner(Learner):
     scheduled: dict[str, Tensor]
     threads: int
     _nth = 0  # part of an update
+    _making = 0  # the update that is made beside
 
     def __init__(
         self,
@@ -111,8 +113,14 @@ class TorchLearner(Learner):
         number = self.algorithm.phase(self.updates)
         if self._beside is None:
             return self._updated(number, batch, rows, noise, rates)
-        made: Any = Later(self._beside.begin(partial(self._updated, number, batch, rows, noise, rates)))
+        work = partial(self._updated_as, self.updates, number, batch, rows, noise, rates)
+        made: Any = Later(self._beside.begin(work))
         return made
+
+    def _updated_as(self, update: int, *arguments: Any) -> Metrics:
+        """The `update`-th; by the time that it is made, more may have been counted."""
+        self._making = update
+        return self._updated(*arguments)
 
     def _updated(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         self._phase = phase
@@ -213,7 +221,7 @@ class TorchLearner(Learner):
     @property
     def _number(self) -> int:
         """Of the update that is made."""
-        return self.updates
+        return self.updates if self._beside is None else self._making
 
     def _step_outcome(self, batch: Any) -> bytes:
         """All that an update reports and changes, which is put back."""
@@ -417,18 +425,8 @@ def take(tree: Any, rows: np.ndarray) -> Any:
     return tree.take(rows, axis=0)
 
 
-def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, dict):
-        tree = tuple(tree.values())
-    if isinstance(tree, tuple):
-        for part in tree:
-            yield from _leaves(part)
-    elif tree is not None:
-        yield tree
-
-
 def _shapes(tree: Any) -> tuple[Hashable, ...]:
-    return tuple(leaf.shape for leaf in _leaves(tree))
+    return tuple(leaf.shape for leaf in leaves(tree))
 
 
 def _bits(tensors: list[Tensor]) -> bytes:

@@ -60,7 +60,7 @@ class TorchMany(TorchLearner):
     # ------------------------------------------------------------------------------------------------ learning
     def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
         seeds = np.arange(len(rows))[:, None]
-        return (_mapped(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
+        return (every(batch, lambda array, part=part: array[seeds, part]) for part in rows.swapaxes(0, 1))
 
     def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Tensor]:
         """See `Learner._epochs`; behind the axis of seeds."""
@@ -159,13 +159,4 @@ def _together(nets: list[Any]) -> Networks:
 
 def _axes(tree: Any) -> Any:
     """0 for every tensor, as `vmap` wants to know it; None for what is none."""
-    return _mapped(lambda _: 0, tree)
-
-
-def _mapped(function: Any, tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {name: _mapped(function, part) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        parts = [_mapped(function, part) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    return None if tree is None else function(tree)
+    return every(tree, lambda _: 0)

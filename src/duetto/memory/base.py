@@ -43,14 +43,16 @@ def turns(experience: Experience) -> Iterator[Experience]:
         return
     rank = np.array([(env[:row] == env[row]).sum() for row in range(len(env))])
     for turn in range(rank.max() + 1):
-        yield _rows(experience, rank == turn)
+        yield selected(experience, rank == turn)
 
 
-def _rows(experience: Experience, which: np.ndarray) -> Experience:
+def selected(experience: Experience, rows: np.ndarray) -> Experience:
+    """Those rows of it, as something that can be sent to another process."""
+
     def select(value: Any) -> Any:
-        return {name: select(part) for name, part in value.items()} if isinstance(value, Mapping) else value[which]
+        return {name: select(part) for name, part in value.items()} if isinstance(value, Mapping) else value[rows]
 
-    return Experience(*(select(value) for value in experience))
+    return Experience(*map(select, experience))
 
 
 _NOWHERE = np.zeros(0, np.int64)

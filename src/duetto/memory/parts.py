@@ -146,15 +146,6 @@ def scattered(trees: Sequence[Any], rows: Sequence[np.ndarray]) -> Any:
     return whole
 
 
-def rows_of(experience: Experience, rows: np.ndarray) -> Experience:
-    """Those rows of it, as something that can be sent to another process."""
-
-    def select(value: Any) -> Any:
-        return {name: select(part) for name, part in value.items()} if isinstance(value, Mapping) else value[rows]
-
-    return Experience(*map(select, experience))
-
-
 def size(experience: Experience) -> int:
     """Its bytes."""
 

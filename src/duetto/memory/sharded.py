@@ -27,7 +27,7 @@ from duetto.errors import PartLostError
 from duetto.functional import randomness
 from duetto.memory import parts, replay, sequences
 from duetto.memory.afar import Afar, Parcel
-from duetto.memory.base import Experience, Found, Memory, Sample
+from duetto.memory.base import Experience, Found, Memory, Sample, selected
 from duetto.memory.joint import JointDraws, Piece
 from duetto.memory.kinds import Recipe
 from duetto.memory.prioritized import checked
@@ -125,7 +125,7 @@ class Sharded(Memory):
             self._stacks.check_steps(experience)
         self._storing()
         for index, rows in self._of_each(experience.env):
-            own = parts.rows_of(experience, rows)
+            own = selected(experience, rows)
             self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
         self._stored(experience.env, bool((experience.terminated | experience.truncated).any()))
 

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from duetto.memory import parts
 from duetto.memory.afar import Arrived
-from duetto.memory.base import Experience, Found
+from duetto.memory.base import Experience, Found, selected
 from duetto.memory.draws import Line, ProportionalDraws
 from duetto.memory.episodes import BrokenEpisodeError
 from duetto.memory.kinds import Recipe
@@ -100,7 +99,7 @@ class Shard:
         own = (steps.env >= self._share.start) & (steps.env < self._share.stop)
         step = np.arange(len(block.counts)).repeat(block.counts)
         counts = np.bincount(step[own], minlength=len(block.counts)).tolist()
-        return parts.rows_of(steps, np.flatnonzero(own)), counts
+        return selected(steps, np.flatnonzero(own)), counts
 
     def take(self, number: int, step: int, largest: float) -> Standing:
         """Store a vector step of a parcel that it holds; new items get the largest |δ| of all shards."""

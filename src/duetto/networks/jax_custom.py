@@ -64,7 +64,8 @@ class _Called:
 
 
 def _float32(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x.astype(jnp.float32), tree)
+    """Every array in it. What else a user's class returns is left, for whoever says what it should have been."""
+    return jax.tree.map(lambda x: x.astype(jnp.float32) if hasattr(x, "astype") else x, tree)
 
 
 def _step(step: Any) -> str:

@@ -20,7 +20,7 @@ MANY = 64  # elements, above which one bound that all share is kept once
 MOST_CHANNELS = 16
 LEAST_SIDE = 16  # of what seems to be a picture; less is as likely a matrix, or the board of a game
 MOST_ELEMENTS = 2**26  # of a space that is read from a file
-_DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
+DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
 _BOX = {"shape": Several(int), "dtype": str, "low": Several(float), "high": Several(float)}
 
 
@@ -243,7 +243,7 @@ def _plain_from_json(value: dict[str, Any]) -> Box | Discrete | MultiDiscrete:
             forms.check(value, _BOX, "a space")
             space: Any = Box(tuple(value["shape"]), value["dtype"], tuple(value["low"]), tuple(value["high"]))
             bounds = (len(value["low"]), len(value["high"]))
-            possible = value["dtype"] in _DTYPES and all(length in (1, space.size) for length in bounds)
+            possible = value["dtype"] in DTYPES and all(length in (1, space.size) for length in bounds)
         case "Discrete":
             forms.check(value, {"n": int} | ({"start": forms.INTEGER} if "start" in value else {}), "a space")
             space, possible = Discrete(value["n"], value.get("start", 0)), value["n"] > 0

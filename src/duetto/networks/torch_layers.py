@@ -16,7 +16,7 @@ from duetto.networks.batch_norm import EPSILON, shaped
 from duetto.networks.torch_recurrent import recurrent as recurrent
 
 Values = Mapping[str, Tensor]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+activations: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "tanh": torch.tanh,
     "elu": F.elu,
@@ -123,9 +123,6 @@ def _is_large(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN's product is worth its call."""
     rows = len(x)
     return rows >= ENOUGH_ROWS or (rows >= LEAST_ROWS and rows * weight.numel() >= LEAST_PRODUCTS)
-
-
-activations: dict[str, Callable[[Tensor], Tensor]] = ACTIVATIONS
 
 
 def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:

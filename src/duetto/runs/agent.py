@@ -30,8 +30,6 @@ from duetto.training.notices import Notices
 from duetto.training.policy import Policy
 from duetto.training.resuming import ACTING
 
-_DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
-
 
 class Agent:
     """Acts in an environment of the same spaces as the one it was trained in.
@@ -222,7 +220,7 @@ class Agent:
     def policy(self) -> Policy:
         """Actions (N, ...) in [-1, 1] or integers for N observations as a `Stepper` gives them; each access is new."""
         run = self.config.run
-        return Policy(self._learner, self._normalizer, self.action_space, run.seed, at=(self.step, run.steps))
+        return Policy(self._learner, self._normalizer, self.action_space, run.seed, at=(self.step, run.horizon))
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:
@@ -257,7 +255,7 @@ def _dtype(saved: dict[str, Any]) -> np.dtype | None:
     name = saved.get("action_dtype")
     if name is None:
         return None
-    if name not in _DTYPES:
+    if name not in spaces.DTYPES:
         raise CheckpointError(
             f"The checkpoint has actions of the type {name!r}, which is none. Use another checkpoint."
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import platform
 import shlex
 import subprocess
@@ -21,6 +20,7 @@ import yaml
 from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.fields import Count, CountOrZero, NonNegative, Within, check_fields
+from duetto.algorithms.nearest import nearest
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.processor import processor
@@ -208,43 +208,13 @@ class Config:
 
     @classmethod
     def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork], find: Finder) -> Config:
-        _check_keys(
-            "",
-            values,
-            (
-                "algorithm",
-                "environment",
-                "run",
-                "networks",
-                "cluster",
-                "from",
-                "preset",
-                "command",
-                "versions",
-                "format",
-            ),
-        )
+        _check_keys("", values, _KEYS)
         values = migrated(values)
         fields, environment = dict(values["algorithm"]), values["environment"]
         name, origin = fields.pop("name"), fields.pop("from", None)
         kind, origin = find(name, origin and Origin.from_dict(origin))
         _check_keys("algorithm.", fields, kind.options())
-        _check_keys("environment.", environment, ("id", "options", "remakeable", "sha256", "signature"))
-        for key, (form, wanted) in _ENVIRONMENT.items():
-            if not isinstance(environment[key], form):
-                raise UsageError(f"environment.{key} is {environment[key]!r}; it must be {wanted}.")
-        if strange := [key for key in environment["options"] if not isinstance(key, str)]:
-            raise UsageError(f"environment.options has {strange[0]!r}, which is no name of an option. Take it out.")
-        for key, (form, wanted) in _SAID.items():
-            if not isinstance(values[key], form):
-                raise UsageError(f"{key} is {values[key]!r}; it must be {wanted}.")
-        _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
-        if not isinstance(began := values.get("from") or {}, dict) or (began and not isinstance(began.get("run"), str)):
-            raise UsageError(
-                f"from is {began!r}; it must be what a run began with: run (its folder), checkpoint, step."
-            )
-        if not isinstance(cluster := values.get("cluster") or {}, dict):
-            raise UsageError(f"cluster is {cluster!r}; it must be options by their names.")
+        began, cluster = _checked(values)
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
             raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Put in what the run used.")
@@ -298,7 +268,28 @@ _ENVIRONMENT = {
 }
 
 
+_KEYS = ("algorithm", "environment", "run", "networks", "cluster", "from", "preset", "command", "versions", "format")
 _SAID = {"preset": (str, "a name"), "command": (str, "a text"), "versions": (dict, "versions by package")}
+
+
+def _checked(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a run began with, and its cluster's options. UsageError where anything that is no algorithm's is wrong."""
+    environment = values["environment"]
+    _check_keys("environment.", environment, ("id", "options", "remakeable", "sha256", "signature"))
+    for key, (form, wanted) in _ENVIRONMENT.items():
+        if not isinstance(environment[key], form):
+            raise UsageError(f"environment.{key} is {environment[key]!r}; it must be {wanted}.")
+    if strange := [key for key in environment["options"] if not isinstance(key, str)]:
+        raise UsageError(f"environment.options has {strange[0]!r}, which is no name of an option. Take it out.")
+    for key, (form, wanted) in _SAID.items():
+        if not isinstance(values[key], form):
+            raise UsageError(f"{key} is {values[key]!r}; it must be {wanted}.")
+    _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
+    if not isinstance(began := values.get("from") or {}, dict) or (began and not isinstance(began.get("run"), str)):
+        raise UsageError(f"from is {began!r}; it must be what a run began with: run (its folder), checkpoint, step.")
+    if not isinstance(cluster := values.get("cluster") or {}, dict):
+        raise UsageError(f"cluster is {cluster!r}; it must be options by their names.")
+    return began, cluster
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:
@@ -311,7 +302,8 @@ def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> Non
 
 
 def _nearest(name: Any, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(name), known, n=1)
+    known = list(known)
+    near = nearest(name, known)
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import sys
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -37,6 +38,16 @@ def _path_of(descriptor: int) -> Path | None:
     except OSError:
         return None
 
+
+def _let_go() -> None:
+    """In a process that was just forked."""
+    for lock in list(_held):
+        lock._close()
+
+
+_held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_let_go)
 
 _NAME = ".lock"
 _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
@@ -73,13 +84,13 @@ class FolderLock:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         self._descriptor = descriptor
-        if sys.platform != "win32":
-            os.register_at_fork(after_in_child=self._close)
+        _held.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
+        with suppress(OSError):  # as above
+            if self._descriptor is not None:
+                os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
         self._close()
 
     def place(self) -> Path | None:

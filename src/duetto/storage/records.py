@@ -15,6 +15,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypedDict
 
@@ -129,7 +130,8 @@ class _Log(ABC):
             if self._file.write(line) != len(line):
                 raise OSError(None, "the disk is full")
         except OSError as error:
-            self._file.truncate(size)
+            with suppress(OSError):  # the disk may be gone as a whole; half a line is passed over
+                self._file.truncate(size)
             raise DuettoError(
                 f"{self.path} cannot be written: {error.strerror}. "
                 f"Put that right, then go on with: {to_resume(self.path.parent)}"
@@ -224,7 +226,11 @@ class Csv(_Log):
                 f"{path} has the columns {header.decode(errors='replace').strip()}, not {','.join(self.fields)}. "
                 "Move it away to start a new table."
             )
-        self._begin()
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one row; added fields that the table lacks are left out.

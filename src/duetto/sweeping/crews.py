@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from duetto.cluster.options import show_token
-from duetto.learners.threads import cores
+from duetto.processor import cores
 from duetto.runs.job import FAILED, Job, outcome
 from duetto.runs.workers import Worker
 

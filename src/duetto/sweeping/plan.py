@@ -28,6 +28,7 @@ from duetto.storage.yaml_files import read_yaml
 from duetto.sweeping import progress
 
 LONGEST = 100  # characters of a sweep's name
+_DIGITS, _MOST = 9, 100_000  # of a seed's, and seeds: more is a slip of the keyboard
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def parsed_seeds(given: Any) -> tuple[int, ...]:
     text = given if isinstance(given, str) else ""
     if isinstance(given, int) and not isinstance(given, bool):
         found = list(range(given))
-    elif text.strip().isdecimal():
+    elif text.strip().isdecimal() and len(text.strip()) <= _DIGITS and int(text) <= _MOST:
         found = list(range(int(text)))
     else:
         found = [seed for part in (text.split(",") if text else _listed(given)) for seed in _part(part, given)]
@@ -178,9 +179,12 @@ def _part(part: Any, given: Any) -> Iterable[int]:
         return [part]
     first, dash, last = str(part).strip().partition("-")
     last = last if dash else first
-    if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+    if not (first.isdecimal() and last.isdecimal() and max(len(first), len(last)) <= _DIGITS):
         raise _not_seeds(given)
-    return range(int(first), int(last) + 1)
+    found = range(int(first), int(last) + 1)
+    if not 0 < len(found) <= _MOST:
+        raise _not_seeds(given)
+    return found
 
 
 def _not_seeds(given: Any) -> UsageError:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duetto import environments
@@ -153,11 +154,15 @@ class Evaluations:
 
     def _make(self) -> environments.Stepper:
         session, options = self._session, self._session.config.run
-        self._stepper = made = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
+        made = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
         if options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
-            check_same_spaces(made, session.stepper.observation_space, session.stepper.action_space)
+            try:
+                check_same_spaces(made, session.stepper.observation_space, session.stepper.action_space)
+            except UsageError:
+                made.close()
+                raise
         made.name += " (evaluation)"
-        self._copied = session.step
+        self._stepper, self._copied = made, session.step
         return made
 
     def _tell(self, how_far: str) -> None:
@@ -245,9 +250,10 @@ class Evaluations:
 
     def close(self) -> None:
         """Release the environments."""
-        for one in (self._stepper, self._beside):
-            if one is not None:
-                one.close()
+        with ExitStack() as closing:
+            for one in (self._beside, self._stepper):
+                if one is not None:
+                    closing.callback(one.close)
 
 
 def check_same_spaces(stepper: environments.Stepper, observation: spaces.Space, action: spaces.Space) -> None:

@@ -36,7 +36,7 @@ class Policy:
         """See the class. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
         _, part = next(trees.parts(obs))
         mask = masks.of(obs)
-        noise = self._explored(len(part), mask) if self.explores else self._evaluated(len(part), mask)
+        noise = self._explored(len(part), mask, starts) if self.explores else self._evaluated(len(part), mask)
         if not self._learner.recurrent:
             return self._learner.act(self._normalizer(obs), noise)
         begins = self._recurrence is None
@@ -54,10 +54,12 @@ class Policy:
             return None
         return self._learner.algorithm.explorer().for_evaluation(self._random, num_envs, self._action, mask)
 
-    def _explored(self, num_envs: int, mask: np.ndarray | None) -> np.ndarray:
+    def _explored(self, num_envs: int, mask: np.ndarray | None, starts: np.ndarray | None) -> np.ndarray:
+        explorer = self._learner.algorithm.explorer()
         if self._noise is None or len(self._noise) != num_envs:
             self._noise = np.zeros((num_envs, self._action.size), np.float32)
-        explorer = self._learner.algorithm.explorer()
+        elif starts is not None:
+            self._noise = explorer.after_episode(self._noise, starts)
         noise, self._noise = explorer.draw(self._random, self._noise, *self._at, self._action, mask)
         return noise
 

@@ -14,10 +14,9 @@ from duetto.functional import forms
 from duetto.functional.forms import ANY, Each, Optional
 from duetto.functional.schedules import linear
 from duetto.learners import Learner
-from duetto.learners.threads import cores
 from duetto.memory import Mixed, Replay, Rollout, SequenceReplay, Sharded
 from duetto.networks import spaces
-from duetto.processor import processor
+from duetto.processor import cores, processor
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.deciding import ENVIRONMENT, Change, changes, listed, other_versions, where

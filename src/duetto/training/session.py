@@ -100,6 +100,7 @@ class Session:
         self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
         self._accepted = False  # whether the config says something else since
         self._learns = False  # within the updates that are due
+        self._announces = False  # within on_evaluation
         self._logged = (0, 0)  # and of the last line of metrics
         self._versions = packages(config.run.backend)
         self._diagnosed = False
@@ -119,7 +120,7 @@ class Session:
         opened.callback(self.log.close)
         table = opened.enter_context(Csv(self.folder / "evaluations.csv", evaluations.FIELDS, evaluations.ADDED))
         beside = place.make_evaluator(self.config, self._environment, self.stepper)
-        self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
+        self._evaluations = Evaluations(self, table, beside, self._announce)
         opened.callback(self._evaluations.close)
 
     @property
@@ -321,10 +322,12 @@ class Session:
         source = self.memory
         alone = source.needs_priorities or source.needs_divergence or source.needs_values
         self._learns = True
-        while samples := list(islice(due, 1 if alone else self.learner.at_once)):
-            self._learn(samples)
-            last = samples[-1]
-        self._learns = False
+        try:
+            while samples := list(islice(due, 1 if alone else self.learner.at_once)):
+                self._learn(samples)
+                last = samples[-1]
+        finally:
+            self._learns = False
         return last
 
     def _learn(self, samples: list[memory.Sample]) -> None:
@@ -381,14 +384,25 @@ class Session:
     def evaluate(self) -> Evaluation:
         """Evaluate the policy now, write it down, and keep the parameters if they are the best so far.
 
-        In `on_evaluation` that would be a second row for the same step: there `last_evaluation` has it.
-
-        Raises NonFiniteError, and writes nothing, if learning has diverged.
+        Raises:
+            NonFiniteError: Learning has diverged; nothing is written.
+            UsageError: It is called by `on_evaluation`, which it would call again: there `last_evaluation` has it.
         """
+        if self._announces:
+            raise UsageError(
+                "evaluate() in on_evaluation would lead to on_evaluation again: session.last_evaluation has the result."
+            )
         self._evaluate(whole=True)
         self._evaluations.finish()
         assert self.last_evaluation is not None
         return self.last_evaluation[1]
+
+    def _announce(self) -> None:
+        self._announces = True
+        try:
+            self._call("on_evaluation")
+        finally:
+            self._announces = False
 
     def _evaluate(self, whole: bool = False) -> None:
         """The same, but beside the run where that is possible and nobody listens; a signal may break it off."""

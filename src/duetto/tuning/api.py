@@ -132,6 +132,7 @@ def conduct(
     plan: Plan, output: str | Path | None, trials: int, jobs: int, confirm: int, display: StudyDisplay | None = None
 ) -> Tuned:
     """Work on a study until it has so many trials, and say what it found. Raises as `tune` does."""
+    trials, jobs, confirm = map(plain, (trials, jobs, confirm))
     _check_counts(trials=trials, jobs=jobs, **({"confirm": confirm} if confirm else {}))
     Optimizer.needed()
     pictures.needed()

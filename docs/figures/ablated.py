@@ -1,0 +1,148 @@
+"""What an algorithm is without one of its parts: small runs, and the figures of them.
+
+    python docs/figures/ablated.py [ALGORITHM ...]      # minutes each on one core; writes data/ablations.csv
+
+Every run is a preset's, shorter, with one option changed; the returns are those of its evaluations. TD3's are in
+`overestimation.py`, which looks at its critics, too.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duetto
+from duetto.presets import presets
+
+DATA = Path(__file__).parent / "data" / "ablations.csv"
+FIELDS = ("algorithm", "variant", "seed", "step", "return")
+SEEDS, WHOLE = 5, "all of it"
+
+
+@dataclass(frozen=True)
+class OneCritic(duetto.SAC):
+    """SAC whose critic has no twin."""
+
+    def critics(self) -> int:
+        """One."""
+        return 1
+
+
+class Ablations(NamedTuple):
+    """Of one algorithm on one task."""
+
+    task: str
+    steps: int
+    every: int  # steps between two evaluations
+    least: float
+    most: float
+    without: dict[str, dict[str, Any]]  # the part that is left out, and the options that do that; or a class
+
+
+PENDULUM, CARTPOLE = ("Pendulum-v1", 8_000, 500, -1_900.0, 0.0), ("CartPole-v1", 50_000, 2_500, 0.0, 500.0)
+ABLATIONS = {
+    "ddpg": Ablations(
+        *PENDULUM,
+        {
+            "no target networks": {"tau": 1.0},
+            "a memory of 200 steps": {"replay_capacity": 200},
+            "no noise": {"exploration_noise": 0.0},
+        },
+    ),
+    "sac": Ablations(
+        *PENDULUM,
+        {
+            "α stays at 1": {"learn_temperature": False, "temperature": 1.0},
+            "hardly any entropy": {"learn_temperature": False, "temperature": 1e-6},
+            "one critic": {"class": OneCritic},
+            "no target networks": {"tau": 1.0},
+        },
+    ),
+    "crossq": Ablations(
+        *PENDULUM,
+        {
+            "no normalisation": {"network": "mlp"},
+            "Adam with β₁ of 0.9": {"adam_beta1": 0.9},
+            "the actor does not wait": {"policy_delay": 1},
+        },
+    ),
+    "ppo": Ablations(
+        *CARTPOLE,
+        {
+            "no clipping": {"clip_range": 1e6},
+            "one epoch": {"epochs": 1},
+            "λ = 0": {"gae_lambda": 0.0},
+            "λ = 1": {"gae_lambda": 1.0},
+        },
+    ),
+    "dqn": Ablations(
+        *CARTPOLE,
+        {
+            "no target network": {"target_period": 1},
+            "a memory of 256 steps": {"replay_capacity": 256},
+            "no exploration": {"exploration_start": 0.0, "exploration_end": 0.0},
+            "the target network chooses, too": {"double": False},
+        },
+    ),
+    "discretesac": Ablations(
+        "CartPole-v1",
+        20_000,
+        1_000,
+        0.0,
+        500.0,
+        {
+            "target entropy 0.98 log n": {"target_entropy_scale": 0.98},
+            "hardly any entropy": {"learn_temperature": False, "temperature": 1e-6},
+            "no target networks": {"tau": 1.0},
+        },
+    ),
+}
+
+
+def train(name: str, variant: str) -> list[dict[str, Any]]:
+    """One variant's rows, of all seeds side by side."""
+    task = ABLATIONS[name]
+    changes = dict(task.without.get(variant, {}))
+    kind = changes.pop("class", None)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = duetto.train(
+            kind(**presets(name)[task.task].algorithm | changes) if kind else name,
+            task.task,
+            seeds=range(SEEDS),
+            steps=task.steps,
+            backend="jax",
+            evaluate_every=task.every,
+            evaluation_episodes=10,
+            checkpoint_every=0,
+            runs_dir=folder,
+            progress=False,
+            **({} if kind else changes),
+        )
+        return [
+            dict(zip(FIELDS, (name, variant, seed, row["step"], round(row["mean_return"], 2)), strict=True))
+            for seed, run in enumerate(runs)
+            for row in run.evaluations()
+        ]
+
+
+def main(names: list[str]) -> None:
+    """Replace the rows of these algorithms."""
+    for name in names or list(ABLATIONS):
+        for variant in (WHOLE, *ABLATIONS[name].without):
+            new = train(name, variant)
+            with DATA.open(encoding="utf-8") as file:
+                kept = [row for row in csv.DictReader(file) if (row["algorithm"], row["variant"]) != (name, variant)]
+            with DATA.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows([*kept, *new])
+            ends = [row["return"] for row in new if row["step"] == new[-1]["step"]]
+            print(name, variant, ends, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
