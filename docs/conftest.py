@@ -38,8 +38,10 @@ pytest_collect_file = Sybil(
     patterns=[
         "index.md",
         "callbacks.md",
+        "cluster.md",
         "which.md",
         *(f"{folder}/*.md" for folder in ("start", "learn", "algorithms", "howto", "scale", "built")),
         "reference/files.md",
+        "reference/functional.md",
     ],
 ).pytest()

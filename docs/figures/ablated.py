@@ -12,8 +12,14 @@ import csv
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from statistics import fmean
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+from drawing import Drawing, Plot
 
 import duetto
 from duetto.presets import presets
@@ -30,6 +36,22 @@ class OneCritic(duetto.SAC):
     def critics(self) -> int:
         """One."""
         return 1
+
+
+@dataclass(frozen=True)
+class Apart(duetto.CrossQ):
+    """CrossQ whose critics see what was done and what would be done in two passes, each with statistics of its own."""
+
+    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
+        """As CrossQ's, but for the second pass."""
+
+        def critic(obs: Any, action: Any, train: bool) -> Any:
+            xp, half = array_namespace(action), len(batch.reward)
+            passes = [nets.critic(obs[part], action[part], train=train) for part in (slice(half), slice(half, None))]
+            return xp.concat(passes, axis=1)
+
+        apart = SimpleNamespace(actor=nets.actor, log_alpha=nets.log_alpha, critic=critic)
+        return super().critic_loss(apart, batch, noise)
 
 
 class Ablations(NamedTuple):
@@ -65,6 +87,7 @@ ABLATIONS = {
     "crossq": Ablations(
         *PENDULUM,
         {
+            "each half by itself": {"class": Apart},
             "no normalisation": {"network": "mlp"},
             "Adam with β₁ of 0.9": {"adam_beta1": 0.9},
             "the actor does not wait": {"policy_delay": 1},
@@ -142,6 +165,72 @@ def main(names: list[str]) -> None:
                 writer.writerows([*kept, *new])
             ends = [row["return"] for row in new if row["step"] == new[-1]["step"]]
             print(name, variant, ends, flush=True)
+
+
+# ---------------------------------------------------------------------------------------------------- the figures
+@cache
+def curves(name: str) -> dict[str, dict[int, list[tuple[float, float]]]]:
+    """By variant and seed: steps and returns."""
+    found: dict[str, dict[int, list[tuple[float, float]]]] = {}
+    with DATA.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["algorithm"] == name:
+                point = (float(row["step"]), float(row["return"]))
+                found.setdefault(row["variant"], {}).setdefault(int(row["seed"]), []).append(point)
+    return found
+
+
+def ends(name: str, variant: str) -> list[float]:
+    """The mean of each seed's last three evaluations."""
+    return [fmean(value for _, value in curve[-3:]) for curve in curves(name)[variant].values()]
+
+
+def _drawn(name: str) -> str:
+    task, variants = ABLATIONS[name], list(ABLATIONS[name].without)
+    d = Drawing(54 + 206 * len(variants), 240, f"Returns on {task.task} without a part each; all of it in grey")
+    for i, variant in enumerate(variants):
+        plot = Plot(d, 54 + 206 * i, 40, 172, 145, (0, task.steps), (task.least, task.most))
+        ticks = range(int(task.most), int(task.least) - 1, -500 if task.least < 0 else -250)
+        plot.axes((0, task.steps / 2, task.steps), ticks if i == 0 else (), "steps", "")
+        d.text(plot.left + 86, plot.top - 14, variant, "strong", size=11.5)
+        for which, ink in ((WHOLE, "quiet"), (variant, "ink-critic")):
+            at = [list(points) for points in zip(*curves(name)[which].values(), strict=True)]
+            steps = [points[0][0] for points in at]
+            values = [[max(value, task.least) for _, value in points] for points in at]
+            if which != WHOLE:
+                plot.band(steps, [min(value) for value in values], [max(value) for value in values], ink)
+            plot.curve(list(zip(steps, map(fmean, values), strict=True)), ink)
+    return d.svg()
+
+
+def ddpg() -> str:
+    """DDPG."""
+    return _drawn("ddpg")
+
+
+def sac() -> str:
+    """SAC."""
+    return _drawn("sac")
+
+
+def crossq() -> str:
+    """CrossQ."""
+    return _drawn("crossq")
+
+
+def ppo() -> str:
+    """PPO."""
+    return _drawn("ppo")
+
+
+def dqn() -> str:
+    """DQN."""
+    return _drawn("dqn")
+
+
+def discretesac() -> str:
+    """Discrete SAC."""
+    return _drawn("discretesac")
 
 
 if __name__ == "__main__":

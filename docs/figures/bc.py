@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 from drawing import Drawing, Plot
-from r2d2 import band
+from learned import banded
 
 from duetto.functional.imitation import cross_entropy
 
@@ -87,8 +87,8 @@ def keycorridor() -> str:
     )
     plot = Plot(d, 60, 34, 480, 210, (0, 100_000), (0.0, 1.0))
     plot.axes((0, 25_000, 50_000, 75_000, 100_000), (0, 0.25, 0.5, 0.75, 1), "steps", "mean return of 50 episodes")
-    band(d, plot, "keycorridor-bc", "cloning", "ink-reward")
-    band(d, plot, "keycorridor-r2d3", "R2D3", "ink-critic")
+    banded(d, plot, "keycorridor-bc", "cloning", "ink-reward")
+    banded(d, plot, "keycorridor-r2d3", "R2D3", "ink-critic")
     return d.svg()
 
 

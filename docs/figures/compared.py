@@ -18,8 +18,8 @@ Table = tuple[list[str], list[list[str]]]
 BESIDE = {
     "td3-halfcheetah": "TD3, HalfCheetah-v5",
     "ddpg-halfcheetah": "DDPG, HalfCheetah-v5",
-    "sac-halfcheetah-1e-3-bf16": "SAC with steps of 1e-3, bfloat16, HalfCheetah-v5",
-    "sac-halfcheetah": "SAC with its author's steps of 3e-4, HalfCheetah-v5",
+    "sac-halfcheetah-1e-3-bf16": "SAC with learning rate 1e-3, bfloat16, HalfCheetah-v5",
+    "sac-halfcheetah": "SAC with its author's learning rate, 3e-4, HalfCheetah-v5",
     "crossq-halfcheetah-100k": "CrossQ with critics of 512-512, HalfCheetah-v5",
     "td3-halfcheetah-100k": "TD3, HalfCheetah-v5",
     "td3-halfcheetah-100k-bf16": "TD3, bfloat16, HalfCheetah-v5",
@@ -107,10 +107,18 @@ def changes() -> Table:
     """The last ten evaluations, up to step 300,000, of every seed; jobs that have not come so far are left out."""
     rows = []
     for job, words in CHANGES.items():
-        curves = [curve for run in seeds(job) if (curve := evaluations(run))[-1][0] >= 300_000]
-        if ends := [fmean([value for at, value in curve if at <= 300_000][-10:]) for curve in curves]:
-            rows.append([words, ", ".join(map(_number, ends)), _number(fmean(ends))])
+        curves = {run: curve for run in seeds(job) if (curve := evaluations(run))[-1][0] >= 300_000}
+        ends = {run: fmean([value for at, value in curve if at <= 300_000][-10:]) for run, curve in curves.items()}
+        if ends:
+            each = [f"{_number(end)} †" if run in _rounded() else _number(end) for run, end in ends.items()]
+            rows.append([words, ", ".join(each), _number(fmean(ends.values()))])
     return ["settings", "each seed", "mean"], rows
+
+
+@cache
+def _rounded() -> frozenset[str]:
+    """Runs in bfloat16 from before networks' outputs were float32."""
+    return frozenset(yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["rounded"])
 
 
 def exploration() -> Table:

@@ -78,3 +78,69 @@ def sampled() -> str:
     d.line([(x, plot.top + 26), (x, plot.bottom)], "ink-target dashed")
     d.text(x + 8, plot.bottom - 10, f"the sum: {number(TARGET, 4)}, always", "ink-target strong", "start", size=12)
     return d.svg()
+
+
+# ---------------------------------------------------------------------------------------------------- steps
+WIDTH = 330
+
+
+def target() -> str:
+    """Step 1."""
+    d = Drawing(WIDTH, 190, f"The reward and the discounted share of each next action add up to {number(TARGET, 4)}")
+    plot = Plot(d, 20, 40, 290, 60, (0.0, 9.6), (0.0, 1.0))
+    plot.axes((0, 3, 6, 9), (), "target", "")
+    parts = [("r", 1.0, "ink-reward")]
+    parts += [(f"a_{i}", float(0.9 * PROBABILITY[i] * (LOWER + BONUS)[i]), "ink-critic") for i in range(2)]
+    left = 0.0
+    for i, (words, share, ink) in enumerate(parts):
+        right = left + share
+        plot.band([left, right], [0.0, 0.0], [1.0, 1.0], ink)
+        x, y = plot.at((left + right) / 2, 0.5)
+        d.text(x, y, words, f"{ink} strong", size=13)
+        d.text(x, y + 16, number(share, 4 if i else 0), ink, size=10.5)
+        x, _ = plot.at(right, 0.0)
+        d.line([(x, plot.top), (x, plot.bottom)], ink)
+        left = right
+    x, _ = plot.at(TARGET, 0.0)
+    d.text(x, plot.top - 10, f"y = {number(TARGET, 4)}", "ink-target strong", "end", size=12.5)
+    d.text(WIDTH / 2, 164, "of each action γ π(a) (min Q − α log π(a))", "faint", size=11)
+    return d.svg()
+
+
+def actor_step() -> str:
+    """Step 2."""
+    best = 1.0 / (1.0 + float(np.exp(-(LOWER[0] - LOWER[1]) / ALPHA)))
+    d = Drawing(WIDTH, 230, f"The actor's loss over the first action's probability is least at {number(best, 3)}")
+    p = np.linspace(0.001, 0.999, 120)
+    loss = p * (ALPHA * np.log(p) - LOWER[0]) + (1 - p) * (ALPHA * np.log(1 - p) - LOWER[1])
+    plot = Plot(d, 52, 24, 250, 150, (0.0, 1.0), (-10.8, -7.8))
+    plot.axes((0, 0.5, 1), (-10, -9, -8), "probability of the first action", "loss")
+    plot.curve(list(zip(map(float, p), map(float, loss), strict=True)), "ink-actor")
+    x, y = plot.at(float(PROBABILITY[0]), -VALUE)
+    d.arrow([(x + 8, y + 10), (x + 46, y + 34)], "ink-actor")
+    d.dot(x, y, "ink-actor", 5)
+    d.text(x + 10, y - 8, f"now: {number(-VALUE, 4)}", "ink-actor strong", "start", size=12)
+    x, y = plot.at(best, float(loss.min()))
+    d.dot(x, y, "ink-target", 4)
+    d.text(x, y + 18, f"least at {number(best, 3)}", "ink-target", "end", size=11.5)
+    return d.svg()
+
+
+def temperature() -> str:
+    """Step 3."""
+    wanted = 0.98 * float(np.log(2))
+    entropy = float(-(PROBABILITY * LOGITS[0]).sum())
+    d = Drawing(WIDTH, 230, f"The policy's entropy is {number(entropy, 4)}, less than the target: α rises")
+    p = np.linspace(0.001, 0.999, 120)
+    curve = -p * np.log(p) - (1 - p) * np.log(1 - p)
+    plot = Plot(d, 52, 24, 250, 150, (0.0, 1.0), (0.0, 0.8))
+    plot.axes((0, 0.5, 1), (0, 0.4, 0.8), "probability of the first action", "entropy")
+    plot.curve(list(zip(map(float, p), map(float, curve), strict=True)), "ink-actor")
+    (left, y), (right, _) = plot.at(0.0, wanted), plot.at(1.0, wanted)
+    d.line([(left, y), (right, y)], "ink-target dashed")
+    d.text(right, y - 7, f"0.98 log 2 = {number(wanted, 4)}", "ink-target", "end", size=11.5)
+    x, now = plot.at(float(PROBABILITY[0]), entropy)
+    d.line([(x, now), (x, y)], "ink-noise thick")
+    d.dot(x, now, "ink-actor", 5)
+    d.text(x + 12, now + 22, f"{number(entropy, 4)}: too sure, α rises", "ink-noise strong", "start", size=11.5)
+    return d.svg()

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from drawing import Drawing, Plot
-from learned import evaluations
-from r2d2 import band
+from learned import banded, evaluations
 from td3 import number
 
 from duetto.algorithms import DQfD
@@ -236,5 +235,5 @@ def lander() -> str:
     curve = [(x, max(y, -400)) for x, y in evaluations("dqn-lander-s0")]
     plot.curve(curve, "ink-target")
     d.text(plot.at(*curve[-1])[0] + 8, plot.at(*curve[-1])[1] + 10, "DQN", "ink-target strong", "start", size=12)
-    band(d, plot, "dqfd-lander", "DQfD", "ink-critic", seeds=5, shift=-2)
+    banded(d, plot, "dqfd-lander", "DQfD", "ink-critic", shift=-2)
     return d.svg()

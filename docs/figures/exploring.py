@@ -242,13 +242,19 @@ def defaults() -> tuple[list[str], list[list[str]]]:
                 if explorer.kind != "ladder"
                 else f", {explorer.start:g} for its first environment"
             )
-            options = "`--exploration`, `--exploration-start`, `--exploration-end`, `--exploration-steps`"
+            options = "`--exploration`, `--exploration-start`, " + (
+                "`--ladder-exponent`" if explorer.kind == "ladder" else "`--exploration-end`, `--exploration-steps`"
+            )
         elif isinstance(explorer, ActionNoise):
             how = f"{explorer.kind} noise, std {explorer.std:g}"
             options = "`--exploration`, `--exploration-noise`, `--exploration-final-scale`"
         else:
             assert isinstance(explorer, Sampled)
             how = "the policy is sampled"
-            options = "`--entropy-coefficient`" if "entropy_coefficient" in kind.options() else "`--temperature`"
+            options = (
+                "`--entropy-coefficient`"
+                if "entropy_coefficient" in kind.options()
+                else "`--target-entropy-scale`, or `--no-learn-temperature` and `--temperature`"
+            )
         rows.append([f"[{kind.__name__}](../algorithms/{kind.name()}.md)", how, options])
     return ["algorithm", "explores by", "options"], rows

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import csv
+import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from drawing import Drawing, Plot
 
 from duetto.algorithms import ALGORITHMS
+from duetto.errors import UsageError
+from duetto.networks.spaces import Box, Discrete, Space
 
 DATA = Path(__file__).parent / "data" / "five-minutes.csv"
 KILLED, RESUMED = 44_744, 40_000
@@ -51,7 +56,7 @@ ABOUT = {
     "classic": "CartPole, Pendulum, MountainCar, Acrobot",
     "mujoco": "HalfCheetah, Hopper, Walker2d, Ant, Humanoid",
     "box2d": "LunarLander, BipedalWalker, CarRacing",
-    "pybullet": "AntBulletEnv and its kin",
+    "pybullet": "AntBulletEnv and PyBullet's other tasks",
     "atari": "Atari games",
     "minigrid": "MiniGrid and BabyAI",
     "envpool": "environments in C++, many at once",
@@ -157,10 +162,40 @@ def _end(d: Drawing, x: float, y: float, answers: tuple[str, str], ink: str, wid
     d.box(x, y, width, 36, names(CHOICES[answers]), f"{ink} strong")
 
 
+IMAGE = Box((84, 84, 4), "uint8", (0.0,), (255.0,))
+VECTOR = Box((4,), "float32", (-1.0,), (1.0,))
+ACTIONS: dict[str, Space] = {"Box": VECTOR, "Discrete": Discrete(4)}  # one of them is taken by every algorithm
+
+
+def _refuses(asked: Callable[..., None], *given: object) -> bool:
+    """Whether an algorithm's check says no."""
+    try:
+        asked(*given)
+    except UsageError:
+        return True
+    return False
+
+
 def spaces() -> tuple[list[str], list[list[str]]]:
-    """A table of the algorithms: the actions that each takes, and whether it learns from demonstrations."""
+    """A table of the algorithms, made of their classes: their actions, whether they take images without networks of
+    one's own, heed masks, have recurrent layers, goals in hindsight, and learn from demonstrations.
+
+    Masks are for choices: whoever takes numbers alone has nothing to heed.
+    """
     rows = []
     for name, kind in ALGORITHMS.items():
-        actions = ", ".join(f"`{one}`" for one in kind.actions.split(", "))
-        rows.append([f"[{kind.__name__}](algorithms/{name}.md)", actions])
-    return ["algorithm", "actions"], rows
+        options = kind.options()
+        needed: dict[str, Any] = {"demonstrations": "folder"} if "demonstrations" in options else {}
+        made = kind(**needed)
+        taken = [action for action in ACTIONS.values() if not _refuses(made.check_spaces, VECTOR, action, name)]
+        choices = any(isinstance(action, Discrete) for action in taken)
+        has = (
+            not _refuses(made.check_spaces, IMAGE, taken[0], name),
+            choices and not _refuses(made.check_masks, name),
+            "recurrent" in options,
+            "hindsight" in options,
+            "demonstrations" in options,
+        )
+        actions = re.sub(r"[A-Z]\w+", r"`\g<0>`", kind.actions)
+        rows.append([f"[{kind.__name__}](algorithms/{name}.md)", actions, *("yes" if one else "" for one in has)])
+    return ["algorithm", "actions", "images", "masks", "recurrence", "hindsight", "demos"], rows

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from statistics import fmean
 
 import yaml
 from drawing import Drawing, Plot
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-Runs = tuple[tuple[str, str, str, float], ...]  # run, its name, its ink, and how far the name stands below its end
+Jobs = tuple[tuple[str, str, str, float], ...]  # job, its name, its ink, and how far the name stands below its end
 
 
 def evaluations(run: str) -> list[tuple[float, float]]:
@@ -18,12 +19,31 @@ def evaluations(run: str) -> list[tuple[float, float]]:
         return [(float(row["step"]), float(row["mean_return"])) for row in csv.DictReader(file)]
 
 
+def of_seeds(job: str) -> list[list[tuple[float, float]]]:
+    """The evaluations of each of a job's seeds, as far as all of them go."""
+    folders = sorted((BENCHMARKS / "results" / "learning").glob(f"{job}-s[0-9]*"))
+    curves = [evaluations(folder.name) for folder in folders]
+    return [curve[: min(len(other) for other in curves)] for curve in curves]
+
+
+def banded(d: Drawing, plot: Plot, job: str, name: str, ink: str, shift: float = 4) -> None:
+    """The mean over the seeds, and where there are several a band from the least to the greatest."""
+    curves = of_seeds(job)
+    steps = [step for step, _ in curves[0]]
+    values = [[value for _, value in at] for at in zip(*curves, strict=True)]
+    if len(curves) > 1:
+        plot.band(steps, [min(at) for at in values], [max(at) for at in values], ink)
+    plot.curve(list(zip(steps, map(fmean, values), strict=True)), ink)
+    x, y = plot.at(steps[-1], fmean(values[-1]))
+    d.text(x + 8, y + shift, name, f"{ink} strong", "start", size=12)
+
+
 def halfcheetah() -> str:
     """TD3 and DDPG, and the authors' curve."""
     title = "Returns on HalfCheetah of our TD3 and DDPG over a million steps, and those that TD3's authors report"
     return _on_halfcheetah(
         title,
-        (("td3-halfcheetah-s0", "TD3", "ink-actor", 12), ("ddpg-halfcheetah-s0", "DDPG", "ink-critic", -4)),
+        (("td3-halfcheetah", "TD3", "ink-actor", 12), ("ddpg-halfcheetah", "DDPG", "ink-critic", -4)),
         _published("td3-halfcheetah", "TD3's authors, 10 seeds, v1"),
     )
 
@@ -34,7 +54,7 @@ def soft() -> str:
     job = "sac-halfcheetah-1e-3-bf16"
     return _on_halfcheetah(
         title,
-        ((f"{job}-s0", "1e-3", "ink-actor", 4), ("sac-halfcheetah-s0", "3e-4", "ink-critic", 4)),
+        ((job, "1e-3", "ink-actor", 4), ("sac-halfcheetah", "3e-4", "ink-critic", 4)),
         _published(job, "SAC in CrossQ's paper, 10 seeds, v4"),
     )
 
@@ -44,17 +64,14 @@ def _published(job: str, label: str) -> list[tuple[float, float]]:
     return yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"][job]["published"][label]
 
 
-def _on_halfcheetah(title: str, runs: Runs, crosses: list[tuple[float, float]]) -> str:
+def _on_halfcheetah(title: str, runs: Jobs, crosses: list[tuple[float, float]]) -> str:
     d = Drawing(680, 330, title)
     plot = Plot(d, 70, 34, 520, 240, (0, 1_000_000), (-500.0, 13_000.0))
     plot.axes(
         (0, 250_000, 500_000, 750_000, 1_000_000), (0, 4_000, 8_000, 12_000), "steps", "mean return of ten episodes"
     )
-    for run, name, ink, shift in runs:
-        curve = evaluations(run)
-        plot.curve(curve, ink)
-        x, y = plot.at(*curve[-1])
-        d.text(x + 8, y + shift, name, f"{ink} strong", "start")
+    for job, name, ink, shift in runs:
+        banded(d, plot, job, name, ink, shift)
     for step, value in crosses:
         _cross(d, *plot.at(step, value))
     return d.svg()

@@ -7,21 +7,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from statistics import fmean
 
 import yaml
 from drawing import Drawing, Plot
-from learned import BENCHMARKS, evaluations
+from learned import BENCHMARKS, banded
 
 STATIC = Path(__file__).parents[1] / "_static"
 Curve = list[tuple[float, float]]
-
-
-def seeds(run: str) -> list[Curve]:
-    """The evaluations of each seed, as far as all of them go."""
-    folders = sorted((BENCHMARKS / "results" / "learning").glob(f"{run}-s[0-9]*"))
-    curves = [evaluations(folder.name) for folder in folders]
-    return [curve[: min(len(other) for other in curves)] for curve in curves]
 
 
 def published(job: str, label: str) -> Curve:
@@ -42,17 +34,17 @@ def overview() -> str:
         ("td3-halfcheetah", "TD3", "ink-actor", 11),
         ("ppo-halfcheetah", "PPO", "ink-reward", 4),
     ):
-        _draw(d, plot, run, name, ink, shift)
-    _draw(d, plot, "crossq-halfcheetah-100k", "CrossQ", "ink-noise", -56)
+        banded(d, plot, run, name, ink, shift)
+    banded(d, plot, "crossq-halfcheetah-100k", "CrossQ", "ink-noise", -56)
     _crosses(d, plot, published("td3-halfcheetah", "TD3's authors, 10 seeds, v1"))
 
     plot = _panel(d, 1, "Pong, ten million steps", (0, 1e7), (-22, 22), (0, 5e6, 1e7), (-21, 0, 21))
-    _draw(d, plot, "ppo-pong", "PPO", "ink-reward", 16)
+    banded(d, plot, "ppo-pong", "PPO", "ink-reward", 16)
     _crosses(d, plot, published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"))
 
     plot = _panel(d, 2, "MemoryS9, a task of memory", (0, 4e5), (-0.05, 1.05), (0, 2e5, 4e5), (0, 0.5, 1))
-    _draw(d, plot, "r2d2-memory", "R2D2", "ink-actor")
-    _draw(d, plot, "dqn-memory", "DQN", "ink-critic")
+    banded(d, plot, "r2d2-memory", "R2D2", "ink-actor")
+    banded(d, plot, "dqn-memory", "DQN", "ink-critic")
 
     title = "KeyCorridor, which needs to be shown"
     plot = _panel(d, 3, title, (0, 1e5), (-0.05, 1.05), (0, 5e4, 1e5), (0, 0.5, 1))
@@ -62,7 +54,7 @@ def overview() -> str:
         ("keycorridor-dqfd", "DQfD", "ink-critic", 8),
         ("keycorridor-r2d2", "R2D2", "quiet", 4),
     ):
-        _draw(d, plot, run, name, ink, shift)
+        banded(d, plot, run, name, ink, shift)
     return d.svg()
 
 
@@ -79,18 +71,6 @@ def _panel(
     plot.axes(x_ticks, y_ticks, "steps", "")
     d.text((plot.left + plot.right) / 2, plot.top - 16, title, "strong", size=13.5)
     return plot
-
-
-def _draw(d: Drawing, plot: Plot, run: str, name: str, ink: str, shift: float = 4) -> None:
-    """The mean over the seeds, and where there are several a band from the least to the greatest."""
-    curves = seeds(run)
-    steps = [step for step, _ in curves[0]]
-    values = [[value for _, value in at] for at in zip(*curves, strict=True)]
-    if len(curves) > 1:
-        plot.band(steps, [min(at) for at in values], [max(at) for at in values], ink)
-    plot.curve(list(zip(steps, map(fmean, values), strict=True)), ink)
-    x, y = plot.at(steps[-1], fmean(values[-1]))
-    d.text(x + 8, y + shift, name, f"{ink} strong", "start", size=12)
 
 
 def _crosses(d: Drawing, plot: Plot, points: Curve) -> None:

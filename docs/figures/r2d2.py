@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import fmean
 from types import SimpleNamespace
 
 import numpy as np
 from drawing import Drawing, Plot
-from learned import evaluations
+from learned import banded
 from td3 import number
 
 from duetto.algorithms import R2D2
@@ -77,21 +76,8 @@ def memory() -> str:
     plot = Plot(d, 60, 34, 520, 210, (0, 400_000), (0.0, 1.0))
     plot.axes((0, 100_000, 200_000, 300_000, 400_000), (0, 0.25, 0.5, 0.75, 1), "steps", "mean return of 50 episodes")
     for run, words, ink in (("r2d2-memory", "R2D2", "ink-critic"), ("dqn-memory", "DQN", "ink-target")):
-        band(d, plot, run, words, ink)
+        banded(d, plot, run, words, ink)
     return d.svg()
-
-
-def band(d: Drawing, plot: Plot, run: str, words: str, ink: str, seeds: int = 3, shift: float = 4) -> None:
-    """A run's mean over seeds, and what lies between the least and the greatest of them."""
-    curves = [evaluations(f"{run}-s{seed}") for seed in range(seeds)]
-    length = min(len(curve) for curve in curves)
-    steps = [curves[0][i][0] for i in range(length)]
-    values = [[curve[i][1] for curve in curves] for i in range(length)]
-    if seeds > 1:
-        plot.band(steps, [min(v) for v in values], [max(v) for v in values], ink)
-    plot.curve([(step, fmean(v)) for step, v in zip(steps, values, strict=True)], ink)
-    x, y = plot.at(steps[-1], fmean(values[-1]))
-    d.text(x + 8, y + shift, words, f"{ink} strong", "start", size=12)
 
 
 # ---------------------------------------------------------------------------------------------------- steps

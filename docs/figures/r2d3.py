@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from drawing import Drawing, Plot
-from learned import BENCHMARKS
-from r2d2 import band
+from learned import BENCHMARKS, banded
 
 from duetto.algorithms import R2D3
 from duetto.algorithms.base import PRIORITY, Batch, OneStep
@@ -89,7 +88,7 @@ def keycorridor() -> str:
         ("keycorridor-dqfd", "DQfD", "ink-noise"),
         ("keycorridor-r2d2", "R2D2, none shown", "ink-target"),
     ):
-        band(d, plot, run, words, ink)
+        banded(d, plot, run, words, ink)
     return d.svg()
 
 
@@ -104,7 +103,7 @@ def share_runs() -> str:
         ("keycorridor-share-64", "1/64", "ink-noise", 6),
         ("keycorridor-share-256", "1/256 and 0", "ink-target", 2),
     ):
-        band(d, plot, run, words, ink, seeds=1, shift=shift)
+        banded(d, plot, run, words, ink, shift=shift)
     return d.svg()
 
 

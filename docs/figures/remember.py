@@ -6,9 +6,8 @@ from math import log
 
 import numpy as np
 from drawing import Drawing, Plot
-from learned import evaluations
+from learned import banded, evaluations
 from overestimation import swing
-from r2d2 import band
 
 ANGLE, SPEED, AHEAD = 0.6, 3.0, 10
 
@@ -58,13 +57,13 @@ def masked() -> str:
     left = Plot(d, 60, 44, 230, 180, (0, 20_000), (-1_600.0, 0.0))
     left.axes((0, 10_000, 20_000), (-1_500, -1_000, -500, 0), "steps", "")
     d.text(left.left, 24, "TD3, Pendulum-v1", "strong", "start", size=12.5)
-    band(d, left, "td3-masked-pendulum-jax", "LSTM", "ink-critic")
-    band(d, left, "td3-masked-pendulum-feedforward", "none", "ink-target")
+    banded(d, left, "td3-masked-pendulum-jax", "LSTM", "ink-critic")
+    banded(d, left, "td3-masked-pendulum-feedforward", "none", "ink-target")
     right = Plot(d, 410, 44, 230, 180, (0, 150_000), (0.0, 520.0))
     right.axes((0, 50_000, 100_000, 150_000), (0, 250, 500), "steps", "")
     d.text(right.left, 24, "PPO, CartPole-v1", "strong", "start", size=12.5)
-    band(d, right, "ppo-masked-cartpole-torch", "LSTM", "ink-critic")
-    band(d, right, "ppo-masked-cartpole-feedforward", "none", "ink-target", seeds=1)
+    banded(d, right, "ppo-masked-cartpole-torch", "LSTM", "ink-critic")
+    banded(d, right, "ppo-masked-cartpole-feedforward", "none", "ink-target")
     return d.svg()
 
 

@@ -26,7 +26,7 @@ def _say_if_nothing_is_evaluated(callback: Callback, session: Session) -> None:
 
 @dataclass
 class StopAtReturn(Callback):
-    """End the run where an evaluation's mean return is at least `value`."""
+    """End the run where an evaluation's mean return is at least `value`, in the environment's own rewards."""
 
     value: Annotated[float, Within(endless=True)]
 
@@ -48,7 +48,7 @@ class StopAtReturn(Callback):
 class StopWithoutImprovement(Callback):
     """End the run where so many evaluations, one after another, were no better than the best one before them.
 
-    Better is a mean return that is higher by more than `least`.
+    Better is a mean return that is higher by more than `least`. A resumed run goes on counting.
     """
 
     evaluations: Count
@@ -150,6 +150,7 @@ class RecordVideo(Callback):
     """Record an episode of the policy, without exploration, before the first step and every `steps` steps.
 
     The videos are in the run's folder `videos/`, as those of `duetto video`. Learning does not see the episodes.
+    UsageError where imageio or ffmpeg is missing, or the environment gives no pictures.
     """
 
     steps: Count

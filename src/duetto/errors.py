@@ -31,7 +31,7 @@ def _shown(character: str) -> str:
 
 
 class DuettoError(Exception):
-    """Something failed that the user can act on."""
+    """Something failed that the user can act on. `exit_code` is the command's: 1, and 2 for a UsageError."""
 
     exit_code = 1
 

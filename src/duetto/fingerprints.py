@@ -51,30 +51,37 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _parts_once(value: Any, seen: set[int]) -> Iterator[str]:
-    if isinstance(value, np.ndarray):
-        yield f"array {value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
-    elif isinstance(value, partial):
-        yield from _several(("partial", value.func, value.args, value.keywords), seen)
-    elif isinstance(value, Mapping):
-        yield "mapping"
-        yield from _several([part for pair in value.items() for part in pair], seen)
-    elif isinstance(value, list | tuple):
-        yield f"{type(value).__name__} {len(value)}"
-        yield from _several(value, seen)
-    elif isinstance(value, set | frozenset):
-        yield from sorted(repr(part) if isinstance(part, PLAIN) else type(part).__qualname__ for part in value)
-    elif isinstance(value, ModuleType):
-        yield value.__name__
-    elif isinstance(value, FunctionType):
-        yield from _function(value, seen)
-    elif isinstance(value, type):
-        yield from _class(value, seen)
-    elif inside := [held for name in _HELD if callable(held := getattr(value, name, None))]:
+    match value:
+        case np.ndarray():
+            content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+            yield f"array {value.dtype} {value.shape} {content}"
+        case partial():
+            yield from _several(("partial", value.func, value.args, value.keywords), seen)
+        case Mapping():
+            yield "mapping"
+            yield from _several([part for pair in value.items() for part in pair], seen)
+        case list() | tuple():
+            yield f"{type(value).__name__} {len(value)}"
+            yield from _several(value, seen)
+        case set() | frozenset():
+            yield from sorted(repr(part) if isinstance(part, PLAIN) else type(part).__qualname__ for part in value)
+        case ModuleType():
+            yield value.__name__
+        case FunctionType():
+            yield from _function(value, seen)
+        case type():
+            yield from _class(value, seen)
+        case _:
+            yield from _object(value, seen)
+
+
+def _object(value: Any, seen: set[int]) -> Iterator[str]:
+    if inside := [held for name in _HELD if callable(held := getattr(value, name, None))]:
         yield from _several([f"{type(value).__qualname__} of", *inside], seen)
-    else:
-        yield from _parts(type(value), seen)
-        if _is_own(_module(type(value))):
-            yield from _parts(getattr(value, "__dict__", None), seen)
+        return
+    yield from _parts(type(value), seen)
+    if _is_own(_module(type(value))):
+        yield from _parts(getattr(value, "__dict__", None), seen)
 
 
 # Where methods hold functions: static ones, properties, those that are cached, or compiled by JAX.

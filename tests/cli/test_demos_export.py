@@ -185,7 +185,9 @@ def test_demonstrations_beside_the_memory_are_not_exported(duetto: Command, tmp_
 def test_fresh_episodes_are_those_of_record(duetto: Command):
     assert duetto("train", "td3", "Pendulum-v1", "--steps", "60", *SMALL, "--name", "made").code == 0
     call = ["--episodes", "2", "--seed", "5"]
-    assert duetto("demos", "export", "runs/made", "--output", "one", *call).code == 0
+    code, out, _ = duetto("demos", "export", "runs/made", "--output", "one", *call)
+    assert code == 0
+    assert "Duetto's bc, dqfd and r2d3 learn from choices alone." in out
     record = ["demos", "record", "Pendulum-v1", "--expert", "runs/made", "--checkpoint", "last", "--output", "two"]
     assert duetto(*record, *call).code == 0
     one, two = (demonstrations.load(name) for name in ("one", "two"))

@@ -13,7 +13,11 @@ from duetto.cli import main
 from duetto.errors import UsageError
 
 HINTS = [
-    ("train ppo CartPole-v1 --batch-size 64", "ppo has no option --batch-size. Did you mean --minibatches?"),
+    (
+        "train ppo CartPole-v1 --batch-size 64",
+        "ppo has no option --batch-size. Did you mean --minibatches (how many, not how large)?",
+    ),
+    ("train ppo CartPole-v1 --learning-starts 100", "ppo has no option --learning-starts. It has nothing of the kind."),
     ("train ppo CartPole-v1 --anneal-lr", "ppo has no option --anneal-lr. Did you mean --learning-rate-decay?"),
     ("train td3 Pendulum-v1 --cuda", "td3 has no option --cuda. Did you mean --device?"),
     ("train td3 Pendulum-v1 --hidden 64,32", "--hidden is 64,32. Write --hidden 64 32"),

@@ -311,7 +311,20 @@ class Updater(Protocol):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Base of all algorithms: what the training loop and the learners ask of one."""
+    """Base of all algorithms: what the training loop and the learners ask of one.
+
+    A frozen dataclass: its fields are the hyper-parameters, its methods the equations. In the shapes below B are rows
+    of a batch, N environments, A the numbers of a Box action. Arrays are the framework's that computes, or NumPy's.
+
+    Attributes:
+        acting_networks: Names of the networks that `act` calls.
+        observations: The spaces of observations that it supports, in words.
+        actions: The spaces of actions, in words.
+        small: For `duetto.testing`: options that make a trial quick.
+        alternatives: For `duetto.testing`: another value of an option where halving it changes nothing, with what it
+            needs beside it; None: it can have no other.
+        tuned: For `duetto tune`: how options are searched whose types do not say it; None: not unless asked for.
+    """
 
     acting_networks: ClassVar[tuple[str, ...]]  # the networks that `act` calls
     observations: ClassVar[str]  # the spaces it supports, in words
@@ -387,7 +400,10 @@ class Algorithm:
         return {name: value for name, value in fields.items() if isinstance(value, CustomNetwork)}
 
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """Raise UsageError that names environment and spaces where the algorithm does not support them."""
+        """Raise UsageError that names environment and spaces where the algorithm does not support them.
+
+        Spaces are plain data (`networks.spaces`): Box, Discrete, MultiDiscrete, or a Dict of these.
+        """
         raise NotImplementedError
 
     def check_masks(self, environment: str) -> None:
@@ -399,7 +415,10 @@ class Algorithm:
             )
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
-        """The networks that learn, by name. Order matters: initial parameters are drawn in it."""
+        """The networks that learn, by name, as specs (`networks.specs`) from which both frameworks build.
+
+        Order matters: initial parameters are drawn in it.
+        """
         raise NotImplementedError
 
     def targets(self) -> dict[str, str]:
@@ -407,11 +426,11 @@ class Algorithm:
         return {}
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
-        """An optimiser for each network that learns."""
+        """An optimiser for each network that learns, by the network's name; one without stays as it is."""
         raise NotImplementedError
 
     def memory(self) -> MemorySpec:
-        """The memory that feeds `update`."""
+        """The memory that feeds `update`: of single steps, of sequences, or of rollouts."""
         raise NotImplementedError
 
     def split(self, random: np.random.Generator, size: int) -> np.ndarray | None:
@@ -433,11 +452,28 @@ class Algorithm:
         return 0
 
     def update(self, learner: Updater, batch: Any, noise: Any, phase: int) -> None:
-        """One update of the kind `phase`."""
+        """One update of the kind `phase`.
+
+        Args:
+            learner: What may be done: `minimize`, `track`, `scheduled`.
+            batch: A `Batch`, `SequenceBatch` or `RolloutBatch`, whatever the memory gives.
+            noise: What `draw` gave.
+            phase: What the method `phase` said of this update; Python may branch on it.
+        """
         raise NotImplementedError
 
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """Actions (N, ...) for a batch of observations; without noise the policy's best guess."""
+        """Actions for N observations.
+
+        Args:
+            nets: The networks, by name as attributes.
+            obs: (N, ...), or a dict of them by part; for recurrent networks a `Window`.
+            noise: (N, ...), what the explorer drew; None: the policy's best guess.
+
+        Returns:
+            (N, A) in [-1, 1] for a Box, which is scaled to its bounds; (N,) integers for Discrete, (N, n) for
+            MultiDiscrete; for a Dict (N, columns), the parts side by side.
+        """
         raise NotImplementedError
 
     def collect(self, nets: Any, obs: Tree, noise: Array | None) -> tuple[Array, dict[str, Array]]:
@@ -483,5 +519,5 @@ class Algorithm:
         return None
 
     def explorer(self) -> Exploration:
-        """How it explores."""
+        """How it explores: what draws the numbers (`algorithms.exploration`) that `act` gets as `noise`."""
         raise NotImplementedError

@@ -46,7 +46,7 @@ class DDPG(TargetedActorCritic):
     ou_theta: NonNegative = 0.15
     """How fast Ornstein-Uhlenbeck noise returns to 0."""
     ou_dt: NonNegative = 0.0
-    """Its time step; 0 is skrl's form, x ← x - θ x + σ N."""
+    """Its time step; 0 is skrl's form, x ← x - ou_theta x + σ N."""
     ou_reset: bool = True
     """Start it from 0 at the beginning of each episode."""
 

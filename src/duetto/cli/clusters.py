@@ -19,16 +19,21 @@ Address = Annotated[
     str | None,
     arg(metavar="[ADDRESS]", help="Step the environments on a Ray cluster: at this address, or one on this machine."),
 ]
-Actors = Annotated[int | None, arg(help="Processes of the cluster that the environments are spread over; 2.")]
+Actors = Annotated[
+    int | None, arg(help="Processes of the cluster that the environments are spread over; by default 2.")
+]
 AnyPace = Annotated[
     Pace | None,
     arg(help="exact: the numbers of a run without a cluster; lockstep, free: actors choose actions themselves."),
 ]
-Blocks = Annotated[int | None, arg(help="Vector steps that an actor makes by itself; a rollout, or 16.")]
-Ahead = Annotated[int | None, arg(help="At the pace free: steps made before they are learned from; 2 blocks an actor.")]
+Blocks = Annotated[int | None, arg(help="Vector steps that an actor makes by itself; by default a rollout's, or 16.")]
+Ahead = Annotated[
+    int | None,
+    arg(help="At the pace free: steps made before they are learned from; by default 2 blocks an actor."),
+]
 
 ReplayShards = Annotated[
-    int | None, arg(help="Processes that the replay memory is spread over; 0: it is in the run's own.")
+    int | None, arg(help="Processes that the replay memory is spread over; by default 0: it is in the run's own.")
 ]
 
 

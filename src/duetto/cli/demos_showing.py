@@ -14,6 +14,7 @@ from duetto import demonstrations
 from duetto.cli.output import print_json
 from duetto.demonstrations import Demonstrations
 from duetto.display.live import say
+from duetto.networks.spaces import Discrete
 from duetto.storage.config import circumstances
 
 
@@ -43,6 +44,8 @@ def say_what_is_there(
         return
     left = f", {tried - games} left out" if tried is not None and tried > games else ""
     say(console, f"{output}: {games} episodes{left}, {found.steps:,} steps, return {spread(found)}")
+    if not isinstance(found.description.action_space, Discrete):
+        say(console, "Whoever reads Minari's datasets can use it. Duetto's bc, dqfd and r2d3 learn from choices alone.")
     say(console, f"See them: duetto demos inspect {output}")
 
 

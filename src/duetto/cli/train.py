@@ -19,7 +19,7 @@ from tyro.conf import AvoidSubcommands, FlagCreatePairsOff, OmitArgPrefixes, Sup
 
 from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.nearest import ELSEWHERE, nearest
+from duetto.algorithms.nearest import ELSEWHERE, UNITS, nearest
 from duetto.cli import watching
 from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, ReplayShards, cluster, with_address
 from duetto.cli.options import EnvironmentId, EnvironmentOptions, Json, Quiet, Seeds, environment_options
@@ -237,9 +237,11 @@ def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
             if re.search(r"[\[(,]", given):
                 spaced = " ".join(re.findall(r"\d+", given))
                 raise UsageError(f"{option.partition('=')[0]} is {given}. Write {option.partition('=')[0]} {spaced}")
-        if option.startswith("--") and name in ELSEWHERE and name not in known and (near := nearest(name, known)):
-            here = " or ".join(f"--{one.replace('_', '-')}" for one in near)
-            raise UsageError(f"{algorithm.name()} has no option {option.partition('=')[0]}. Did you mean {here}?")
+        if option.startswith("--") and name in ELSEWHERE and name not in known:
+            here = " or ".join(f"--{one.replace('_', '-')}" for one in nearest(name, known))
+            units = f" ({UNITS[name]})" if name in UNITS else ""
+            meant = f"Did you mean {here}{units}?" if here else "It has nothing of the kind."
+            raise UsageError(f"{algorithm.name()} has no option {option.partition('=')[0]}. {meant}")
 
 
 def train(

@@ -14,20 +14,24 @@ def generalized_advantages(
     discount: float,
     trace: float,
 ) -> np.ndarray:
-    """Generalised advantage estimation (Schulman et al., 2016, arXiv:1506.02438, equation 16).
+    """Generalised advantage estimation (Schulman et al., 2016, arXiv:1506.02438, equation 16)::
 
         δ_t = r_t + γ (1 - terminated_t) V(s'_t) - V(s_t),     A_t = δ_t + γ λ (1 - done_t) A_{t+1}
 
-    A truncated episode counts on the value of its *final* observation; the trace is cut wherever an episode ends.
+    A truncated episode counts on the value of its *final* observation; the trace is cut wherever an episode ends::
 
         t              0     1     2     3            terminated at 1, truncated at 2
         next_value   V(s1)   .   V(end) V(s4)         not V of the observation that the reset gave
         A_t            <-----|-----|     <---- the rollout's end
 
     Args:
-        reward, value, next_value: (T, ...), V(s'_t) of the observation that the action really produced.
-        terminated, truncated: (T, ...) bool.
-        discount, trace: γ and λ.
+        reward: (T, ...), r_t.
+        value: (T, ...), V(s_t).
+        next_value: (T, ...), V(s'_t) of the observation that the action really produced.
+        terminated: (T, ...) bool, the task ended with this step.
+        truncated: (T, ...) bool, the episode was cut from outside after this step.
+        discount: γ.
+        trace: λ.
 
     Returns:
         A (T, ...) float64.
@@ -45,6 +49,9 @@ def generalized_advantages(
 
 
 def explained_variance(value: np.ndarray, returns: np.ndarray) -> float:
-    """1 - Var(R - V) / Var(R): 1 is a perfect prediction, 0 as good as a constant; 0 where R does not vary."""
+    """1 - Var(R - V) / Var(R) of V and R (...): how well values predict returns, as OpenAI Baselines logs it.
+
+    1 is a perfect prediction, 0 as good as a constant; 0 where R does not vary.
+    """
     spread = float(np.var(returns))
     return 1.0 - float(np.var(returns - value)) / spread if spread > 0 else 0.0

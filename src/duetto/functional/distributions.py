@@ -19,7 +19,7 @@ Array = Any
 
 
 class Categorical(NamedTuple):
-    """One choice among n."""
+    """One choice among n, of `logits` (..., n): π(a) = softmax(logits)(a)."""
 
     logits: Array  # (..., n)
 
@@ -36,7 +36,7 @@ class Categorical(NamedTuple):
 
     @property
     def greatest_entropy(self) -> Array:
-        """Logarithm of the number of allowed choices, (...): the entropy if all were alike likely."""
+        """Logarithm of the number of allowed choices, (...), which is the entropy if all were alike likely."""
         xp = array_namespace(self.logits)
         return xp.log(xp.sum(xp.astype(self.logits > 0.5 * FORBIDDEN, self.logits.dtype), axis=-1))
 
@@ -74,7 +74,7 @@ class Categorical(NamedTuple):
 
 
 class MultiCategorical(NamedTuple):
-    """Several independent choices, a MultiDiscrete action."""
+    """Several independent choices, a MultiDiscrete action; `parts` has a `Categorical` for each."""
 
     parts: tuple[Categorical, ...]
 
@@ -116,7 +116,7 @@ class MultiCategorical(NamedTuple):
 
 
 class DiagonalGaussian(NamedTuple):
-    """Independent normal numbers."""
+    """Independent normal numbers, of `mean` and `log_std` (..., A)."""
 
     mean: Array  # (..., A)
     log_std: Array  # (..., A)
@@ -155,7 +155,7 @@ class DiagonalGaussian(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """Independent parts, a Dict or Tuple action: what they say of it is the sum of what each says of its own.
+    """Independent `parts`, a Dict or Tuple action: what they say of it is the sum of what each says of its own.
 
     An action is (..., columns) float32, the parts' numbers and choices side by side; a choice has one column.
     """
@@ -241,7 +241,9 @@ def _own(columns: Array, part: Any) -> Array:
 
 
 class SquashedGaussian(NamedTuple):
-    """Independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018, appendix C)."""
+    """Independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018, arXiv:1801.01290,
+    appendix C). `mean` and `log_std` (..., A) are those before tanh.
+    """
 
     mean: Array  # (..., A), before tanh
     log_std: Array  # (..., A), before tanh

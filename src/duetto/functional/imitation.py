@@ -22,5 +22,5 @@ def large_margin(q: Any, expert_action: Any, margin: float) -> Any:
 
 
 def cross_entropy(preferences: Any, expert_action: Any) -> Any:
-    """-log softmax(preferences)(a_E) (...), of preferences (..., n) and choices (...)."""
+    """-log softmax(preferences)(a_E) (...), of preferences (..., n) and choices (...): behaviour cloning's loss."""
     return -Categorical(preferences).log_prob(expert_action)

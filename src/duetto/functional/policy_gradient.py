@@ -14,8 +14,9 @@ from duetto.functional.checks import same_shape
 
 
 def weighted_mean(x: Any, weight: Any) -> Any:
-    """Σ w x / Σ w over all axes; 0 where nothing counts. Of a share (`shares`), Σ w is the mean of all shares': so the
-    mean of what they give is that of the whole batch.
+    """Σ w x / Σ w of x and w (...) over all axes, a scalar; 0 where nothing counts.
+
+    Of a share (`shares`), Σ w is the mean of all shares': so the mean of what they give is that of the whole batch.
     """
     same_shape(x=x, weight=weight)
     xp = array_namespace(x)
@@ -23,7 +24,10 @@ def weighted_mean(x: Any, weight: Any) -> Any:
 
 
 def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
-    """(A - mean) / (std + ε), with the sample's unbiased standard deviation as in PyTorch; a single sample gives 0."""
+    """(A - mean) / (std + ε) of A and w (...), same shape; a single sample gives 0.
+
+    With the sample's unbiased standard deviation, as in PyTorch. Samples of weight 0 do not count.
+    """
     xp = array_namespace(advantage)
     centred = advantage - shares.mean(weighted_mean(advantage, weight))
     squares, samples = shares.total(xp.sum(weight * centred**2)), shares.total(xp.sum(weight))
@@ -32,14 +36,20 @@ def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
 
 
 def clipped_surrogate(ratio: Any, advantage: Any, clip: Any) -> Any:
-    """min(ρ A, clip(ρ, 1-ε, 1+ε) A) of each sample (Schulman et al., 2017, arXiv:1707.06347, equation 7)."""
+    """min(ρ A, clip(ρ, 1-ε, 1+ε) A) of each sample (Schulman et al., 2017, arXiv:1707.06347, equation 7).
+
+    `ratio`, `advantage` and what comes back are (...); `clip` is ε, a scalar.
+    """
     same_shape(ratio=ratio, advantage=advantage)
     xp = array_namespace(ratio)
     return xp.minimum(ratio * advantage, xp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
 
 
 def clipped_value_error(value: Any, old_value: Any, returns: Any, clip: Any) -> Any:
-    """The larger of (V - R)² and (V_old + clip(V - V_old, ±ε) - R)² of each sample, as in OpenAI Baselines' PPO2."""
+    """The larger of (V - R)² and (V_old + clip(V - V_old, ±ε) - R)² of each sample, as in OpenAI Baselines' PPO2.
+
+    `value`, `old_value`, `returns` and what comes back are (...); `clip` is ε, a scalar.
+    """
     same_shape(value=value, old_value=old_value, returns=returns)
     xp = array_namespace(value)
     near = old_value + xp.clip(value - old_value, -clip, clip)

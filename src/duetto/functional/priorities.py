@@ -9,7 +9,10 @@ import numpy as np
 
 
 def mass(priority: np.ndarray, exponent: float) -> np.ndarray:
-    """p^α, to which the probability P(i) = p_i^α / Σ_k p_k^α is proportional; with α = 0 all items are alike."""
+    """p^α of priorities (...), same shape: what P(i) = p_i^α / Σ_k p_k^α is proportional to (equation 1).
+
+    With the exponent α = 0 all items are alike.
+    """
     return priority**exponent
 
 
@@ -28,7 +31,8 @@ def importance_weights(mass: np.ndarray, smallest: np.ndarray | float, exponent:
 
 
 def annealed_exponent(start: float, sampled: int, anneal_samples: int) -> float:
-    """β for the batch drawn after `sampled` earlier ones: linear from `start` to 1 over `anneal_samples` batches.
+    """β for the batch drawn after `sampled` earlier ones: linear from `start` to 1 over `anneal_samples` batches
+    (section 3.4).
 
     With `anneal_samples` 0 it stays at `start`.
     """
@@ -38,10 +42,10 @@ def annealed_exponent(start: float, sampled: int, anneal_samples: int) -> float:
 
 
 def sequence_priority(error: np.ndarray, mask: np.ndarray, mix: float) -> np.ndarray:
-    """η max_t |δ_t| + (1-η) mean_t |δ_t| over the steps learned from (Kapturowski et al., 2019, R2D2, section 2.3).
+    """`η max_t |δ_t| + (1-η) mean_t |δ_t|` over the steps learned from (Kapturowski et al., 2019, R2D2, section 2.3).
 
     Args:
-        error: (B, L), |δ|; where the mask is 0 it may be anything, also NaN.
+        error: (B, L), `|δ|`; where the mask is 0 it may be anything, also NaN.
         mask: (B, L), 1 for the steps that count; a row without any has the priority 0.
         mix: η.
 

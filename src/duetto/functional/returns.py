@@ -8,9 +8,11 @@ import numpy as np
 def n_step_return(
     reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, available: np.ndarray, discount: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum each window's rewards up to the end of its episode or of the data (Sutton & Barto, 2018, equation 7.1).
+    """Sum each window's rewards up to the end of its episode or of the data (Sutton & Barto, 2018, equation 7.1)::
 
-        R = Σ_{k<n'} γ^k r_k,   discount = γ^n' · (1 - terminated_{n'-1}),   target = R + discount · V(s_{n'})
+        R = Σ_{k<n'} γ^k r_k
+        discount = γ^n' · (1 - terminated_{n'-1})
+        target = R + discount · V(s_{n'})
 
     n' ≤ n counts the transitions up to and including the first that terminated or was truncated, and never more than
     `available`. A truncated window looks ahead from the final observation of its episode, so it keeps its discount.

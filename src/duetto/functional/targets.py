@@ -12,13 +12,20 @@ from duetto.functional.checks import same_shape
 
 
 def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
-    """y = r + γ V(s'), all of shape (B,). `discount` is 0 where the episode terminated (Sutton & Barto, eq. 6.1)."""
+    """y = r + γ V(s'), all of one shape, (B,) or (B, L) (Sutton & Barto, 2018, the target of equation 6.2).
+
+    `discount` is γ, and 0 where the episode terminated. ValueError where shapes differ.
+    """
     same_shape(reward=reward, discount=discount, next_value=next_value)
     return reward + discount * next_value
 
 
 def standardize(x: Any, mean: Callable[[Any], Any], epsilon: float = 1e-8) -> Any:
-    """(x - mean) / (std + ε) with the population's standard deviation; `mean` is over what counts of x."""
+    """(x - mean) / (std + ε) of x (...), with the population's standard deviation; same shape as x.
+
+    `mean` gives the mean of an array like x over what counts of it, as a scalar. Of a share of a batch (`shares`), both
+    moments are the whole batch's.
+    """
     centred = x - shares.mean(mean(x))
     return centred / (array_namespace(x).sqrt(shares.mean(mean(centred**2))) + epsilon)
 
@@ -28,7 +35,8 @@ def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float
 
     The outer clip is the authors' code's, not the equation's.
 
-    `action` and `noise` are (B, A); `noise` is standard normal, one number for each sample and each dimension.
+    `action` and `noise` are (B, A), and so is what comes back; `noise` is standard normal, one number for each sample
+    and each dimension. ValueError where their shapes differ.
     """
     same_shape(action=action, noise=noise)
     xp = array_namespace(action)

@@ -10,13 +10,16 @@ FORBIDDEN = -1e15  # stands for -∞, which times 0 would be no number; so would
 
 
 def allowed(x: Any, mask: Any) -> Any:
-    """x (..., n), values or logits of actions, but FORBIDDEN where `mask` is False; it lacks at most x's first axes."""
+    """x (..., n), values or logits of actions, but FORBIDDEN, -1e15, where `mask` is False; same shape as x.
+
+    The mask lacks at most the first axes of x: (n,), (B, n), (..., n).
+    """
     xp = array_namespace(x)
     return xp.where(xp.broadcast_to(mask[(None,) * (x.ndim - mask.ndim)], x.shape), x, FORBIDDEN)
 
 
 def chosen(q: Any, action: Any) -> Any:
-    """Q(s, a) (...) of action values q (..., n) and choices (...)."""
+    """Q(s, a) (...) of action values q (..., n) and choices (...). ValueError for other shapes."""
     if tuple(q.shape[:-1]) != tuple(action.shape):
         raise ValueError(
             f"q has shape {tuple(q.shape)}, action {tuple(action.shape)}; they must be (..., n) and (...)."
@@ -32,7 +35,7 @@ def dueling(value: Any, advantage: Any) -> Any:
 
 
 def huber(error: Any, delta: float) -> Any:
-    """e² / 2 up to |e| = δ and linear beyond, δ (|e| - δ/2) (Huber, 1964); e² where δ is 0."""
+    """e² / 2 up to `|e| = δ`, and linear beyond, `δ (|e| - δ/2)`, of errors e (...) (Huber, 1964); e² where δ is 0."""
     if delta == 0:
         return error**2
     xp = array_namespace(error)

@@ -198,7 +198,10 @@ class Agent:
         return self._actions.to_environment(self._acting(obs, begins))
 
     def parameters(self) -> Parameters:
-        """Copies of all parameters, by network and name, in PyTorch's layouts."""
+        """Copies of all parameters as NumPy arrays, by network and name, in PyTorch's layouts: a weight is (out, in).
+
+        An ensemble's have a leading axis of its members.
+        """
         return self._learner.parameters()
 
     @property
@@ -213,7 +216,10 @@ class Agent:
 
     @property
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
-        """What its networks carry from step to step, by name, of one environment; nothing without recurrence."""
+        """Shapes of what its networks carry from step to step, of one environment, by name.
+
+        They are (layers, units), such as {"actor/h": (1, 128)}; without recurrent layers there are none.
+        """
         return self._learner.carry_shapes()
 
     @property

@@ -26,6 +26,15 @@ def check_algorithm(kind: type[Algorithm], *only: str) -> None:
     """Raise AssertionError that says what does not hold, of all checks or of those named.
 
     Both frameworks must be installed. A minute or two, most of it JAX's compiler.
+
+    Args:
+        kind: The class of an algorithm, such as `duetto.DDPG`.
+        only: Names of `checks`; without any, all of them in order.
+
+    Raises:
+        AssertionError: Something does not hold.
+        UsageError: `kind` is no algorithm's class, a name is none, a framework is missing, or the algorithm takes none
+            of the spaces that it is tried on.
     """
     from duetto.testing.conformance import CHECKS, both_installed
 

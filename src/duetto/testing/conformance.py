@@ -104,30 +104,37 @@ def check_state(kind: type[Algorithm]) -> None:
 def check_resuming(kind: type[Algorithm], backend: Backend = "torch", device: str = "cpu") -> None:
     """A run of 48 steps, again, and in two parts."""
     with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
-        whole, again = (_outcome(trial, backend, 48, device=device) for _ in range(2))
-        parts = _outcome(trial, backend, 48, stop=29, device=device)
-        for name, value in whole.items():
-            assert np.array_equal(value, again[name]), f"{kind.name()}: {name} is another in a run that was repeated"
-            assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
+        _compare_runs(trial, backend, device=device)
 
 
 def check_behind(kind: type[Algorithm], backend: Backend = "torch") -> None:
     """A run that acts one step behind, again, and in two parts."""
     with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
         if trial.algorithm.memory().on_policy:
-            try:
-                _outcome(trial, backend, 1, act_behind=True)
-            except UsageError as refusal:
-                sentence = str(refusal)
-            else:
-                raise AssertionError(f"{kind.name()} learns from rollouts, and acts behind")
-            assert kind.name() in sentence, f"the refusal does not name {kind.name()}: {sentence}"
+            _expect_refusal(trial, backend, f"{kind.name()} learns from rollouts, and acts behind", act_behind=True)
             return
-        whole, again = (_outcome(trial, backend, 48, act_behind=True) for _ in range(2))
-        parts = _outcome(trial, backend, 48, stop=29, act_behind=True)
-        for name, value in whole.items():
-            assert np.array_equal(value, again[name]), f"{kind.name()}: {name} is another in a run that was repeated"
-            assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
+        _compare_runs(trial, backend, act_behind=True)
+
+
+def _compare_runs(trial: Trial, backend: Backend, **how: Any) -> None:
+    """One of 48 steps, again, and in two parts."""
+    name = trial.algorithm.name()
+    whole, again = (_outcome(trial, backend, 48, **how) for _ in range(2))
+    parts = _outcome(trial, backend, 48, stop=29, **how)
+    for key, value in whole.items():
+        assert np.array_equal(value, again[key]), f"{name}: {key} is another in a run that was repeated"
+        assert np.array_equal(value, parts[key]), f"{name}: {key} is another in a run that was resumed"
+
+
+def _expect_refusal(trial: Trial, backend: Backend, otherwise: str, **how: Any) -> None:
+    name = trial.algorithm.name()
+    try:
+        _outcome(trial, backend, 1, **how)
+    except UsageError as refusal:
+        sentence = str(refusal)
+    else:
+        raise AssertionError(otherwise)
+    assert name in sentence, f"the refusal does not name {name}: {sentence}"
 
 
 def check_precision(kind: type[Algorithm]) -> None:
@@ -149,21 +156,13 @@ def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
     with _trials(kind) as trials:
         masked = [dataclasses.replace(trial, masked=True) for trial in trials if masks.choices(trial.action)][:1]
         if masked and "demonstrations" in kind.options():
-            try:
-                _outcome(masked[0], backend, 1)
-            except UsageError as refusal:
-                sentence = str(refusal)
-            else:
-                raise AssertionError(f"{kind.name()} learns from demonstrations, and refuses no masks")
-            assert kind.name() in sentence, f"the refusal does not name {kind.name()}: {sentence}"
+            _expect_refusal(masked[0], backend, f"{kind.name()} learns from demonstrations, and refuses no masks")
             return
         for trial in masked:
             _compare(trial)
             recurrent = {"recurrent": "lstm"} if "recurrent" in kind.options() else {}
             trial = dataclasses.replace(trial, algorithm=trial.algorithm.with_options(**recurrent))
-            whole, parts = _outcome(trial, backend, 48), _outcome(trial, backend, 48, stop=29)
-            for name, value in whole.items():
-                assert np.array_equal(value, parts[name]), f"{kind.name()}: {name} is another in a run that was resumed"
+            _compare_runs(trial, backend)
 
 
 def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:

@@ -16,7 +16,11 @@ from duetto.extras import install
 
 @dataclass(frozen=True)
 class Point:
-    """What is new of one step: numbers as in `metrics.jsonl`, those of an evaluation, and videos."""
+    """What is new of one step.
+
+    `numbers` are by name, as in `metrics.jsonl` ("learn/critic_loss"), and those of an evaluation
+    ("evaluation/mean_return"); `videos` are files.
+    """
 
     step: int
     numbers: dict[str, float] = field(default_factory=dict)

@@ -24,6 +24,7 @@ class MLflow(Tracker):
 
     MLflow's own variables hold: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME (else "duetto"). An experiment that begins
     in an SQLite file keeps its artefacts beside it, in `mlruns`; all others have theirs where MLflow puts them.
+    `experiment` and `tracking_uri` go before these variables. UsageError where MLflow is not installed.
     """
 
     name = "mlflow"

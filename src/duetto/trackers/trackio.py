@@ -17,12 +17,13 @@ class Trackio(Tracker):
     """Sends a run to Trackio: a database on this machine that `trackio show` shows, or a Space.
 
     Trackio's own variables hold: TRACKIO_PROJECT (else "duetto"), TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL.
+    `options` are for `trackio.init`: space_id, group, private ... UsageError where trackio is not installed.
     """
 
     name = "trackio"
 
     def __init__(self, project: str | None = None, **options: Any) -> None:
-        """`options` are for `trackio.init`: space_id, group, private ..."""
+        """See the class."""
         needed("trackio", "Trackio")
         self._project, self._options = project or os.environ.get("TRACKIO_PROJECT") or "duetto", options
         self._run: Any = None

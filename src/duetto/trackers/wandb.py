@@ -14,12 +14,13 @@ class Wandb(Tracker):
     """Sends a run to Weights & Biases, or with WANDB_MODE=offline to a folder that `wandb sync` sends.
 
     W&B's own variables hold: WANDB_PROJECT (else "duetto"), WANDB_ENTITY, WANDB_MODE, WANDB_DIR, WANDB_API_KEY.
+    `options` are for `wandb.init`: entity, tags, group, mode ... UsageError where wandb is not installed.
     """
 
     name = "wandb"
 
     def __init__(self, project: str | None = None, **options: Any) -> None:
-        """`options` are for `wandb.init`: entity, tags, group, mode ..."""
+        """See the class."""
         needed("wandb", "Weights & Biases")
         self._project, self._options = project or os.environ.get("WANDB_PROJECT") or "duetto", options
         self._run: Any = None

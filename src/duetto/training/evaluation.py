@@ -29,7 +29,12 @@ Act = Policy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations
 
 
 class Evaluation(NamedTuple):
-    """Undiscounted returns of the environment's own rewards, and lengths, of whole episodes in order of their seeds."""
+    """Whole episodes, in order of their seeds.
+
+    `returns` (episodes,) float64 are undiscounted, of the environment's own rewards; `lengths` (episodes,) int64 are in
+    steps. `successes` (episodes,) float64 has 1 where the task was done, 0 where not, and NaN where the episode does
+    not say; it is None where none does.
+    """
 
     returns: np.ndarray  # (episodes,) float64
     lengths: np.ndarray  # (episodes,) int64
@@ -37,7 +42,7 @@ class Evaluation(NamedTuple):
 
     @property
     def success_rate(self) -> float | None:
-        """The share of the episodes whose task was done, of those that say so; None: none does."""
+        """The share of the episodes whose task was done, in [0, 1], of those that say so; None where none does."""
         return None if self.successes is None else float(np.nanmean(self.successes))
 
     @property
@@ -51,7 +56,7 @@ class Evaluation(NamedTuple):
         return float(self.returns.std())
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """JSON values: what the properties say, and the returns and lengths of all episodes."""
         return {
             "mean_return": self.mean_return,
             "std_return": self.std_return,

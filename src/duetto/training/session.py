@@ -54,11 +54,20 @@ AT_THE_END, WHEN_STOPPED = 60.0, 5.0
 
 
 class Session:
-    """One run while it is running. Callbacks get it.
+    """One run while it is running. Callbacks get it: read its parts, and leave changing them to the loop.
 
     Attributes:
         step: Steps made so far, over all environments.
-        learner, memory, stepper, log, config: The parts; read them, and leave changing them to the loop.
+        config: All that the run is made from, as in `config.yaml`: `config.algorithm`, `config.environment`,
+            `config.run` (the `RunOptions`).
+        folder: The run's folder.
+        learner: What learns. `learner.updates` have been made; `learner.parameters()` copies all parameters, by network
+            and name.
+        memory: What is learned from. `len(memory)` counts what it holds: steps, or sequences.
+        stepper: The environments that are learned from: `num_envs`, `observation_space`, `action_space`, and `obs`
+            (N, ...), which is acted on next.
+        log: What is logged. `log.scalar(name, value)` gives the next line of metrics a number of your own;
+            `log.recent_return` is the mean return of the last 100 training episodes, None before the first.
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
@@ -415,7 +424,7 @@ class Session:
 
     @property
     def last_evaluation(self) -> tuple[int, Evaluation] | None:
-        """The newest and the step that it was made at, or None."""
+        """The step of the newest evaluation, and its result; None before the first."""
         return self._evaluations.last
 
     @property
@@ -424,7 +433,15 @@ class Session:
         return self._evaluations.under_way
 
     def another_environment(self, **how: Any) -> environments.Stepper:
-        """Environments that learning does not see, for the caller to close. `how` is for `environments.separate`."""
+        """Environments that learning does not see, for the caller to close.
+
+        Args:
+            how: For `environments.separate`: `num_envs`, `render_mode="rgb_array"`, `vectorization`, `worker_timeout`,
+                `engine`.
+
+        Raises:
+            UsageError: The environment was handed over as an object, and can be neither copied nor made anew.
+        """
         self.parts.rehearsal.end()
         made = environments.separate(self._environment, kwargs=self.config.environment_options, **how)
         self.notices += [notice for notice in made.notices if notice not in self.notices]
@@ -453,7 +470,7 @@ class Session:
 
     @property
     def policy(self) -> Policy:
-        """The policy as it is evaluated, from here on: on raw observations (N, ...).
+        """The policy as it is evaluated, from here on. It takes raw observations (N, ...).
 
         Its actions are those of networks, numbers in [-1, 1]; `Agent.act` gives them in the environment's units.
         """
@@ -478,10 +495,12 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
-        """Write everything down.
+        """Write everything down, and return the checkpoint's folder.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
+            CheckpointError: The disk refuses; earlier checkpoints are as they were.
+            FolderLostError: The run's folder was moved or deleted.
             UsageError: It is in the middle of learning, called by `on_update`: nothing could go on from that.
         """
         if self._learns:
