@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from commands import Command, Result, write_npz
 
+import duetto as library
 from duetto import demonstrations, environments
 from duetto.demonstrations import Demonstration, Description
 from duetto.demonstrations.sealing import write_seal
@@ -102,6 +103,21 @@ def test_a_run_is_recorded(duetto: Command, run: str):
     assert found.episodes[0].action.dtype == np.float32
     again = [line.split()[3] for line in duetto("evaluate", run, "--episodes", "3", "--seed", "0").out.splitlines()[:3]]
     np.testing.assert_allclose(found.returns, [float(value) for value in again], atol=0.01)
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_a_run_shows_its_best_actions_unless_it_is_asked_to_explore(duetto: Command, stochastic: bool):
+    """Also where its evaluations sample: what an expert did by chance is no example."""
+    small = ["--hidden", "16", "--learning-starts", "20", "--evaluate-every", "0", "--evaluation-epsilon", "0.9"]
+    call = ["train", "dqn", "CartPole-v1", "--steps", "60", *small, "--name", "chance", "--quiet"]
+    assert duetto(*call).code == 0
+    call = ["demos", "record", "CartPole-v1", "--expert", "runs/chance", "--episodes", "5", "--output", "demos"]
+    assert duetto(*call, *(["--stochastic"] if stochastic else [])).code == 0
+    policy = library.load("runs/chance").policy
+    policy.greedy = True
+    episodes = demonstrations.load("demos").episodes
+    same = [policy(episode.obs[: len(episode.action)]).ravel() == episode.action.ravel() for episode in episodes]
+    assert np.concatenate(same).all() != stochastic
 
 
 @pytest.mark.parametrize(("checkpoint", "step"), [("best", ""), ("30", "30, ")])

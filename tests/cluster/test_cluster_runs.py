@@ -21,6 +21,7 @@ import duetto
 from duetto.cluster import options
 from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.extras import install
+from duetto.memory import Rollout
 from duetto.runs.run import Run
 
 STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
@@ -394,3 +395,24 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     ):
         duetto.Cluster()
     assert not list(tmp_path.glob("*/*/config.yaml")) + list(tmp_path.glob("*/config.yaml"))
+
+
+def test_in_lockstep_a_rollouts_values_are_all_of_one_set_of_parameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Those that actors had are older than those of its ends, which are computed here; and two blocks' differ."""
+    compared: list[bool] = []
+    batch_of = Rollout._batch
+
+    def noted(self: Rollout, value: np.ndarray) -> Any:
+        compared.append(np.array_equal(value, self._values_again()))
+        return batch_of(self, value)
+
+    monkeypatch.setattr(Rollout, "_batch", noted)
+    how: dict[str, Any] = {"steps": 200, "num_envs": 4, "backend": "torch", "checkpoint_every": 0, "evaluate_every": 0}
+    agent = small("ppo", learning_rate=0.01)
+    train(tmp_path, agent, "CartPole-v1", cluster=Simulation(rates=STEADY, actors=2, pace="lockstep", block=8), **how)
+    assert compared == [True] * 3
+    compared.clear()
+    train(tmp_path, agent, "CartPole-v1", cluster=Simulation(rates=STEADY, actors=2, pace="exact"), **how)
+    assert len(compared) == 3

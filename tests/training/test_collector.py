@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from line_environment import Line
 from small_runs import small
 
@@ -31,8 +33,11 @@ class Recorder:
 class Parts:
     """A collector and what it joins."""
 
-    def __init__(self, algorithm: Algorithm, num_envs: int = 1, seed: int = 0, length: int = 4) -> None:
-        self.stepper = environments.make(Line, num_envs=num_envs, kwargs={"length": length})
+    def __init__(
+        self, algorithm: Algorithm, num_envs: int = 1, seed: int = 0, length: int = 4, environment: Any = None
+    ) -> None:
+        kwargs = {"num_envs": num_envs, "kwargs": {"length": length}}
+        self.stepper = environments.make(environment) if environment else environments.make(Line, **kwargs)
         self.stepper.reset(0)
         self.learner = Recorder()
         self.normalizer = Normalizer(self.stepper.observation_space, *algorithm.observation_scaling())
@@ -108,6 +113,7 @@ def test_ou_noise_begins_again_where_an_episode_ended_and_only_there(reset: bool
     wanted = np.ones((6, 2), bool)
     if reset:
         wanted[3, 0] = wanted[4, 1] = False  # environment 0's fourth step was the last of its episode
+        wanted[0, 1] = False  # and this one was made to begin anew
         np.testing.assert_allclose(parts.noises[4, 0], 0.1 * normal[4, 0], rtol=1e-5)
     np.testing.assert_array_equal(walks, wanted)
 
@@ -170,3 +176,17 @@ def test_statistics_of_what_is_collected(mode: str, count: float | None):
         np.testing.assert_array_equal(parts.learner.calls[-1][0], scaled)
     if mode == "off":
         np.testing.assert_array_equal(parts.learner.calls[-1][0], raw)
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_noise_begins_at_0_with_an_episode_in_every_autoreset_mode(mode: AutoresetMode):
+    """Where a step only resets, an action is drawn that nobody takes, and it moved the process on."""
+    algorithm = small("ddpg", random_steps=0, exploration="ou", ou_theta=0.0, exploration_noise=0.2)
+    parts = Parts(algorithm, environment=SyncVectorEnv([partial(Line, 3)] * 4, autoreset_mode=mode))
+    starts = []
+    for step in range(400):
+        starts.append(parts.stepper.starts.copy())
+        parts.collector.collect(step, 400)
+    first = parts.noises[np.array(starts)]
+    assert len(first) >= 400
+    assert first.std() == pytest.approx(0.2, rel=0.1)

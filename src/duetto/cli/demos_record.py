@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import tyro
 from rich.console import Console
-from tyro.conf import arg
+from tyro.conf import FlagCreatePairsOff, arg
 
 from duetto import demonstrations, environments, own_files
 from duetto.cli import options
@@ -23,7 +23,7 @@ from duetto.runs.run import Run
 from duetto.storage import trust
 from duetto.training.evaluation import PARALLEL
 
-_EXPERT = "bot (MiniGrid, BabyAI), keyboard (you), or the folder of a run, whose policy acts without exploration."
+_EXPERT = "bot (MiniGrid, BabyAI), keyboard (you), or the folder of a run, whose policy takes its best actions."
 
 
 class Source(NamedTuple):
@@ -52,18 +52,20 @@ def record(
     minimum_return: Annotated[float | None, arg(help="Leave out episodes with a lower return.")] = None,
     environment_options: options.PlainEnvironmentOptions = (),
     checkpoint: Annotated[str, arg(help="Of the run.", metavar="last|best|STEP")] = "last",
+    stochastic: Annotated[FlagCreatePairsOff[bool], arg(help="Of a run: act as it explores in training.")] = False,
     overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
     json: options.Json = False,
     trust: options.Trust = False,
 ) -> None:
     """Record whole episodes of an expert as a Minari dataset, to learn from."""
     seed = checked(episodes, seed)
-    if expert in ("bot", "keyboard") and checkpoint != "last":
-        raise UsageError(f"--checkpoint is of a run, and the expert is {expert}: leave it out.")
+    for option, given in (("checkpoint", checkpoint != "last"), ("stochastic", stochastic)):
+        if expert in ("bot", "keyboard") and given:
+            raise UsageError(f"--{option} is of a run, and the expert is {expert}: leave it out.")
     demonstrations.check_free(Path(output), overwrite)
     console, environment = Console(stderr=json), own_files.absolute(environment)
     given = options.environment_options(environment_options)
-    source = _source(console, expert, environment, given, checkpoint, episodes, trust)
+    source = _source(console, expert, environment, given, checkpoint, episodes, trust, stochastic)
     keep = _condition(minimum_return, only_successes or expert == "bot")
     play(console, environment, source, output, episodes, seed, keep, overwrite, json)
 
@@ -120,6 +122,7 @@ def _source(
     checkpoint: str,
     episodes: int,
     trusted: bool,
+    stochastic: bool,
 ) -> Source:
     if expert == "bot":
         stepper, bot = environments.make_bot(environment, given)
@@ -130,13 +133,22 @@ def _source(
         return Source(player, stepper, player.about, given)
     if not Path(expert).is_dir():
         raise UsageError(f"There is no expert {expert!r}. It is bot, keyboard, or the folder of a run, runs/...")
-    return trained(Run(expert, trust=trusted), environment, given, checkpoint, episodes, trusted)
+    return trained(Run(expert, trust=trusted), environment, given, checkpoint, episodes, trusted, stochastic)
 
 
 def trained(
-    run: Run, environment: str, given: dict[str, Any], checkpoint: str | int, episodes: int, trusted: bool = False
+    run: Run,
+    environment: str,
+    given: dict[str, Any],
+    checkpoint: str | int,
+    episodes: int,
+    trusted: bool = False,
+    stochastic: bool = False,
 ) -> Source:
-    """A run's policy, in the environment with the run's options where no others are given."""
+    """A run's policy, in the environment with the run's options where no others are given.
+
+    It takes its best actions, also where evaluations sample, or explores as in training.
+    """
     folder = str(run.path)
     agent, config = run.agent(checkpoint), run.config
     warn(run)
@@ -153,7 +165,9 @@ def trained(
             f"{trained[1]}; {environment} has {found}. Record in the environment that it was trained in."
         )
     about = f"{config.algorithm.name()} in {folder}, {checkpoint} checkpoint, step {agent.step}, {agent.fingerprint}"
-    return Source(agent.policy, stepper, about, kwargs)
+    policy = agent.policy
+    policy.greedy, policy.explores = not stochastic, stochastic
+    return Source(policy, stepper, about, kwargs)
 
 
 def _condition(least: float | None, successes: bool) -> Callable[[float], bool]:

@@ -63,6 +63,7 @@ class Distant(Stepper):
     obs: Tree
     starts: np.ndarray
     resumed_exactly: bool
+    older: bool = True
 
     def state_dict(self) -> dict[str, Any]:
         """See Stepper."""

@@ -71,6 +71,7 @@ class Stepper:
             another episode; None: nowhere.
         watcher: Called after each step with its actions and what it returns, unless it is None.
         engine: What steps the environments.
+        older: Whether who acts in them has older parameters than the learner.
         notices: Sentences for the user about how they were made.
     """
 
@@ -81,6 +82,7 @@ class Stepper:
     observation_space: Space
     action_space: Space
     starts: np.ndarray
+    older: bool = False
 
     def __init__(self, engine: Engine, name: str | None = None) -> None:
         self.engine: Engine = engine

@@ -26,7 +26,14 @@ class Rollout(Memory):
     """T steps of N environments; the batches are the same N·T rows once for each epoch.
 
     A vector step may lack some environments (Gymnasium's NEXT_STEP resets); such rows are zeros of weight 0.
+
+    Attributes:
+        values_anew: Compute all values when the rollout is complete, with the parameters of that moment. For one whose
+            steps come from older parameters: the values of its ends, which are computed then, would be of others.
     """
+
+    values_anew = False
+    values_anew: bool
 
     def __init__(
         self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]
@@ -86,12 +93,13 @@ class Rollout(Memory):
     def due(self) -> Iterator[Sample]:
         """Once the rollout is complete, one batch for each epoch; then it is forgotten.
 
-        The log-probabilities are those it was collected with; so are values and advantages, unless recomputed.
+        The log-probabilities are those it was collected with; so are values and advantages, unless recomputed, or made
+        `values_anew`.
         """
         if self._filled < self._spec.steps:
             return
         self._diverged = False
-        batch = self._batch(self._arrays["value"])
+        batch = self._batch(self._values_again() if self.values_anew else self._arrays["value"])
         real = batch.weight > 0
         info = {"explained_variance": explained_variance(batch.value[real], batch.returns[real])}
         for epoch in range(self._spec.epochs):

@@ -98,6 +98,8 @@ class Collector:
             return self._stepper.sample_actions(self._random), self._algorithm.unasked(self._stepper.num_envs)
         space = self._stepper.action_space
         mask = masks.of(obs)
+        # Where a vector environment resets in a step of its own, that has drawn for an action that was ignored.
+        self._noise = self._explorer.after_episode(self._noise, self._stepper.starts)
         noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space, mask)
         scaled = self._normalizer(obs)
         if self._recurrence is None:

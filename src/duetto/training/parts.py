@@ -156,6 +156,8 @@ class Parts:
             goals=self._goals,
             elsewhere=self._elsewhere,
         )
+        if isinstance(made, memory.Rollout):
+            made.values_anew = stepper.older
         if self.learner.twins is not None and self.learner.ranks == 1:
             said = self.learner.twins.keep(made.image_tables())
             self._notices.extend(one for one in said if one not in self._notices)
