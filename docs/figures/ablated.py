@@ -90,7 +90,6 @@ ABLATIONS = {
         {
             "each half by itself": {"class": Apart},
             "no normalisation": {"network": "mlp"},
-            "the actor does not wait": {"policy_delay": 1},
         },
         seeds=3,
     ),
