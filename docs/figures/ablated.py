@@ -110,18 +110,6 @@ ABLATIONS = {
             "no exploration": {"exploration_start": 0.0, "exploration_end": 0.0},
         },
     ),
-    "discretesac": Ablations(
-        "CartPole-v1",
-        20_000,
-        1_000,
-        0.0,
-        500.0,
-        {
-            "target entropy 0.98 log n": {"target_entropy_scale": 0.98},
-            "hardly any entropy": {"learn_temperature": False, "temperature": 1e-6},
-        },
-        seeds=3,
-    ),
 }
 
 
@@ -225,11 +213,6 @@ def ppo() -> str:
 def dqn() -> str:
     """DQN."""
     return _drawn("dqn")
-
-
-def discretesac() -> str:
-    """Discrete SAC."""
-    return _drawn("discretesac")
 
 
 if __name__ == "__main__":
