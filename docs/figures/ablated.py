@@ -2,8 +2,8 @@
 
     python docs/figures/ablated.py [ALGORITHM ...]      # minutes each on one core; writes data/ablations.csv
 
-Every run is a preset's, shorter, with one option changed; the returns are those of its evaluations. TD3's are in
-`overestimation.py`, which looks at its critics, too.
+Every run is a preset's, shorter, with one option or method changed; the returns are those of its evaluations. TD3's
+are in `overestimation.py`, which looks at its critics, too.
 """
 
 from __future__ import annotations
@@ -165,11 +165,6 @@ def curves(name: str) -> dict[str, dict[int, list[tuple[float, float]]]]:
                 point = (float(row["step"]), float(row["return"]))
                 found.setdefault(row["variant"], {}).setdefault(int(row["seed"]), []).append(point)
     return found
-
-
-def ends(name: str, variant: str) -> list[float]:
-    """The mean of each seed's last three evaluations."""
-    return [fmean(value for _, value in curve[-3:]) for curve in curves(name)[variant].values()]
 
 
 def _drawn(name: str) -> str:

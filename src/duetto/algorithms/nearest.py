@@ -101,7 +101,7 @@ UNITS = {
     "exploration_fraction": "in steps, no share of the run",
     "n_sampled_goal": "a share of each batch: 4 goals are 0.8",
     "batch_size": "how many, not how large",
-    "target_entropy": "a factor: 1 is minus the number of action dimensions",
+    "target_entropy": "a factor of the usual target, not the target",
     "clip_range_vf": "yes or no; the range is clip_range",
     "value_clip": "yes or no; the range is clip_range",
     "smooth_regularization_noise": "its std",
@@ -117,10 +117,14 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, known, n=1)
 
 
+def units(name: str) -> str:
+    """ " (in updates)" or the like, to be said behind what is called otherwise here; "" where numbers are the same."""
+    return f" ({UNITS[name]})" if name in UNITS else ""
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "It has") -> str:
     """ " Did you mean 'tau'?" where there is one near it, else all that there are, behind the word `otherwise`."""
     known = list(known)
     if near := nearest(name, known):
-        units = f" ({UNITS[name]})" if name in UNITS else ""
-        return f" Did you mean {' or '.join(map(repr, near))}{units}?"
+        return f" Did you mean {' or '.join(map(repr, near))}{units(name)}?"
     return f" {otherwise}: {', '.join(known)}."

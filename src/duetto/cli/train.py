@@ -19,7 +19,7 @@ from tyro.conf import AvoidSubcommands, FlagCreatePairsOff, OmitArgPrefixes, Sup
 
 from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.nearest import ELSEWHERE, UNITS, nearest
+from duetto.algorithms.nearest import ELSEWHERE, nearest, units
 from duetto.cli import watching
 from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, ReplayShards, cluster, with_address
 from duetto.cli.options import EnvironmentId, EnvironmentOptions, Json, Quiet, Seeds, environment_options
@@ -239,8 +239,7 @@ def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
                 raise UsageError(f"{option.partition('=')[0]} is {given}. Write {option.partition('=')[0]} {spaced}")
         if option.startswith("--") and name in ELSEWHERE and name not in known:
             here = " or ".join(f"--{one.replace('_', '-')}" for one in nearest(name, known))
-            units = f" ({UNITS[name]})" if name in UNITS else ""
-            meant = f"Did you mean {here}{units}?" if here else "It has nothing of the kind."
+            meant = f"Did you mean {here}{units(name)}?" if here else "It has nothing of the kind."
             raise UsageError(f"{algorithm.name()} has no option {option.partition('=')[0]}. {meant}")
 
 

@@ -20,7 +20,7 @@ import yaml
 from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.fields import Count, CountOrZero, NonNegative, Within, check_fields
-from duetto.algorithms.nearest import nearest
+from duetto.algorithms.nearest import nearest, units
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.processor import processor
@@ -304,7 +304,7 @@ def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> Non
 def _nearest(name: Any, known: Iterable[str]) -> str:
     known = list(known)
     near = nearest(name, known)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+    return f"; did you mean {near[0]!r}{units(str(name))}?" if near else f"; there are {', '.join(known)}"
 
 
 def _shortened(text: str) -> str:

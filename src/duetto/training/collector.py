@@ -85,10 +85,6 @@ class Collector:
         if self.rewards is not None:
             done = transition.terminated | transition.truncated
             transition = transition._replace(reward=self.rewards(transition.reward, transition.env, done))
-        if episodes:
-            done = np.zeros(self._stepper.num_envs, bool)
-            done[[episode.env for episode in episodes]] = True
-            self._noise = self._explorer.after_episode(self._noise, done)
         return Experience(*transition, extras), episodes
 
     def _act(self, obs: Tree, step: int, total_steps: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -98,8 +94,9 @@ class Collector:
             return self._stepper.sample_actions(self._random), self._algorithm.unasked(self._stepper.num_envs)
         space = self._stepper.action_space
         mask = masks.of(obs)
-        # Where a vector environment resets in a step of its own, that has drawn for an action that was ignored.
-        self._noise = self._explorer.after_episode(self._noise, self._stepper.starts)
+        # Not where one ends: a vector environment that resets in a step of its own draws for an action between.
+        if np.count_nonzero(self._stepper.starts):
+            self._noise = self._explorer.after_episode(self._noise, self._stepper.starts)
         noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space, mask)
         scaled = self._normalizer(obs)
         if self._recurrence is None:
