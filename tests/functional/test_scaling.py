@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from duetto.functional.scaling import fresh_moments, merged, scaled, unscaled
+from duetto.functional.scaling import fresh_moments, merged, scaled
 
 
 # SPEC O12, from (mean 0, var 1, count 1) and the batch [1, 2, 3]: δ = 2, total 4, mean 0 + 2·3/4 = 1.5;
@@ -56,13 +56,6 @@ def test_outliers_are_clipped():
     moments = merged(fresh_moments((1,)), np.zeros((99, 1)))  # std .1
     np.testing.assert_array_equal(scaled([[9.0], [-9.0]], moments), [[5.0], [-5.0]])
     np.testing.assert_array_equal(scaled([[9.0], [-9.0]], moments, clip=2.0), [[2.0], [-2.0]])
-
-
-def test_unscaled_is_the_inverse_up_to_the_clip():
-    moments = merged(fresh_moments(()), np.array([1.0, 2.0, 3.0]))
-    x = np.array([-1.0, 0.0, 2.5], np.float32)
-    np.testing.assert_allclose(unscaled(scaled(x, moments), moments), x, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(unscaled([9.0], moments), [np.sqrt(1.5) * 5 + 1.5], rtol=1e-6)
 
 
 def test_scaled_observations_are_float32():

@@ -14,7 +14,7 @@ from safetensors import numpy as safetensors_numpy
 
 from duetto.errors import CheckpointError
 from duetto.storage import yaml_files
-from duetto.storage.states import decode_tree, encode_tree, load_tree, save_tree
+from duetto.storage.states import decode_tree, encode_tree
 
 DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"]
 KEYS = st.one_of(st.text(max_size=6), st.sampled_from(["$array", "$", "$$int", "a/b", "a%2Fb", "__metadata__", ""]))
@@ -52,7 +52,7 @@ def test_what_is_encoded_comes_back_bit_for_bit(state):
     assert same(decode_tree("t", encode_tree("t", state)), state)
 
 
-def test_a_tree_on_disk(tmp_path: Path):
+def test_others_can_read_it():
     state = {
         "layers.0.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
         "scalar": np.array(-0.0),
@@ -61,13 +61,12 @@ def test_a_tree_on_disk(tmp_path: Path):
         "mask": np.array([True, False]),
         "nested/key": {"inf": [float("inf"), float("-inf"), -0.0]},
     }
-    save_tree(tmp_path, "state", state)
-    loaded = load_tree(tmp_path, "state")
-    assert same(loaded, state)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.json", "state.safetensors"]
-    # others can read it: plain names, strict JSON
-    assert "layers.0.weight" in safetensors_numpy.load_file(tmp_path / "state.safetensors")
-    json.loads((tmp_path / "state.json").read_text(), parse_constant=pytest.fail)
+    files = encode_tree("state", state)
+    assert same(decode_tree("state", files), state)
+    assert sorted(files) == ["state.json", "state.safetensors"]
+    # plain names, strict JSON
+    assert "layers.0.weight" in safetensors_numpy.load(files["state.safetensors"])
+    json.loads(files["state.json"], parse_constant=pytest.fail)
 
 
 def test_loaded_arrays_are_writable_and_own_their_memory():
@@ -82,9 +81,8 @@ def test_views_are_saved_as_what_they_show(view):
     np.testing.assert_array_equal(loaded["a"], view(array))
 
 
-def test_without_arrays_there_is_one_file(tmp_path: Path):
-    save_tree(tmp_path, "state", {"a": 1})
-    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+def test_without_arrays_there_is_one_file():
+    assert list(encode_tree("state", {"a": 1})) == ["state.json"]
 
 
 @pytest.mark.parametrize(
@@ -109,10 +107,9 @@ def test_without_arrays_there_is_one_file(tmp_path: Path):
         np.ma.masked_array([1.0], [True]),
     ],
 )
-def test_other_leaves_are_refused_by_path(leaf, tmp_path: Path):
+def test_other_leaves_are_refused_by_path(leaf):
     with pytest.raises(TypeError, match="outer/inner"):
-        save_tree(tmp_path, "state", {"fine": np.ones(2), "outer": {"inner": leaf}})
-    assert not list(tmp_path.iterdir())
+        encode_tree("state", {"fine": np.ones(2), "outer": {"inner": leaf}})
 
 
 @pytest.mark.parametrize("state", [[], None, {1: 2}, {"a": {None: 1}}, {"\ud800": 1}])
@@ -145,17 +142,15 @@ def test_damaged_structure_is_an_error_for_the_user(text):
         decode_tree("t", files)
 
 
-def test_damaged_or_missing_arrays_are_an_error_for_the_user(tmp_path: Path):
-    save_tree(tmp_path, "t", {"x": np.ones(2)})
-    arrays_file = tmp_path / "t.safetensors"
-    arrays_file.write_bytes(arrays_file.read_bytes()[:-3])
+def test_damaged_or_missing_arrays_are_an_error_for_the_user():
+    files = encode_tree("t", {"x": np.ones(2)})
     with pytest.raises(CheckpointError, match="damaged"):
-        load_tree(tmp_path, "t")
-    arrays_file.unlink()
+        decode_tree("t", files | {"t.safetensors": files["t.safetensors"][:-3]})
+    del files["t.safetensors"]
     with pytest.raises(CheckpointError, match="missing"):
-        load_tree(tmp_path, "t")
+        decode_tree("t", files)
     with pytest.raises(CheckpointError, match=r"other\.json is missing"):
-        load_tree(tmp_path, "other")
+        decode_tree("other", files)
 
 
 # ------------------------------------------------------------------------------------------------ YAML

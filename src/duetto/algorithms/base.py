@@ -139,7 +139,7 @@ class SequenceBatch(NamedTuple):
 
 
 class Prospect(NamedTuple):
-    """What the Q(s, a) that an actor had is compared with: rewards, and the value behind them that it had itself."""
+    """What the Q(s, a) that an actor had is compared with: rewards, and the value after them that it had itself."""
 
     reward: Array  # (B,) or (B, L), the sum of up to n discounted rewards
     discount: Array  # γ^n' where the future counts, 0 where the episode terminated

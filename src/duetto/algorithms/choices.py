@@ -66,7 +66,7 @@ class ChoiceNetwork(Replayed):
     activation: Activation = "relu"
     """Activation of the hidden layers."""
     image_features: Count = 512
-    """Units of the layer behind an image's convolutions."""
+    """Units of the layer after an image's convolutions."""
     head_hidden: Annotated[tuple[int, ...], Within(1)] = ()
     """Units of further hidden layers, of each of a dueling network's two streams."""
     dueling: bool = True

@@ -127,7 +127,7 @@ class PPO(Algorithm):
     activation: Activation = "tanh"
     """Activation of the hidden layers; convolutions have ReLU."""
     image_features: Count = 512
-    """Units of the layer behind an image's convolutions."""
+    """Units of the layer after an image's convolutions."""
     shared_torso: bool = False
     """One torso for policy and value instead of one each."""
     policy_gain: Positive = 0.01

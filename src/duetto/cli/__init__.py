@@ -86,7 +86,7 @@ def _check_once(arguments: list[str]) -> None:
     given = [argument.partition("=")[0].replace("_", "-") for argument in arguments]
     for option in ("--environment-options", "--track", "--metric"):
         if given.count(option) > 1:
-            instead = "Give one" if option == "--metric" else f"Give all values behind one: {option} A B"
+            instead = "Give one" if option == "--metric" else f"Give all values after one: {option} A B"
             raise UsageError(f"{option} is given twice, and only the last would count. {instead}.")
 
 

@@ -14,7 +14,7 @@ StopAtReturn = Annotated[float | None, arg(help="Stop where an evaluation's mean
 TimeLimit = Annotated[
     float | None,
     arg(
-        help="Stop after so many seconds of work, earlier processes included; the checkpoint, and behind it an "
+        help="Stop after so many seconds of work, earlier processes included; the checkpoint, and after it an "
         "evaluation of the last policy, come on top.",
         metavar="SECONDS",
     ),

@@ -26,6 +26,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from duetto import another_python
 from duetto.environments import families, naming, recipes, trees
 from duetto.environments.state import obstacle
 from duetto.environments.stepping import Episode, Stepper, Transition
@@ -39,7 +40,6 @@ LEAST, MOST = 200, 1000
 _TESTED = {families.MUJOCO.name, families.ATARI.name, families.MINIGRID.name, "classic control", "PyBullet"}
 
 # What a process runs. The path may be the script's, so it is set before anything is imported.
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from duetto.environments import rehearsal; rehearsal.main()"
 
 _Trace = list[tuple[np.ndarray, dict[str, int]]]  # of each step: the actions, and a checksum of each thing they led to
 
@@ -109,13 +109,8 @@ class Rehearsal:
         with tempfile.TemporaryFile() as question:
             pickle.dump(job, question)
             question.seek(0)
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM.format(path=[str(path) for path in sys.path])],
-                stdin=question,
-                stdout=self._answer,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the run
-            )
+            start = "from duetto.environments.rehearsal import main; main()"
+            self._process = another_python.begin(start, question, self._answer, subprocess.DEVNULL)
 
     def look(self, patience: float = 0.0) -> None:
         """Take the answer if it is there; with patience, in seconds, end the watch and wait for it."""

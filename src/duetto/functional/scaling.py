@@ -47,8 +47,3 @@ def scaled(x: Any, moments: Moments, clip: float = 5.0, epsilon: float = 1e-8) -
     """clip((x - mean) / (std + ε), ±clip) as float32, same shape as x (B, ...)."""
     y = (np.asarray(x) - moments.mean) / (np.sqrt(moments.variance) + epsilon)
     return np.clip(y, -clip, clip).astype(np.float32)
-
-
-def unscaled(y: Any, moments: Moments, clip: float = 5.0) -> np.ndarray:
-    """Undo `scaled`, up to the clipping: std · clip(y, ±clip) + mean, as float32."""
-    return (np.sqrt(moments.variance) * np.clip(y, -clip, clip) + moments.mean).astype(np.float32)

@@ -22,12 +22,10 @@ newest checkpoint (`PartLostError`), and nothing is made of what is left.
 
 from __future__ import annotations
 
-import json
 import pickle
 import queue
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,6 +34,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 import cloudpickle
 
+from duetto import another_python
 from duetto.errors import DuettoError, PartLostError, UsageError
 
 CHECKED_EVERY = 100  # updates between two comparisons of all ranks' parameters
@@ -43,10 +42,7 @@ TIMEOUT = 300.0  # seconds without an answer after which a rank is taken for dea
 TO_START = 120.0  # the same for its first: packages are imported
 LOOK = 0.05  # seconds between two looks at who is there
 TO_END = 3.0  # seconds to find out which rank it is that is gone
-_START = (
-    "import json, sys; told = json.loads(sys.argv[1]); sys.path[:], sys.argv = told['path'], told['argv']; "
-    "from duetto.learners.rank import main; main()"
-)
+_START = "from duetto.learners.rank import main; main()"
 
 
 class Gpu(NamedTuple):
@@ -270,12 +266,7 @@ class Process:
     """A rank in a process of this machine. It ends with this one, however that ends."""
 
     def __init__(self, made_of: bytes) -> None:
-        told = json.dumps({"path": sys.path, "argv": sys.argv})
-        apart: dict[str, Any] = {"start_new_session": True}  # Ctrl-C on the terminal is for the parent
-        if sys.platform == "win32":
-            apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen([sys.executable, "-c", _START, told], **pipes, **apart)
+        self._process = another_python.begin(_START, subprocess.PIPE, subprocess.PIPE)
         self._inbox: queue.Queue[Receipt | None] = queue.Queue()
         self._outbox: queue.Queue[bytes] = queue.Queue()
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -15,17 +13,11 @@ from typing import IO, Any
 
 import cloudpickle
 
+from duetto import another_python
 from duetto.errors import UsageError
 from duetto.learners.threads import SHARE
 from duetto.runs.job import Job
 from duetto.runs.worker import receive, send
-
-# It finds what this process finds, and says in `config.yaml` what was typed here.
-_START = (
-    "import json, sys; told = json.loads(sys.argv[1]); sys.path[:], sys.argv = told['path'], told['argv']; "
-    "from duetto.runs.worker import main; main()"
-)
-
 
 LAST_WORDS = 2.0  # seconds until a process that has ended has said all
 
@@ -37,22 +29,12 @@ class Worker:
         self, inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]], log: Path, threads: int | None = None
     ) -> None:
         """`log` takes what its environments print; `threads` are its share, if it is said."""
-        told = json.dumps({"path": sys.path, "argv": sys.argv})
         # Several processes share a GPU: none may take most of its memory at once.
         shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | ({} if threads is None else {SHARE: str(threads)})
         environ = shared | os.environ
-        apart: dict[str, Any] = {"start_new_session": True}  # Ctrl-C on the terminal is for the parent
-        if sys.platform == "win32":
-            apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
         with log.open("ab") as words:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, told],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=words,
-                env=environ,
-                **apart,
-            )
+            start, pipe = "from duetto.runs.worker import main; main()", subprocess.PIPE
+            self._process = another_python.begin(start, pipe, pipe, words, environ)
         self.runs: int = 0
         self._inbox = inbox
         self._thread = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)

@@ -1,4 +1,4 @@
-"""Trees of arrays and JSON values as bytes and on disk: structure as JSON, arrays as safetensors, never pickle.
+"""Trees of arrays and JSON values as the bytes of files: structure as JSON, arrays as safetensors, never pickle.
 
 A *state* is a nested dict with str keys. Its leaves are NumPy arrays or JSON values: None, bool, int, float (NaN and
 infinities too), str and lists of those. What is loaded equals what was saved, bit for bit and type for type.
@@ -11,7 +11,6 @@ state that begin with "$" get a second one.
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -20,38 +19,11 @@ import safetensors
 import safetensors.numpy
 
 from duetto.errors import CheckpointError
-from duetto.storage import disk
 
 State = dict[str, Any]
 
 _DTYPES = {np.dtype(code) for code in ("?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")}
 _EXACT_IN_A_DOUBLE = 2**53  # other programs read JSON numbers as doubles; Python prints at most 4300 digits
-
-
-def save_tree(folder: Path, name: str, state: State) -> None:
-    """Write `<name>.json`, and `<name>.safetensors` if the state holds arrays, into an existing folder.
-
-    Raises TypeError with the path of a leaf that a state cannot hold; then nothing is written.
-    """
-    files = encode_tree(name, state)
-    for file, data in files.items():
-        disk.write_file(folder / file, data)
-
-
-def load_tree(folder: Path, name: str) -> State:
-    """Read what `save_tree` wrote. Arrays are writable and own their memory. Raises CheckpointError on damage."""
-    try:
-        files = {path.name: path.read_bytes() for path in _tree_paths(folder, name) if path.exists()}
-    except OSError as error:
-        raise CheckpointError(f"{folder / name}.json cannot be read: {error.strerror}.") from error
-    try:
-        return decode_tree(name, files)
-    except CheckpointError as error:
-        raise CheckpointError(f"In {folder}: {error}") from error
-
-
-def _tree_paths(folder: Path, name: str) -> tuple[Path, Path]:
-    return folder / f"{name}.json", folder / f"{name}.safetensors"
 
 
 def encode_tree(name: str, state: State) -> dict[str, bytes]:

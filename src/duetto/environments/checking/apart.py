@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import queue
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import IO, Any
 
 from gymnasium.vector import VectorEnv
 
+from duetto import another_python
 from duetto.environments import families, naming, own
 from duetto.environments.checking import inside
 from duetto.environments.checking.findings import Finding, broken, costs, fine
@@ -22,7 +22,6 @@ from duetto.environments.workers import TO_START, ended
 from duetto.errors import UsageError
 
 STEPS, TIMEOUT = 2000, 60.0
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from duetto.environments.checking import inside; inside.main()"
 
 
 def check(
@@ -87,12 +86,8 @@ class _Watch:
         with tempfile.TemporaryFile() as question, tempfile.TemporaryFile() as said:
             question.write(job)
             question.seek(0)
-            process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM.format(path=[str(path) for path in sys.path])],
-                stdin=question,
-                stdout=subprocess.PIPE,
-                stderr=said,
-            )
+            start = "from duetto.environments.checking.inside import main; main()"
+            process = another_python.begin(start, question, subprocess.PIPE, said)
             assert process.stdout is not None
             try:
                 return self._read(process, process.stdout, said)
