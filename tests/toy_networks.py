@@ -152,3 +152,30 @@ def noisy_critic() -> CustomNetwork:
 def single(value: float) -> np.ndarray:
     """A batch of one observation of one number."""
     return np.full((1, 1), value, np.float32)
+
+
+class TorchJoining(torch.nn.Module):
+    """The sum of all that it gets: as an actor's two actions, or as the value of one."""
+
+    def __init__(self, observation: Any, action_size: int):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(sum(part.size for _, part in observation.parts)))
+
+    def forward(self, obs, *action):
+        total = torch.cat(list(obs.values()), -1) @ self.w
+        return total + action[0].sum(-1) if action else torch.stack([total, total], -1)
+
+
+class JaxJoining(eqx.Module):
+    w: Any
+
+    def __init__(self, observation: Any, action_size: int, *, key: Any):
+        self.w = jnp.ones(sum(part.size for _, part in observation.parts), jnp.float32)
+
+    def __call__(self, obs, *action):
+        total = jnp.concatenate(list(obs.values()), -1) @ self.w
+        return total + action[0].sum(-1) if action else jnp.stack([total, total], -1)
+
+
+def joining() -> CustomNetwork:
+    return CustomNetwork(TorchJoining, JaxJoining)

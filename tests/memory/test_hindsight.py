@@ -24,6 +24,7 @@ class Goals:
     """Reward 0 where the goal is reached and -1 elsewhere; such a step terminates, if anybody asks."""
 
     name = "these goals"
+    changed = False
 
     def __init__(self, terminates: bool = True, wrong: float = 0.0) -> None:
         self.terminates, self.wrong = terminates, wrong

@@ -8,6 +8,7 @@ from learning_cases import PARTS, VECTOR, box, observations, perceptron
 from duetto.errors import UsageError
 from duetto.networks.encoding import encode
 from duetto.networks.initial import initial_parameters
+from duetto.networks.spaces import Dict
 from duetto.networks.specs import CustomNetwork, Deterministic, Network, Torso, Values
 
 ACTIVATIONS = {
@@ -143,6 +144,19 @@ def test_onednns_product_has_pytorchs_gradients():
 def test_own_networks_are_made_with_their_arguments(backend):
     spec = actor(observation=box(3), custom=toy_networks.actor(2.0))
     np.testing.assert_array_equal(Built(backend, spec)(np.array([[1, 2, 3]], np.float32)), [[12, 12]])
+
+
+def test_own_networks_get_the_parts_that_they_were_made_for(backend):
+    """With hindsight an observation has what was achieved as well, of which the space that they got says nothing."""
+    goals = Dict((("desired_goal", box(1)), ("observation", box(2))))
+    obs = {"achieved_goal": [[9.0]], "desired_goal": [[1.0]], "observation": [[2.0, 3.0]]}
+    obs = {name: np.array(part, np.float32) for name, part in obs.items()}
+    found = Built(backend, Network(Torso(goals), Deterministic(2), custom=toy_networks.joining()))(obs)
+    np.testing.assert_array_equal(found, [[6.0, 6.0]])
+    values = Built(backend, Network(Torso(goals), Values(2), members=2, custom=toy_networks.joining()))
+    action = np.array([[1.0, 1.0]], np.float32)
+    np.testing.assert_array_equal(values(obs, action), [[8.0], [8.0]])
+    np.testing.assert_array_equal(values(obs, action, method="first"), [8.0])
 
 
 def test_own_critics_make_an_ensemble(backend):

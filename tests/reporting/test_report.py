@@ -190,6 +190,12 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
             "are.",
         ),
         (
+            {"beside": [2, 1]},
+            "duetto train --config config.yaml --seed 0",
+            "It was one of the seeds 0,1,2 in one program: with --seeds 0,1,2 in place of --seed its numbers are the "
+            "same again, one seed alone is so to rounding only.",
+        ),
+        (
             {"algorithm": {"name": "td3", "network": {"custom": {"torch": "a.Net"}}}},
             "",
             "Its networks (network) are classes that were handed over in Python, so no command repeats it: "
@@ -331,6 +337,13 @@ def test_a_curve_of_many_points_is_thinned_to_its_ends(tmp_path: Path):
     assert above["y"] == [x // 10 for x in above["x"]]
 
 
+def test_the_greatest_is_that_of_all_points(tmp_path: Path):
+    """Also where it is not among those that are drawn."""
+    run = pretend(tmp_path / "a", [500 if i == 1_001 else -100 for i in range(2_001)])
+    assert "500.0" in made([run], tmp_path).texts["td"]
+    assert 500 not in made([run], tmp_path).charts[0]["curves"][0]["y"]
+
+
 # ---------------------------------------------------------------------------------------------------- videos
 def test_the_newest_video_is_inside(tmp_path: Path):
     run = pretend(tmp_path / "a", [1, 2])
@@ -405,7 +418,8 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_an_end_leaves_the_page_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = pretend(tmp_path / "a", [1])
-    (tmp_path / "r.html").write_text("before")
+    before = "before. Made by Duetto"
+    (tmp_path / "r.html").write_text(before)
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
@@ -415,8 +429,17 @@ def test_an_end_leaves_the_page_that_was_there(tmp_path: Path, monkeypatch: pyte
             changed.setattr(*place, end)
             with pytest.raises(KeyboardInterrupt):
                 report([run], tmp_path / "r.html")
-        assert (tmp_path / "r.html").read_text() == "before"
+        assert (tmp_path / "r.html").read_text() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "r.html"]
+
+
+def test_a_page_of_somebody_elses_is_not_written_over(tmp_path: Path):
+    run, path = pretend(tmp_path / "a", [1]), tmp_path / "index.html"
+    path.write_text("<p>mine</p>")
+    with pytest.raises(UsageError, match=r"index\.html is there and no report that Duetto wrote: it would be lost"):
+        report([run], path)
+    assert path.read_text() == "<p>mine</p>"
+    assert report([run], report([run], tmp_path / "r.html")).is_file()  # an earlier one is
 
 
 def test_it_is_the_same_page_twice(tmp_path: Path):

@@ -96,7 +96,7 @@ def test_a_metric_by_both_its_names_is_written_once(tmp_path: Path):
 def test_what_is_read_and_a_runs_own_files_are_not_written_over(tmp_path: Path):
     run = pretend(tmp_path / "a", [1, 2])
     own = (run / "evaluations.csv").read_text()
-    with pytest.raises(UsageError, match=r"evaluations\.csv is a file of the run a, and would be lost\. Give another"):
+    with pytest.raises(UsageError, match=r"evaluations\.csv is there and no table that Duetto wrote: .* Give another"):
         table([run], run / "evaluations.csv")
     assert (run / "evaluations.csv").read_text() == own
     path = write(tmp_path / "t.csv", HEAD + lines("a", "Hopper-v5"))
@@ -108,6 +108,33 @@ def test_what_is_read_and_a_runs_own_files_are_not_written_over(tmp_path: Path):
     for value in (1, 2):  # a table that was put there is no file of the run's
         assert len(table([run], run / "mine.csv")) == 2, value
     assert len(table([run], path)) == 2
+
+
+def test_nor_is_what_is_no_such_table(tmp_path: Path):
+    run, path = pretend(tmp_path / "a", [1, 2]), write(tmp_path / "mine.csv", "a,b\n1,2\n")
+    with pytest.raises(UsageError, match=r"mine\.csv is there and no table that Duetto wrote: it would be lost"):
+        table([run], path)
+    assert path.read_text() == "a,b\n1,2\n"
+
+
+def test_a_run_is_called_the_same_in_every_metric(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Where another one has no number of the second, nothing told it apart any more."""
+    long = pretend(tmp_path / "long", [1, 2], metrics={"train/return": [3, 4]}, options={"a": 1})
+    short = pretend(tmp_path / "short", [5, 6], options={"a": 2})
+    rows = table([long, short], None, ["mean_return", "train/return"])
+    names = {(row.metric, row.exp_name) for row in rows}
+    assert names == {("avg_return", "td3, a 1"), ("avg_return", "td3, a 2"), ("train/return", "td3, a 1")}
+    assert capsys.readouterr().err == ""
+    seeds = [pretend(tmp_path / f"s{seed}", [1], seed=seed, metrics={"x": [2]} if seed else {}) for seed in (0, 1)]
+    assert [row.seed for row in table(seeds, None, ["mean_return", "x"])] == [0, 1, 1]
+    assert f"{seeds[0]} has no 'x': left out." in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"long has no 'y'\. It has: "):
+        table([long, short], None, ["mean_return", "y"])
+
+
+def test_folders_have_a_metric_by_both_its_names(tmp_path: Path):
+    run, path = pretend(tmp_path / "a", [1, 2]), write(tmp_path / "t.csv", HEAD + lines("a", "Pendulum-v1"))
+    assert len(curves([run, path], "avg_return")) == len(curves([run, path], "mean_return")) == 2
 
 
 def test_what_steers_a_terminal_is_written_as_an_escape(tmp_path: Path):

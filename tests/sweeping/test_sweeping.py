@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from line_environment import Line, Short, Slow
+from pretended import pretend
 from small_runs import assert_same
 from sweepable import RUN, SMALL, Orphaned, Stuck, small
 
@@ -31,7 +32,7 @@ from duetto.storage.origin import Origin
 from duetto.storage.yaml_files import read_yaml, to_yaml
 from duetto.sweeping.crews import Processes
 from duetto.sweeping.plan import Setting, runs
-from duetto.sweeping.results import Swept
+from duetto.sweeping.results import Swept, concluded
 from duetto.sweeping.settings import from_file
 
 
@@ -387,6 +388,51 @@ def test_a_file_says_the_same_as_a_call(tmp_path: Path):
     assert (first.name, first.run.steps, first.preset, first.seeds) == ("td3-Pendulum-v1", 40, "Pendulum-v1", (1, 2))
     assert (second.name, second.run.steps, second.preset) == ("mine-Pendulum-v1", 50, "default")
     assert (second.algorithm.tau, second.algorithm.hidden, second.environment_options) == (0.01, (8,), {"g": 9})
+
+
+def test_an_algorithms_file_has_its_presets_beside_it_for_a_sweep_too(tmp_path: Path):
+    """As for the command line; it had Duetto's own defaults, a million steps for one."""
+    from duetto.sweeping.settings import from_file
+
+    (tmp_path / "mine.py").write_text("import duetto\n\nclass Mine(duetto.TD3):\n    pass\n")
+    (tmp_path / "mine.yaml").write_text("Pendulum-v1: {algorithm: {tau: 0.05}, run: {steps: 100}}\n")
+    (tmp_path / "sweep.yaml").write_text(
+        f"algorithms: {{mine: '{tmp_path}/mine.py:Mine'}}\nenvironments: Pendulum-v1\n"
+    )
+    (setting,) = from_file(tmp_path / "sweep.yaml")
+    assert (setting.algorithm.tau, setting.run.steps, setting.preset) == (0.05, 100, "Pendulum-v1")
+
+
+def test_sweeps_with_long_names_have_a_folder_each():
+    from duetto.sweeping.plan import LONGEST, named
+
+    environments = [f"HalfCheetahNumber{number}-v5" for number in range(8)]
+    one, other = (named(["ppo"], [*environments, last]) for last in ("Ant-v5", "Swimmer-v5"))
+    assert one != other
+    assert len(one) <= LONGEST
+    assert one.startswith("ppo-HalfCheetahNumber0-v5+HalfCheetahNumber1-v5")
+    assert named(["ppo", "td3"], ["Ant-v5"]) == "ppo+td3-Ant-v5"
+
+
+def test_settings_that_come_to_the_same_options_keep_their_runs_apart(tmp_path: Path):
+    """Where a run of the first failed, its place was taken by one of the second."""
+    folders = [
+        pretend(tmp_path / name, [value], seed=seed)
+        for name, value, seed in (
+            ("a-Pendulum-v1-s0", 1.0, 0),
+            ("b-Pendulum-v1-s0", 2.0, 0),
+            ("b-Pendulum-v1-s1", 4.0, 1),
+        )
+    ]
+    complete: Any = {"state": "complete", "step": 0, "mean_return": 1.0, "reason": ""}
+    states = [SimpleNamespace(planned=SimpleNamespace(folder=one), **complete) for one in folders]
+    sweep: Any = SimpleNamespace(folder=tmp_path, entries=states, stopped=False, notices=[])
+    found = concluded(sweep)
+    assert [(one.name, one.seeds, one.interquartile_mean) for one in found.results] == [
+        ("a-Pendulum-v1", 1, 1.0),
+        ("b-Pendulum-v1", 2, 3.0),
+    ]
+    assert (tmp_path / "curves.png").is_file()
 
 
 def test_seeds_are_how_many_or_which():

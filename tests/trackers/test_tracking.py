@@ -62,6 +62,10 @@ class Fake(Tracker):
         self.service.calls.append(f"finish {failed}")
 
 
+class Sliding(Fake):
+    name: ClassVar[Any] = "my/tracker"
+
+
 class Nameless(Fake):
     name: ClassVar[Any] = None
 
@@ -240,6 +244,7 @@ def test_videos_come_with_the_next_point(tmp_path: Path):
         (None, r"track is None; it must be a list"),
         ([Fake], r"Fake is a class. Hand over an object of it"),
         ([3], "3 is no tracker"),
+        ([Sliding(Service())], r"The tracker Sliding is called 'my/tracker'\. Take letters, digits"),
         ([Nameless(Service())], 'The tracker Nameless has no name: write name = "nameless" into the class'),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_run import same
 from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
 
 import duetto
@@ -95,7 +96,7 @@ def test_what_is_called_when(tmp_path: Path):
 
 def test_only_hooks_that_are_overridden_are_called():
     """Nobody waits for what does nothing, at every update."""
-    crew = Crew()
+    crew = Crew([])
     crew.take([Patient(1)])
     assert [hook for hook in HOOKS if crew._called[hook]] == ["on_update"]
 
@@ -151,7 +152,7 @@ def test_a_checkpoint_without_callbacks_takes_new_ones(tmp_path: Path):
 
 def test_states_that_are_none_are_refused(tmp_path: Path):
     with pytest.raises(CheckpointError, match="callbacks/Patient is 3, not a dict"):
-        Crew({"Patient": 3})
+        Crew([], {"Patient": 3})
 
 
 # ---------------------------------------------------------------------------------------------------- mistakes
@@ -326,6 +327,65 @@ def test_what_is_no_number(tmp_path: Path, value: Any):
 def test_numbers_that_are_not_finite_are_taken_as_they_are(tmp_path: Path):
     run = train(tmp_path, steps=50, callbacks=[lambda session: session.log.scalar("mine", np.inf)])
     assert [line["mine"] for line in run.metrics()] == [np.inf] * 3  # the last one's own line has what came behind it
+
+
+class Once(duetto.Callback):
+    """Does something once, in one of its hooks."""
+
+    def __init__(self, act: Any) -> None:
+        self.act, self.done = act, False
+
+    def do(self, session: Session) -> None:
+        if not self.done:
+            self.done = True
+            self.act(session)
+
+
+def once(hook: str, act: Any) -> Any:
+    return type("Once", (Once,), {hook: Once.do})(act)
+
+
+@pytest.mark.parametrize(
+    ("hook", "act", "sentence"),
+    [
+        ("on_checkpoint", lambda session: session.checkpoint(), "would lead to on_checkpoint again"),
+        ("on_start", lambda session: session.checkpoint(), "would hold nothing, .*: make it in on_step"),
+        ("on_start", lambda session: session.stepper.obs, "no observation before its first reset.* first on_step on"),
+    ],
+)
+def test_what_is_too_early_or_has_no_end_is_refused(tmp_path: Path, hook: str, act: Any, sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        train(tmp_path, steps=60, callbacks=[once(hook, act)])
+
+
+def test_an_evaluation_at_the_start_is_that_of_step_0(tmp_path: Path):
+    run = train(tmp_path, steps=60, evaluate_every=30, callbacks=[once("on_start", Session.evaluate)])
+    assert [row["step"] for row in run.evaluations()] == [0, 30, 60]
+
+
+def test_a_state_that_cannot_be_saved_any_more_loses_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """Late, a number of NumPy's came into it, and the run ended without any checkpoint."""
+
+    class Late(Callback):
+        def __init__(self) -> None:
+            self.best: Any = 1.0
+
+        def on_step(self, session: Session) -> None:
+            self.best = 2.0 if session.step < 50 else np.mean([1.0, 2.0])
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"best": self.best}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.best = state["best"]
+
+    run = train(tmp_path, callbacks=[Late()])
+    [said] = [one for one in caplog.messages if "Late" in one]
+    assert "cannot be saved: best: " in said
+    assert said.endswith("Checkpoints have the last state of it that could be saved.")
+    assert checkpoints(run).load_latest().state["callbacks"] == {"Late": {"best": 2.0}}
+    without = train(tmp_path, name="without")
+    assert same(*(checkpoints(one).load_latest().state["learner"] for one in (run, without)))
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "td3"])

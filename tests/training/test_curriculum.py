@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from goal_environment import GoalLine
 from gymnasium.vector import SyncVectorEnv
 from line_environment import Line
-from small_runs import CrashAt, CrashError, train
+from small_runs import CrashAt, CrashError, StopAt, assert_same, small, train
 
 import duetto
 from duetto.cluster.spread import Spread
@@ -59,6 +61,69 @@ class Curriculum(duetto.Callback):
             session.set_attr("scale", [10.0])
 
 
+def plain(at: float) -> float:
+    return 1.0
+
+
+def scaled(factor: float) -> Any:
+    return lambda at: factor
+
+
+class Ruled(Scaled):
+    """Each step gives what a function says, which the environment changes by itself, or a callback does."""
+
+    def __init__(self, itself: bool = False) -> None:
+        super().__init__()
+        self.rule: Any = self._easy if itself else plain
+        self.itself, self.made = itself, 0
+
+    def _easy(self, at: float) -> float:
+        return 1.0
+
+    def _hard(self, at: float) -> float:
+        return 10.0
+
+    def step(self, action: Any) -> Any:
+        self.made += 1
+        if self.itself and self.made == 45:
+            self.rule = self._hard
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, self.rule(0.0), terminated, truncated, info
+
+
+class Rules(duetto.Callback):
+    """Another rule at step 45 and at step 60."""
+
+    def on_step(self, session: duetto.Session) -> None:
+        if session.step in (45, 60):
+            session.set_attr("rule", scaled(session.step / 3))
+
+
+class Tolerant(GoalLine):
+    """Near is what a callback says."""
+
+    near = 4.0
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        return -(np.linalg.norm(achieved_goal - desired_goal, axis=-1) >= self.near).astype(np.float32)
+
+    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> bool:
+        return False
+
+
+class Stricter(duetto.Callback):
+    """And sees what a goal 2 away brings, asked of the environment that hindsight asks."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_step(self, session: duetto.Session) -> None:
+        if session.step == 60:
+            session.set_attr("near", 1.0)
+        goals: Any = session.parts._goals
+        self.seen.append(float(goals.reward(np.zeros((1, 1), np.float32), np.full((1, 1), 2.0, np.float32))[0]))
+
+
 def returns(run: Any) -> list[float]:
     return [row["train/return"] for row in run.metrics()]
 
@@ -76,6 +141,49 @@ def test_it_counts_from_then_on_and_comes_back_with_a_resume(tmp_path: Path, how
         train(tmp_path, name="killed", callbacks=[Curriculum(), CrashAt(150)], **options)
     went_on = Run(tmp_path / "killed", wrapped).resume(callbacks=[Curriculum()])
     assert returns(went_on) == returns(whole)
+
+
+@pytest.mark.parametrize(
+    ("environment", "callbacks"), [(partial(Ruled, itself=True), ()), (Ruled, [Rules()])], ids=["itself", "callback"]
+)
+def test_a_function_that_was_replaced_is_not_taken_for_the_one_that_was_there(
+    tmp_path: Path, environment: Any, callbacks: Any, caplog: pytest.LogCaptureFixture
+):
+    """Functions are in no checkpoint: the resumed run had the first one again, and nothing was said."""
+    run = train(tmp_path, environment=environment, callbacks=[*callbacks, StopAt(80)], steps=120)
+    assert "new episodes" not in caplog.text
+    Run(run.path, environment).resume(callbacks=callbacks)
+    assert "could not be restored: the run goes on with new episodes" in caplog.text
+    caplog.clear()
+    before = train(tmp_path, name="before", environment=environment, callbacks=[*callbacks, StopAt(40)], steps=120)
+    Run(before.path, environment).resume(callbacks=callbacks)
+    assert "was restored" in caplog.text
+    assert "could not be restored" not in caplog.text
+
+
+def test_closures_of_one_function_with_other_numbers_are_other_functions(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    class Closed(Ruled):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rule = scaled(1.0)
+
+    run = train(tmp_path, environment=Closed, callbacks=[Rules(), StopAt(80)], steps=120)
+    Run(run.path, Closed).resume(callbacks=[Rules()])
+    assert "the run goes on with new episodes" in caplog.text
+
+
+def test_with_hindsight_the_environment_that_is_asked_for_rewards_gets_it_too(tmp_path: Path):
+    """Rewards of other goals were the old ones, and then the run ended: compute_reward was said to be wrong."""
+    algorithm, seen = small(hindsight="future", batch_size=64), Stricter()
+    run = train(tmp_path, algorithm, Tolerant, callbacks=[seen, StopAt(120)], steps=200, checkpoint_every=100)
+    assert seen.seen == [0.0] * 59 + [-1.0] * 61
+    later = Stricter()
+    went_on = Run(run.path, Tolerant).resume(callbacks=[later])
+    assert later.seen == [-1.0] * 80
+    whole = train(tmp_path, algorithm, Tolerant, name="whole", callbacks=[Stricter()], steps=200, checkpoint_every=100)
+    assert_same(whole, went_on)
 
 
 @pytest.mark.parametrize("how", ["sync", "subprocess"])

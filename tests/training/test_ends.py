@@ -64,6 +64,34 @@ def test_going_on_it_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.Mon
     assert checkpoints(run).load_best().info == {"mean_return": 1.0}
 
 
+class KeepBest(duetto.Callback):
+    """Makes a checkpoint of each policy that is the best so far, and one of the end."""
+
+    def __init__(self) -> None:
+        self.best = float("-inf")
+        self.made: list[str] = []
+
+    def on_evaluation(self, session: Session) -> None:
+        assert session.last_evaluation is not None
+        if (found := session.last_evaluation[1].mean_return) > self.best:
+            self.best = found
+            self.made.append(session.checkpoint().name)
+
+    def on_end(self, session: Session) -> None:
+        self.made.append(session.checkpoint().name)
+
+
+def test_a_checkpoint_of_that_evaluation_is_the_one_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It made the evaluation stay, and no later policy that was worse could be the best, though this one was gone."""
+    give(monkeypatch, 1.0, 5.0, 3.0, 2.0, 2.0, 2.0)
+    kept = KeepBest()
+    run = train(tmp_path, callbacks=[StopAt(50), kept])
+    assert kept.made == [kept.made[0], *2 * [checkpoints(run).load_latest().path.name]]
+    run.resume(callbacks=[KeepBest()])
+    assert steps(run) == [0, 60, 120, 180, 200]
+    assert run.agent("best").step == 60
+
+
 def test_the_last_line_is_of_the_end_and_going_on_the_lines_are_those_of_a_run_without_it(tmp_path: Path):
     for end in (40, 110):
         run = train(tmp_path, name=f"short{end}", steps=end, log_every=100, schedule_steps=200)

@@ -239,7 +239,7 @@ def test_the_command_says_what_goes_in_and_comes_out(made: Any, tmp_path: Path, 
     assert f"{path}/agent.pt2: acts as the agent of step 60 on 600 observations" in out
     with pytest.raises(SystemExit) as ended:
         main(["export", str(path), "--format", "torch", "--json"])
-    assert json.loads(capsys.readouterr().out)["file"] == "agent.pt2"
+    assert json.loads(capsys.readouterr().out)["file"] == str(path / "agent.pt2")
 
 
 def test_what_is_no_export_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

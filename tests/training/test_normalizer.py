@@ -390,3 +390,25 @@ def test_in_a_run_nothing_to_scale_is_said(tmp_path: Path):
     options: dict[str, Any] = {"steps": 16, "evaluate_every": 0, "callbacks": [lambda run: said.extend(run.notices)]}
     train(tmp_path, small("ppo", normalize_observations=True), Cell, **options)
     assert [one for one in said if one.startswith("normalize_observations has no effect")]
+
+
+# ---------------------------------------------------------------------------------------------------- a number
+class Number(Line):
+    """Seen as a number, which has no axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(-100, 100, (), np.float64)
+
+    def see(self) -> Any:
+        return np.array(10.0 + self.time)
+
+
+@pytest.mark.parametrize(("name", "mode"), [("td3", "collected"), ("sac", "sampled"), ("ppo", True)])
+def test_an_observation_that_is_a_number_is_scaled_and_saved(tmp_path: Path, name: str, mode: Any):
+    run = train(tmp_path, small(name, normalize_observations=mode), Number, steps=80)
+    state = checkpoints(run).load_latest().state["normalizer"][""]
+    assert state["mean"].shape == state["variance"].shape == ()
+    assert 9 < float(state["mean"]) < 20
+    half = train(tmp_path, small(name, normalize_observations=mode), Number, steps=40, name="half")
+    assert checkpoints(half.resume(steps=80)).load_latest().state["normalizer"][""]["mean"] == state["mean"]

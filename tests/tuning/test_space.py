@@ -210,6 +210,18 @@ def test_a_start_that_no_trial_can_have_is_said():
 
 
 @pytest.mark.parametrize(
+    ("field", "choices", "start"),
+    [("tau", [1, 0.5], 1.0), ("target_noise_clip", [[-1, 1], [-2, 2]], (-1.0, 1.0)), ("discount", [0.9, 0.5], 1.0)],
+)
+def test_a_whole_number_among_choices_is_the_same_as_that_number(field: str, choices: Any, start: Any):
+    """Optuna was told '1.0', which is none of '1' and '0.5'."""
+    searched = space(TD3(), {field: {"choices": choices}}, only=True)[field]
+    param = searched.param(start)
+    assert (param is None) == (field == "discount")
+    assert param is None or searched.value(param) == start
+
+
+@pytest.mark.parametrize(
     ("asked", "params", "values"),
     [
         ({"low": 0.99, "high": 0.9995, "step": 0.0005}, (0.9905, 0.9925, 0.9985), (0.9905, 0.9925, 0.9985)),

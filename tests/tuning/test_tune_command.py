@@ -35,7 +35,7 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
     code, out, err = command(call, *QUICK)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "td3 on Pendulum-v1, torch on cpu, around preset Pendulum-v1: 2 trials of 1 seeds, 60 steps each"
+    assert lines[0] == "td3 on Pendulum-v1, torch on cpu, around preset Pendulum-v1: 2 trials of 1 seed, 60 steps each"
     assert lines[1:3] == ["searched: discount, tau", "studies/td3-Pendulum-v1/"]
     assert lines[3].endswith("the nearest to the options that the search begins with: tau 0.01 for 0.005.")
     assert lines[4].startswith("trial   0  -")

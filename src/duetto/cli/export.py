@@ -42,7 +42,7 @@ def export(
         path = write(folder, format, output, checkpoint)
     about = json_file.loads(Path(f"{path}.json").read_text("utf-8"))
     if json:
-        print_json({"run": run, "checkpoint": checkpoint, **about, "notices": folder.notices})
+        print_json({"run": run, "checkpoint": checkpoint, **about, "file": str(path), "notices": folder.notices})
         return
     warn(folder)
     for kind in ("inputs", "outputs"):

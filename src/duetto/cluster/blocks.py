@@ -28,7 +28,7 @@ from duetto.cluster.crew import INFINITY, Crew, Lost
 from duetto.cluster.host import Request
 from duetto.cluster.player import Block, Order, Weights
 from duetto.cluster.spread import Spread
-from duetto.environments import Episode, Stepper, Tree, trees
+from duetto.environments import Episode, Stepper, trees
 from duetto.environments.faults import Fault
 from duetto.environments.shares import join_saved, take_saved
 from duetto.errors import CheckpointError, PartLostError
@@ -60,7 +60,6 @@ class Distant(Stepper):
 
     source: Blocks
     steps: int
-    obs: Tree
     starts: np.ndarray
     resumed_exactly: bool
     older: bool = True
@@ -84,8 +83,8 @@ class Distant(Stepper):
             if not self.resumed_exactly:
                 self._begin_anew()
                 return
-        self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
-        self.starts, self._has_obs = np.array(state["starts"]), True
+        self._obs, self._shown = trees.copy(state["obs"]), trees.copy(state["obs"])
+        self.starts, self.begun = np.array(state["starts"]), True
 
 
 class Blocks(ABC):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -127,14 +127,20 @@ def curve(group: Group, metric: str) -> Curve:
     return Curve(group.label, group.environment, *_joined(group.members, own), tuple(dict.fromkeys(notices)))
 
 
-def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Group]:
+def groups(
+    runs: Iterable[str | Path],
+    metric: str | Sequence[str] = "mean_return",
+    apart: Callable[[str], str] = lambda _: "",
+) -> list[Group]:
     """Which of `runs` make one curve, in their order, the tables' behind them.
 
     Beside folders of runs, a table counts in the runs' environments alone.
 
     Args:
         runs: Folders of runs, and tables (.csv). Each counts once, however it is named.
-        metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
+        metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss"; or several,
+            of which a run has one at least.
+        apart: Of a folder's name, what two runs of one curve must have in common.
 
     Raises:
         UsageError: A folder is not there, or none of them is a run that has the number; a table is none or has nothing
@@ -147,8 +153,9 @@ def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Grou
     if not named:
         raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
     folders = [path for path in named.values() if not tidy.is_table(path)]
-    recorded, left_out = _usable(folders, metric, alone=len(folders) == len(named))
-    found = _groups(recorded)
+    metrics = [metric] if isinstance(metric, str) else list(metric)
+    recorded, left_out = _usable(folders, metrics, alone=len(folders) == len(named))
+    found = _groups(recorded, apart)
     environments = {group[0].environment for group in found}
     grouped = [
         Group(_cut(label), group[0].environment, group, _again(group, found))
@@ -156,7 +163,7 @@ def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Grou
     ]
     for path in named.values():
         if tidy.is_table(path):
-            grouped += _of_table(path, metric, environments, {(one.environment, one.label) for one in grouped})
+            grouped += _of_table(path, metrics, environments, {(one.environment, one.label) for one in grouped})
     if len(grouped) > MOST:
         raise UsageError(f"These would be {len(grouped):,} curves, more than {MOST}. Name fewer, or cut the table.")
     first, *others = _told_apart(grouped)
@@ -172,7 +179,7 @@ def listed(runs: Any) -> list[str | Path]:
     raise UsageError(f"runs is {runs!r:.200}; it must be a list of folders, such as ['runs/td3-Pendulum-v1-s0'].")
 
 
-def _of_table(path: Path, metric: str, environments: set[str], taken: set[tuple[str, str]]) -> list[Group]:
+def _of_table(path: Path, metrics: Sequence[str], environments: set[str], taken: set[tuple[str, str]]) -> list[Group]:
     """Its curves in those environments, or in all if none is named."""
     seeds = tidy.read(path)
     there = list(dict.fromkeys(seed.environment for seed in seeds))
@@ -182,14 +189,15 @@ def _of_table(path: Path, metric: str, environments: set[str], taken: set[tuple[
             f"{path} has none of the runs' environments ({_some(sorted(environments))}). It has: {_some(there)}. "
             "Where they are the same by another name, give them one name in the table."
         )
-    having = [seed for seed in wanted if seed.has(metric)]
+    having = [seed for seed in wanted if any(map(seed.has, metrics))]
+    called = " and no ".join(repr(tidy.their(metric)) for metric in metrics)
     if not having:
         names = dict.fromkeys(name for seed in wanted for name in seed.names())
-        raise UsageError(f"{path} has no {tidy.their(metric)!r}. It has: {_some(list(names))}.")
+        raise UsageError(f"{path} has no {called}. It has: {_some(list(names))}.")
     left_out = len(set(there) - {seed.environment for seed in wanted})
     notices = (
         *[f"{left_out} of the environments of {path} are those of no run and are left out."] * (left_out > 0),
-        *[f"{len(wanted) - len(having)} of the seeds of {path} have no {metric!r} and are left out."]
+        *[f"{len(wanted) - len(having)} of the seeds of {path} have no {called} and are left out."]
         * (len(having) < len(wanted)),
     )
     members: dict[tuple[str, str], list[Tabled]] = {}
@@ -226,8 +234,8 @@ def _some(names: Sequence[str], most: int = 12) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- which runs
-def _usable(folders: Sequence[Path], metric: str, alone: bool) -> tuple[list[Recorded], list[str]]:
-    """The runs that have the number, and a sentence for each other folder that is there, such as a sweep's `logs`.
+def _usable(folders: Sequence[Path], metrics: Sequence[str], alone: bool) -> tuple[list[Recorded], list[str]]:
+    """The runs that have one of the numbers, and a sentence for each other folder that is there, as a sweep's `logs`.
 
     Where no run has it, and they stand `alone`, what is wrong with the first is raised, with the first run if one is.
     """
@@ -237,7 +245,8 @@ def _usable(folders: Sequence[Path], metric: str, alone: bool) -> tuple[list[Rec
     for folder in folders:
         try:
             run = _recorded(folder)
-            run.series(metric)
+            if not any(_has(run, metric) for metric in metrics[1:]):
+                run.series(metrics[0])
             found.append(run)
         except DuettoError as error:
             if not folder.exists():
@@ -293,10 +302,26 @@ def _with_checksum(environment: dict[str, Any]) -> str:
     return f"{name} (sha256 {checksum[:8]})" if checksum else name
 
 
-def _groups(runs: list[Recorded]) -> list[list[Recorded]]:
+def _has(member: Member, metric: str) -> bool:
+    try:
+        member.series(metric)
+    except DuettoError:
+        return False
+    return True
+
+
+def with_number(group: Group, metric: str) -> Group:
+    """Those of its seeds that have the number, perhaps none, and a sentence for each other one."""
+    kept = [member for member in group.members if _has(member, metric)]
+    others = [f"{one} has no {metric!r}: left out." for one in group.members if one not in kept] if kept else []
+    return dataclasses.replace(group, members=kept, notices=(*group.notices, *others))
+
+
+def _groups(runs: list[Recorded], apart: Callable[[str], str]) -> list[list[Recorded]]:
     groups: list[list[Recorded]] = []
     for run in runs:
         alike = [group for group in groups if group[0].settings == run.settings]
+        alike = [group for group in alike if apart(group[0].name) == apart(run.name)]
         without_it = [group for group in alike if run.seed not in [other.seed for other in group]]
         if without_it:
             without_it[0].append(run)
@@ -308,7 +333,7 @@ def _groups(runs: list[Recorded]) -> list[list[Recorded]]:
 def _again(group: list[Recorded], groups: list[list[Recorded]]) -> tuple[str, ...]:
     """A sentence where an earlier curve is of the same settings and has its seed."""
     first = next(other for other in groups if other[0].settings == group[0].settings)
-    if first is group:
+    if first is group or not {run.seed for run in first} & {run.seed for run in group}:
         return ()
     return (f"{group[0]} has the options of {first[0]} and a seed that is there already: it is in a curve of its own.",)
 

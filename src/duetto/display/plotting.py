@@ -7,14 +7,14 @@ et al., 2021, arXiv:2108.13264; by rliable). Of fewer every seed is drawn, and t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from duetto.display import files
-from duetto.display.curves import curves
+from duetto.display.curves import Curve, curves
 from duetto.errors import DuettoError, UsageError, escaped
 from duetto.extras import install
 
@@ -39,10 +39,14 @@ def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: 
         UsageError: None of the folders is a run with that number, or one is not there; or an extra is not installed.
         DuettoError: Nothing of a file can be read, or the picture cannot be written.
     """
+    return picture(curves(runs, metric), output, metric)
+
+
+def picture(found: Sequence[Curve], output: str | Path, metric: str) -> Path:
+    """Draw curves; see `plot`."""
     path = Path(output)
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise UsageError(f"{output} is no name for a picture: end it in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
-    found = curves(runs, metric)
     for notice in dict.fromkeys(notice for curve in found for notice in curve.notices):
         print(notice, file=sys.stderr)
     labels = list(dict.fromkeys(curve.label for curve in found))

@@ -15,6 +15,9 @@ from duetto.storage.records import Csv, JsonLines, Scan
 _FILES = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
 
 
+OURS = {"avg_return": "mean_return"}  # what a tidy table calls otherwise
+
+
 @dataclass(frozen=True)
 class Series:
     """One number of one run, without what is not finite."""
@@ -32,13 +35,13 @@ class Logs:
         self._scans: dict[str, Scan | None] = {}
 
     def series(self, metric: str) -> Series:
-        """One number by step, of the first file that has it.
+        """One number by step, of the first file that has it, also by the name that tables have for it.
 
         Raises:
             UsageError: Neither has it.
             DuettoError: A file is damaged, and nothing of it can be read.
         """
-        names: set[str] = set()
+        metric, names = OURS.get(metric, metric), set[str]()
         notices: list[str] = []
         for file in _FILES:
             if (found := self._scan(file)) is None:

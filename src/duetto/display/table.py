@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from duetto.display import files, tidy
-from duetto.display.curves import groups, listed, once
+from duetto.display.curves import groups, listed, once, with_number
 from duetto.display.tidy import Row
 from duetto.errors import UsageError
 
@@ -23,8 +23,8 @@ def table(
 
     Args:
         runs: Folders of runs, and tables of this schema (.csv).
-        output: A .csv to write them to, which `duetto.plot` and `duetto.report` read; none of `runs`, and no file of a
-            run's own.
+        output: A .csv to write them to, which `duetto.plot` and `duetto.report` read. What is there may be an earlier
+            table, but none of `runs`.
         metrics: Columns of `evaluations.csv`, or numbers of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
@@ -40,8 +40,13 @@ def table(
         raise UsageError(f"metrics is {metrics!r}; it must be one name or more, such as ['mean_return'].")
     rows: list[Row] = []
     notices: dict[str, None] = {}
-    for metric in {tidy.their(metric): metric for metric in metrics}.values():
-        for group in groups(runs, metric):
+    by_name = list({tidy.their(metric): metric for metric in metrics}.values())
+    found = groups(runs, by_name)  # once, so that a run is called the same in all of them
+    for metric in by_name:
+        having = [with_number(group, metric) for group in found]
+        if not any(group.members for group in having):
+            groups(runs, metric)  # says what there is instead
+        for group in having:
             for member in group.members:
                 series = member.series(metric)
                 steps, values = once(series.steps, series.values)
@@ -59,13 +64,12 @@ def table(
 
 
 def _check_free(path: Path, runs: Sequence[str | Path]) -> None:
-    """UsageError where writing the table would lose one that is read, or a file of a run's folder but another table."""
+    """UsageError where writing the table would lose one that is read, or what is no table of this schema."""
     if not path.is_file():
         return
     if path.resolve() in [Path(run).resolve() for run in runs]:
         raise UsageError(
             f"{path} is read, and what of it is not in the new table would be lost. Give another --output."
         )
-    folder = next((folder for folder in path.resolve().parents if (folder / "config.yaml").is_file()), None)
-    if folder is not None and not tidy.is_written(path):
-        raise UsageError(f"{path} is a file of the run {folder.name}, and would be lost. Give another --output.")
+    if not tidy.is_written(path):
+        raise UsageError(f"{path} is there and no table that Duetto wrote: it would be lost. Give another --output.")

@@ -17,12 +17,12 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from duetto.display.series import Series
+from duetto.display.series import OURS, Series
 from duetto.errors import UsageError, escaped
 
 LARGEST = 2**28  # bytes of a table that is read
 LONGEST = 200  # characters of a name
-_THEIRS = {"mean_return": "avg_return"}
+_THEIRS = {ours: theirs for theirs, ours in OURS.items()}
 _NUMBERS = ("env_step", "value")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from duetto.environments import state
 from duetto.environments.faults import Fault, raised
 from duetto.environments.stepping import Stepper
 from duetto.errors import UsageError
@@ -20,6 +21,9 @@ from duetto.errors import UsageError
 class Goals:
     """The functions of one environment, on batches. It owns the environment: `close` it.
 
+    Attributes:
+        changed: Whether a callback has set something in the environments: rewards of steps from before may be others.
+
     Raises:
         UsageError: The environment has no `compute_reward`, or lives in another process.
     """
@@ -27,6 +31,7 @@ class Goals:
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
         self.name: str = stepper.name
+        self.changed: bool = False
         env = next(iter(stepper.environments), None)
         reward = None if env is None else _function(env, "compute_reward")
         if env is None or reward is None:
@@ -47,6 +52,19 @@ class Goals:
         if self._terminated is None:
             return None
         return self._ask("compute_terminated", self._terminated, achieved, desired, np.bool_)
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """As it was set in the environments that are learned from."""
+        self._stepper.set_attr(name, value)
+        self.changed = True
+
+    def become(self, saved: Any) -> bool:
+        """Have what was set in an environment of that kind, whose state this is; False where it has none."""
+        self.changed = True
+        if saved is None:
+            return False
+        self._stepper.reset(0)
+        return state.load(self._stepper.environments[0], saved)
 
     def close(self) -> None:
         """Release the environment."""

@@ -5,7 +5,9 @@ attributes, those in `__slots__` too. One is
 - simple (numbers, strings, None, arrays, random generators; lists, tuples, deques and dicts of these): saved,
 - a space: its generator is saved, if it has been used,
 - MuJoCo's MjData or MjModel: saved as its arrays, see `mujoco_state.py` (PyBullet's worlds: see `bullet.py`),
-- without state that matters (functions, what only draws): left as the new environment has it,
+- without state that matters (what only draws): left as the new environment has it,
+- a function, a method or a class: left so, too, but its name is saved. Where the new environment has another one, which
+  a callback or a step had put there, it has not come back exactly,
 - anything else: the environment is not savable, and `save` returns None rather than guess.
 
 With them go simple `metadata`, and the process's two global generators, `random` and `np.random`, if they were used
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import copy
 import types
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,15 +40,8 @@ from duetto.errors import CheckpointError
 # Constant, or set anew by whoever makes the environment.
 _IGNORED_NAMES = {"spec", "metadata", "render_mode", "_saved_kwargs", "_cached_spec", "_metadata"}
 _IGNORED_NAMES |= {"_ezpickle_args", "_ezpickle_kwargs", "mujoco_renderer"}
-_IGNORED_TYPES = (
-    EnvSpec,
-    np.dtype,
-    type,
-    types.FunctionType,
-    types.MethodType,
-    types.BuiltinFunctionType,
-    types.ModuleType,
-)
+_RULES = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+_IGNORED_TYPES = (EnvSpec, np.dtype, types.ModuleType, *_RULES)
 _IGNORED_PACKAGES = {"pygame", "mujoco"}  # windows, clocks, what renders
 # What a reset writes before anything reads it; until then it is the first frames of the stack under another name.
 _REWRITTEN = (FrameStackObservation, "padding_value")
@@ -158,6 +154,8 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
         return state | {"bullet": bullet.save(layer)}
     if own := _saves_itself(layer):
         state["own"] = _own_state(layer)
+    if not own and (rules := _rules(layer)):
+        state["rules"] = rules
     for name, value in _attributes(layer):
         if (own and name != "_np_random") or _ignored(name, value) or (type(layer), name) == _REWRITTEN:
             continue
@@ -205,7 +203,36 @@ def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> bool:
     if "metadata" in state:
         _load_metadata(layer, state["metadata"])
     own = "own" not in state or layer.load_state_dict(copy.deepcopy(state["own"])) is not False  # type: ignore[attr-defined]
-    return own and all(models)
+    return own and all(models) and ("rules" not in state or state["rules"] == _rules(layer))
+
+
+def _rules(layer: gymnasium.Env) -> dict[str, str]:
+    """The attributes that are functions, methods or classes, and which ones these are."""
+    found = {name: value for name, value in _attributes(layer) if isinstance(value, _RULES)}
+    return {name: _which(value) for name, value in found.items() if name not in _IGNORED_NAMES}
+
+
+def _which(rule: Any) -> str:
+    """Its name and what tells it from others of that name: its code, and simple values that it closes over."""
+    function = getattr(rule, "__func__", rule)
+    name = f"{function.__module__}.{function.__qualname__}"
+    if not isinstance(function, types.FunctionType):
+        return name
+    if "<lambda>" in name:
+        code = function.__code__
+        name += f" {zlib.crc32(code.co_code)} {code.co_names} {[one for one in code.co_consts if _is_plain(one)]}"
+    return name + "".join(f" {one!r}" for one in map(_enclosed, function.__closure__ or ()) if _is_plain(one))
+
+
+def _enclosed(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str)
 
 
 def _attributes(layer: gymnasium.Env) -> Iterator[tuple[str, Any]]:

@@ -97,7 +97,18 @@ class Stepper:
         self.watcher: Callable[[np.ndarray, Transition, list[Episode]], None] | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
-        self._has_obs = self._rendered = False
+        self.begun: bool = False
+        self._rendered = False
+
+    @property
+    def obs(self) -> Tree:
+        """What to act on next. UsageError before the first reset."""
+        if not self.begun:
+            raise UsageError(
+                f"{self.name} has no observation before its first reset. In a new run's callbacks there is one from "
+                "the first on_step on, not in on_start."
+            )
+        return self._shown
 
     @property
     def can_save(self) -> bool:
@@ -120,7 +131,7 @@ class Stepper:
             obs, row = self.engine.reset_env(env, seed), np.array([env])
         self._check_obs(trees.take(obs, row), row)
         trees.assign(self._obs, obs, row)
-        self.obs = trees.copy(self._obs)
+        self._shown = trees.copy(self._obs)
         self._returns[env], self._lengths[env], self.starts[env] = 0.0, 0, True
 
     def step(self, action: np.ndarray) -> tuple[Transition, list[Episode]]:
@@ -135,7 +146,7 @@ class Stepper:
             EnvironmentFailedError: The environment raises, or its process dies or hangs.
             NonFiniteError: An action, observation or reward is NaN or infinite.
         """
-        if not self._has_obs:
+        if not self.begun:
             raise UsageError(f"{self.name}: step before the first reset. Call reset(seed) once.")
         action = self._actions.check(action, self.num_envs)
         self._check_allowed(action)
@@ -153,7 +164,7 @@ class Stepper:
             self._check_obs(outcome.obs, self._rows)
         transition = self._transition(action, reward, outcome, rows)
         self._obs, self.starts, self.lost = outcome.obs, outcome.starts, outcome.lost
-        self.obs = trees.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
+        self._shown = trees.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
         episodes = self._count(outcome, rows)
         if self.lost is not None:
             self._returns[self.lost], self._lengths[self.lost] = 0.0, 0
@@ -169,7 +180,7 @@ class Stepper:
     @property
     def masked(self) -> bool:
         """Whether the environments say which actions are allowed; known from the first reset on."""
-        return self._has_obs and masks.of(self._obs) is not None
+        return self.begun and masks.of(self._obs) is not None
 
     @property
     def waiting(self) -> np.ndarray:
@@ -189,7 +200,7 @@ class Stepper:
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Uniform random actions for every environment, as `step` takes them."""
-        return self._actions.sample(random, self.num_envs, masks.of(self._obs) if self._has_obs else None)
+        return self._actions.sample(random, self.num_envs, masks.of(self._obs) if self.begun else None)
 
     @property
     def render_fps(self) -> float:
@@ -254,7 +265,7 @@ class Stepper:
 
         Where the environments cannot be saved, "environments" is None.
         """
-        if not self._has_obs:
+        if not self.begun:
             raise UsageError(f"{self.name}: nothing to save before the first reset.")
         with self._telling():
             saved = self.engine.save()
@@ -294,7 +305,7 @@ class Stepper:
                 self._begin_anew()  # loading has left the environments somewhere
         if self.resumed_exactly:
             self._check_rows(state)
-            self._obs, self.obs = trees.copy(state["obs"]), trees.copy(state["obs"])
+            self._obs, self._shown = trees.copy(state["obs"]), trees.copy(state["obs"])
             self.starts, self._lengths = np.array(state["starts"]), np.array(state["lengths"])
             self._returns = np.array(state["returns"])
 
@@ -330,11 +341,11 @@ class Stepper:
         self._begin(self.engine.reset(_resume_seed(self._seed, self.steps)))
 
     def _begin(self, obs: Tree) -> None:
-        self._obs, self.obs = obs, trees.copy(obs)
+        self._obs, self._shown = obs, trees.copy(obs)
         self.starts = np.ones(self.num_envs, bool)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)
-        self._has_obs = True
+        self.begun = True
         self._check_obs(obs, self._rows)
 
     def _single(self, reward: np.ndarray) -> np.ndarray:

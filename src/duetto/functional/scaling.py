@@ -40,7 +40,8 @@ def together(one: Moments, other: Moments) -> Moments:
         return one
     delta, total = other.mean - one.mean, one.count + other.count
     squares = one.variance * one.count + other.variance * other.count + delta**2 * one.count * other.count / total
-    return Moments(one.mean + delta * other.count / total, squares / total, total)
+    mean = np.asarray(one.mean + delta * other.count / total)  # of numbers, NumPy makes no array by itself
+    return Moments(mean, np.asarray(squares / total), total)
 
 
 def scaled(x: Any, moments: Moments, clip: float = 5.0, epsilon: float = 1e-8) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 from duetto.errors import UsageError
 from duetto.networks.network import squashed
 from duetto.networks.policies import distribution, outputs
+from duetto.networks.spaces import Dict
 from duetto.networks.specs import Network, Policy, SquashedGaussian, StateValue, Values
 
 
@@ -27,6 +28,13 @@ def check_made(made: type, arguments: dict[str, Any], keyed: bool = False) -> No
         ) from error
     except ValueError:  # it has no signature to look at
         return
+
+
+def seen(spec: Network, obs: Any) -> Any:
+    """The parts of an observation that the module was made for: with hindsight not what was achieved."""
+    if not isinstance(spec.observation, Dict):
+        return obs
+    return {name: obs[name] for name, _ in spec.observation.parts}
 
 
 def interpreted(spec: Network, given: Any) -> Any:

@@ -13,7 +13,7 @@ from jax import Array
 
 from duetto.errors import UsageError
 from duetto.networks import masks
-from duetto.networks.custom import check_made, ensemble, interpreted
+from duetto.networks.custom import check_made, ensemble, interpreted, seen
 from duetto.networks.specs import Network
 
 
@@ -52,15 +52,16 @@ class _Called:
 
     def __call__(self, obs: Any, *inputs: Any, train: bool = False) -> Any:
         obs, mask = masks.parted(obs)
+        obs = seen(self._spec, obs)
         with jax.numpy_rank_promotion("allow"):
             if self._spec.members:
                 values = ensemble(self._spec, jnp.stack, self._whole.members, obs, *inputs)
                 return masks.masked(self._spec, _float32(values), mask)
             return masks.masked(self._spec, interpreted(self._spec, _float32(self._whole(obs, *inputs))), mask)
 
-    def first(self, *inputs: Any) -> Array:
+    def first(self, obs: Any, *inputs: Any) -> Array:
         with jax.numpy_rank_promotion("allow"):
-            return _float32(self._whole.members[0](*inputs))
+            return _float32(self._whole.members[0](seen(self._spec, obs), *inputs))
 
 
 def _float32(tree: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from duetto.errors import UsageError
 from duetto.networks import masks, network, torch_layers
-from duetto.networks.custom import check_made, ensemble, interpreted
+from duetto.networks.custom import check_made, ensemble, interpreted, seen
 from duetto.networks.initial import initial_parameters
 from duetto.networks.specs import Network, NetworkSpec, Parameter
 
@@ -76,6 +76,7 @@ class Custom:
     def __call__(self, obs: Any, *inputs: Tensor, train: bool = False) -> Any:
         """See `network.Network`; what its modules keep of a batch is their own affair."""
         obs, mask = masks.parted(obs)
+        obs = seen(self.spec, obs)
         if self.spec.members:
             values = ensemble(self.spec, torch.stack, self._modules, obs, *inputs)
             return masks.masked(self.spec, _float32(values), mask)
@@ -83,7 +84,7 @@ class Custom:
 
     def first(self, obs: Any, *inputs: Tensor) -> Tensor:
         """See `network.Network`."""
-        return _float32(self._modules[0](obs, *inputs))
+        return _float32(self._modules[0](seen(self.spec, obs), *inputs))
 
     def learning(self, learns: bool) -> None:
         """Whether dropout drops, and batches are normalised by their own statistics, which are remembered."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from duetto.display.curves import Curve, Group, curve
-from duetto.display.plotting import interquartile
+from duetto.display.plotting import interquartile, interquartile_mean
 from duetto.errors import DuettoError, UsageError, escaped
 from duetto.reporting import meanings
 
@@ -35,6 +35,7 @@ class Drawn:
     curve: Curve
     middle: np.ndarray  # (T,): the interquartile mean, or the mean of fewer seeds
     interval: np.ndarray | None  # (2, T)
+    greatest: float  # of all that was looked at, more than what is drawn
 
     @property
     def last(self) -> float:
@@ -54,10 +55,12 @@ class Chart:
 
 def draw(group: Group, metric: str) -> Drawn:
     """The curve of a group, its band included; takes seconds where there is one."""
-    thin = _thinned(curve(group, metric), _MOST_POINTS["return"])
+    whole = curve(group, metric)
+    greatest = float(interquartile_mean(whole.values).max())
+    thin = _thinned(whole, _MOST_POINTS["return"])
     if len(thin.values) < BANDED:
-        return Drawn(group, thin, thin.values.mean(0), None)
-    return Drawn(group, thin, *interquartile(thin.values))
+        return Drawn(group, thin, thin.values.mean(0), None, greatest)
+    return Drawn(group, thin, *interquartile(thin.values), greatest)
 
 
 def returns(drawn: Sequence[Drawn], metric: str) -> list[Chart]:

@@ -65,7 +65,7 @@ def overview(drawn: Sequence[Drawn], metric: str) -> Html:
             steps(one.curve.steps[-1]),
             number(one.last),
             "–" if one.interval is None else f"{number(one.interval[0, -1])} to {number(one.interval[1, -1])}",
-            number(float(one.middle.max())),
+            number(one.greatest),
         ]
         for one in drawn
     ]

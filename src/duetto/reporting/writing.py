@@ -11,8 +11,11 @@ import numpy as np
 
 from duetto.display import files
 from duetto.display.curves import groups
+from duetto.errors import UsageError
 from duetto.reporting import charts, sections
 from duetto.reporting.page import page, plotly
+
+_MADE_BY, _FOOT = "Made by Duetto", 4_000  # bytes at the end of a report, in which it says so
 
 
 def report(
@@ -37,10 +40,12 @@ def report(
 
     Raises:
         UsageError: None of the folders is a run with that number, or one is not there; a table is of another schema
-            or has not that number; or an extra is not installed.
+            or has not that number; or an extra is not installed; or another page is where this would go.
         DuettoError: Nothing of a file can be read, or the page cannot be written.
     """
     path = files.check_name(output, ".html", "a report")
+    if path.is_file() and _MADE_BY.encode() not in path.read_bytes()[-_FOOT:]:
+        raise UsageError(f"{path} is there and no report that Duetto wrote: it would be lost. Give another --output.")
     plotly()
     with np.errstate(over="ignore", invalid="ignore"):  # numbers of any size; those that are none are gaps
         html, notices = _html(runs, metric, tell)
@@ -78,7 +83,7 @@ def _html(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None]) 
     seeds = sum(len(group.members) for group in found)
     about = f"{len(found)} curve{'s' * (len(found) > 1)} of {seeds} run{'s' * (seeds > 1)}"
     footer = (
-        f"Made by Duetto {version('duetto')}; curves by plotly {version('plotly')}. Nothing in it comes from a network."
+        f"{_MADE_BY} {version('duetto')}; curves by plotly {version('plotly')}. Nothing in it comes from a network."
     )
     return page(title, about, parts, [chart.data for chart in (*above, *below)], footer), notices
 

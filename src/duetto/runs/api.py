@@ -20,13 +20,14 @@ from duetto.display.live import is_watched
 from duetto.display.showing import shown
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
-from duetto.presets import Preset, choose
+from duetto.presets import Preset, beside, choose
 from duetto.runs.agent import Agent
 from duetto.runs.asked import check_kinds, unknown
 from duetto.runs.beginning import Beginning
 from duetto.runs.many import start_many
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
+from duetto.storage.origin import Origin
 from duetto.trackers import Tracker
 from duetto.training import interruption
 from duetto.training.callbacks import AnyCallback, Callback, check
@@ -196,9 +197,16 @@ def _check_together(seed: bool, cluster: Cluster | None, tracking: Sequence[AnyC
 
 
 def made_of(
-    algorithm: Algorithm | type[Algorithm] | str, environment: Any, preset: str | None, options: dict[str, Any]
+    algorithm: Algorithm | type[Algorithm] | str,
+    environment: Any,
+    preset: str | None,
+    options: dict[str, Any],
+    origin: Origin | None = None,
 ) -> tuple[Algorithm, str, Preset, dict[str, Any]]:
-    """The algorithm's object, the preset's name and values, and the options that are not the algorithm's."""
+    """The algorithm's object, the preset's name and values, and the options that are not the algorithm's.
+
+    An `origin` in a file has its presets beside it.
+    """
     check_kinds(preset=preset)
     if not (
         isinstance(algorithm, Algorithm | str) or (isinstance(algorithm, type) and issubclass(algorithm, Algorithm))
@@ -218,7 +226,9 @@ def made_of(
             hint = did_you_mean(algorithm.lower(), ALGORITHMS, "There are")
             raise UsageError(f"There is no algorithm {algorithm!r}.{hint}")
         algorithm = ALGORITHMS[algorithm]
-    own = None if algorithm in ALGORITHMS.values() else {}
+    own: dict[str, Preset] | None = None
+    if algorithm not in ALGORITHMS.values():
+        own = beside(Path(origin.file)) if origin and origin.file else {}
     name, values = choose(algorithm.name(), environment if isinstance(environment, str) else "", preset, own)
     mine = {option: value for option, value in options.items() if option in algorithm.options()}
     rest = {option: value for option, value in options.items() if option not in mine}

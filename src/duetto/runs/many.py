@@ -47,9 +47,11 @@ def start_many(
         UsageError: As `start`; or the algorithm has networks here that cannot be computed side by side.
         DuettoError: Some of the seeds failed; the others have made all their steps.
     """
-    configs = [
-        planned(algorithm, environment, one, preset, environment_options, origin) for one in _each(options, seeds)
-    ]
+    each = _each(options, seeds)
+    configs = [planned(algorithm, environment, one, preset, environment_options, origin) for one in each]
+    for number, one in enumerate(each):
+        beside = tuple(other.seed for other in each if other is not one)
+        configs[number] = dataclasses.replace(configs[number], beside=beside)
     if environments.is_instance(environment):
         raise UsageError(
             "An environment that is made already is one; each seed needs its own. Pass its id, or a factory that makes "

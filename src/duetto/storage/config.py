@@ -113,6 +113,7 @@ class Config:
     networks: dict[str, str] = field(default_factory=dict)  # fingerprints of a user's own, when the run was begun
     cluster: dict[str, Any] = field(default_factory=dict)  # what of one decides the numbers; see `cluster.options`
     began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
+    beside: tuple[int, ...] = ()  # seeds that were computed in one program with it
 
     def save(self, path: Path) -> None:
         """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
@@ -150,6 +151,7 @@ class Config:
             | ({"networks": self.networks} if self.networks else {})
             | ({"cluster": self.cluster} if self.cluster else {})
             | ({"from": self.began_from} if self.began_from else {})
+            | ({"beside": list(self.beside)} if self.beside else {})
             | {
                 "preset": self.preset,
                 "command": self.command,
@@ -232,6 +234,7 @@ class Config:
             networks=values.get("networks") or {},
             cluster=cluster,
             began_from=began or None,
+            beside=tuple(values.get("beside") or ()),
             run=run,
             preset=values["preset"],
             command=values["command"],
@@ -268,7 +271,8 @@ _ENVIRONMENT = {
 }
 
 
-_KEYS = ("algorithm", "environment", "run", "networks", "cluster", "from", "preset", "command", "versions", "format")
+_KEYS = ("algorithm", "environment", "run", "networks", "cluster", "from", "beside")
+_KEYS += ("preset", "command", "versions", "format")
 _SAID = {"preset": (str, "a name"), "command": (str, "a text"), "versions": (dict, "versions by package")}
 
 
@@ -287,9 +291,15 @@ def _checked(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
     if not isinstance(began := values.get("from") or {}, dict) or (began and not isinstance(began.get("run"), str)):
         raise UsageError(f"from is {began!r}; it must be what a run began with: run (its folder), checkpoint, step.")
+    if not _seeds(values.get("beside") or []):
+        raise UsageError(f"beside is {values['beside']!r}; it must be a list of seeds.")
     if not isinstance(cluster := values.get("cluster") or {}, dict):
         raise UsageError(f"cluster is {cluster!r}; it must be options by their names.")
     return began, cluster
+
+
+def _seeds(given: Any) -> bool:
+    return isinstance(given, list) and all(isinstance(one, int) and not isinstance(one, bool) for one in given)
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:

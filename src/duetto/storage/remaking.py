@@ -65,6 +65,11 @@ def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list
             f"It began with the networks of another run, step {began.get('step')} of {place(began['run'])}, which is "
             f"needed too: --from RUN --from-checkpoint {began.get('step')} say where it is."
         )
+    if seeds := _side_by_side(values):
+        sentences.append(
+            f"It was one of the seeds {seeds} in one program: with --seeds {seeds} in place of --seed its numbers are "
+            "the same again, one seed alone is so to rounding only."
+        )
     if pace := _pace(values):
         sentences.append(f"It ran on a cluster at the pace {pace}, which decides its numbers: Ray is needed, too.")
     if folder := values["algorithm"].get("demonstrations"):
@@ -94,6 +99,14 @@ def _beginning(values: Mapping[str, Any]) -> dict[str, Any]:
     """What it began with; empty for a run that began with nothing."""
     found = values.get("from")
     return found if isinstance(found, dict) and isinstance(found.get("run"), str) else {}
+
+
+def _side_by_side(values: Mapping[str, Any]) -> str:
+    """The seeds that were computed together, its own among them, as --seeds takes them; "" of one alone."""
+    found = values.get("beside")
+    numbers = [one for one in found if type(one) is int] if isinstance(found, list) else []
+    own = values["run"].get("seed")
+    return ",".join(map(str, sorted({*numbers, own}))) if numbers and type(own) is int else ""
 
 
 def _pace(values: Mapping[str, Any]) -> str:

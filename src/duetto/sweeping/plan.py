@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -194,4 +195,8 @@ def _not_seeds(given: Any) -> UsageError:
 def named(algorithms: Iterable[str], environments: Iterable[str]) -> str:
     """What a sweep's folder is called where nobody says it."""
     parts = ("+".join(dict.fromkeys(slug(name) for name in names)) for names in (algorithms, environments))
-    return "-".join(parts)[:LONGEST].rstrip("-+.")
+    name = "-".join(parts)
+    if len(name) <= LONGEST:
+        return name.rstrip("-+.")
+    whole = f"-{zlib.crc32(name.encode()):08x}"  # so that another one that begins alike has another folder
+    return name[: LONGEST - len(whole)].rstrip("-+.") + whole

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from duetto.display import files, plotting
-from duetto.display.curves import Group, curve, groups
+from duetto.display.curves import Curve, Group, curve, groups
 from duetto.errors import DuettoError, UsageError
 from duetto.sweeping.sweep import Sweep
 
+METRIC = "mean_return"
 FEWEST = 3  # seeds that make an interval
 
 
@@ -79,9 +80,11 @@ def concluded(sweep: Sweep) -> Swept:
     picture = None
     if complete and not sweep.stopped:
         try:
-            results = [_result(group) for group in groups(complete)]
+            found = groups(complete, apart=_setting)  # also where two settings come to the same options
+            drawn = [curve(group, METRIC) for group in found]
+            results = [_result(*one) for one in zip(found, drawn, strict=True)]
             _write(sweep.folder / "results.csv", results)
-            picture = plotting.plot(complete, sweep.folder / "curves.png")
+            picture = plotting.picture(drawn, sweep.folder / "curves.png", METRIC)
         except DuettoError as error:  # the runs are whole: the same command draws them once that is put right
             sweep.notices.append(str(error))
     runs = tuple(
@@ -98,11 +101,14 @@ def concluded(sweep: Sweep) -> Swept:
     return Swept(sweep.folder, runs, tuple(results), picture, sweep.stopped, tuple(sweep.notices))
 
 
-def _result(group: Group) -> Result:
-    drawn = curve(group, "mean_return")
+def _setting(folder: str) -> str:
+    """The name of the setting that a run's folder is of."""
+    return re.sub(r"-s\d+$", "", folder)
+
+
+def _result(group: Group, drawn: Curve) -> Result:
     last = drawn.values[:, -1]
-    name = re.sub(r"-s\d+$", "", group.members[0].name)
-    which = (name, drawn.label, drawn.environment, len(last), int(drawn.steps[-1]))
+    which = (_setting(group.members[0].name), drawn.label, drawn.environment, len(last), int(drawn.steps[-1]))
     if len(last) < FEWEST:
         return Result(*which, float(last.mean()), None, None)
     middle, (low, high) = plotting.interquartile(last[:, None])

@@ -102,7 +102,7 @@ def _setting(
     ):
         raise UsageError(f"{where} has track {track!r}; it must be a service, such as wandb, or a list of them.")
     kind, origin = _kind(given, where)
-    made, preset_name, values, rest = made_of(kind, environment, preset, options)
+    made, preset_name, values, rest = made_of(kind, environment, preset, options, origin)
     known = [entry.name for entry in dataclasses.fields(RunOptions)]
     for option in rest:
         if option not in known:

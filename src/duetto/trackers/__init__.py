@@ -6,6 +6,7 @@ feeds any of them from what the run logs, each point once, however often the run
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,9 +62,11 @@ def _made(one: object) -> Tracker:
     if isinstance(one, type):
         raise UsageError(f"{one.__name__} is a class. Hand over an object of it: {one.__name__}(...).")
     if isinstance(one, Tracker):
+        kind = type(one).__name__
         if not isinstance(getattr(one, "name", None), str):
-            kind = type(one).__name__
             raise UsageError(f'The tracker {kind} has no name: write name = "{kind.lower()}" into the class.')
+        if not re.fullmatch(r"\w[\w.-]*", one.name):  # a file in the run's folder is called by it
+            raise UsageError(f"The tracker {kind} is called {one.name!r}. Take letters, digits, '-', '.' and '_'.")
         return one
     if not isinstance(one, str):
         raise UsageError(f"{one!r} is no tracker: give its name, or a duetto.trackers.Tracker.")

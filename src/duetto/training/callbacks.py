@@ -147,16 +147,25 @@ def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
 class Crew:
     """The callbacks of one run, by names: of several of one class the second is "Name 2"."""
 
-    def __init__(self, saved: State | None = None) -> None:
-        """Nobody yet; `saved` are states from a checkpoint, whose owners may come. CheckpointError if they are none."""
+    def __init__(self, notices: list[str], saved: State | None = None) -> None:
+        """Nobody yet; `saved` are states from a checkpoint, whose owners may come. CheckpointError if they are none.
+
+        What is to be said goes to `notices`.
+        """
         forms.check(saved or {}, Each(dict), "callbacks")
+        self._notices = notices
+        self._good: State = {}  # the last that could be saved, by name
         self._kept = dict(saved or {})
         self._members: dict[str, Callback] = {}
         self._called: dict[str, list[Callable[[Session], Any]]] = {}
         self._refused: list[Callable[[Session], Any]] = []  # those that returned False
 
-    def take(self, callbacks: Sequence[AnyCallback]) -> list[str]:
-        """Let these be called, with the states they had. A sentence, if there are states that nobody takes."""
+    def take(self, callbacks: Sequence[AnyCallback]) -> None:
+        """Let these be called, with the states they had.
+
+        Raises:
+            UsageError: A checkpoint cannot hold one's state. If that comes about later, it has what it held before.
+        """
         check(callbacks)
         self._members = _named([callback for callback in callbacks if isinstance(callback, Callback)])
         for name, callback in self._members.items():
@@ -167,13 +176,13 @@ class Crew:
             overriding = [one for one in self._members.values() if getattr(type(one), hook) is not nothing]
             self._called[hook] = [getattr(one, hook) for one in overriding]
         self._called[FUNCTIONS] = [callback for callback in callbacks if not isinstance(callback, Callback)]
-        self.state_dict()  # what cannot be saved shows now, not at the first checkpoint
-        if not self._kept:
-            return []
-        return [
-            f"The checkpoint has a state of {', '.join(self._kept)}, which this run goes on without: hand them over "
-            "again as callbacks, and they go on from there. Until then their states are kept as they are."
-        ]
+        for name, callback in self._members.items():  # what cannot be saved shows now, not at the first checkpoint
+            self._good[name] = _saved(name, callback)
+        if self._kept:
+            self._notices.append(
+                f"The checkpoint has a state of {', '.join(self._kept)}, which this run goes on without: hand them "
+                "over again as callbacks, and they go on from there. Until then their states are kept as they are."
+            )
 
     def listens(self, hook: str) -> bool:
         """Whether anybody has the hook."""
@@ -185,23 +194,33 @@ class Crew:
             found = called(session)  # False ends training in Stable-Baselines3
             if isinstance(found, bool | np.bool_) and not found and called not in self._refused:
                 self._refused.append(called)
-                session.notices.append(
+                self._notices.append(
                     f"The callback {getattr(called, '__qualname__', _name(called))} returned False, which ends nothing "
                     "here: call session.stop() where the run is to end."
                 )
 
     def state_dict(self) -> State:
-        """States by name, those of absent ones too. Raises UsageError for what a checkpoint cannot hold."""
-        states = {name: callback.state_dict() for name, callback in self._members.items()}
-        for name, state in states.items():
+        """States by name, those of absent ones too; where one cannot be saved any more, the last that could."""
+        for name, callback in self._members.items():
             try:
-                encode_tree(name, state)
-            except TypeError as error:
-                raise UsageError(
-                    f"The state of the callback {name} cannot be saved: {error} Return plain data from its state_dict, "
-                    "such as float(x) for a NumPy number and a list for a tuple."
-                ) from error
-        return self._kept | {name: state for name, state in states.items() if state}
+                self._good[name] = _saved(name, callback)
+            except UsageError as error:  # what was learned is not lost for it
+                said = f"{error} Checkpoints have the last state of it that could be saved."
+                if said not in self._notices:
+                    self._notices.append(said)
+        return self._kept | {name: state for name, state in self._good.items() if state}
+
+
+def _saved(name: str, callback: Callback) -> State:
+    state = callback.state_dict()
+    try:
+        encode_tree(name, state)
+    except TypeError as error:
+        raise UsageError(
+            f"The state of the callback {name} cannot be saved: {error} Return plain data from its state_dict, "
+            "such as float(x) for a NumPy number and a list for a tuple."
+        ) from error
+    return deepcopy(state)
 
 
 def _named(callbacks: Sequence[Callback]) -> dict[str, Callback]:

@@ -248,6 +248,13 @@ class Parts:
         self.memory.interrupt(envs)
         self.collector.interrupt(envs)
 
+    def set_attr(self, name: str, value: Any) -> None:
+        """See `Session.set_attr`."""
+        self.rehearsal.end()  # its process would not do this
+        self.stepper.set_attr(name, value)
+        if self._goals is not None:
+            self._goals.set_attr(name, value)
+
     def rehearse(self, saved: dict[str, Any]) -> None:
         """Begin to find out whether the environments come back from the stepper's state of a checkpoint."""
         # There are others in this process that learn side by side, and draw from the same generators.
@@ -287,6 +294,7 @@ class Parts:
             "collector": self.collector.state_dict(),
             "stepper": self._stepper_state(),
             "modules": self._modules,
+            **({"goals": {"changed": True}} if self._goals is not None and self._goals.changed else {}),
         }
 
     def _stepper_state(self) -> dict[str, Any]:
@@ -310,11 +318,22 @@ class Parts:
         self._load_memory(state["memory"], segments)
         self.collector.load_state_dict(state["collector"])
         self.stepper.load_state_dict(state["stepper"])
+        self._load_goals(state)
         # As they are now. Of environments in other processes, modules may not have been imported in this one.
         self._modules = {name: own_modules.checksum_now(name) for name in state.get("modules", {})} | self._modules
         if self.stepper.masked != self._masked:
             self._heed_masks()
             raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")
+
+    def _load_goals(self, state: dict[str, Any]) -> None:
+        """The environment that is asked for rewards has what a callback had set in those that are learned from."""
+        if self._goals is None or not state.get("goals", {}).get("changed"):
+            return
+        if not self._goals.become((state["stepper"]["environments"] or {}).get("0")):
+            self._notices.append(
+                f"The environment {self._goals.name} that hindsight asks for rewards is as it was made, without what "
+                "set_attr had set: set it again in on_start."
+            )
 
     def _load_statistics(self, state: dict[str, Any]) -> None:
         """Those of observations; what an earlier version left alone stays so, and that is said."""

@@ -102,14 +102,17 @@ class Session:
             self._open(config, place or Here(), build_learner, opened)
             self._opened = opened.pop_all()
         self.step: int = 0
-        self._crew = Crew()
+        self._crew = Crew(self.notices)
         self._seconds = 0.0  # of earlier processes
         self._began = time.perf_counter()
         self._stop = self._waited_for = False
-        self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint
+        self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint ...
+        self._newest: Path | None = None  # and its folder
         self._accepted = False  # whether the config says something else since
         self._learns = False  # within the updates that are due
         self._announces = False  # within on_evaluation
+        self._checkpoints = False  # within on_checkpoint
+        self._concluded: Path | None = None  # the last checkpoint of a run that was stopped, once all is over
         self._logged = (0, 0)  # and of the last line of metrics
         self._versions = packages(config.run.backend)
         self._diagnosed = False
@@ -168,7 +171,7 @@ class Session:
 
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
         """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is made of the end."""
-        self.notices += self._crew.take(callbacks)
+        self._crew.take(callbacks)
         before = self.step
         with interruptible(self.interrupt):
             try:
@@ -176,7 +179,7 @@ class Session:
                 if self._accepted:  # or a plain resume is refused, where this one is killed before its next checkpoint
                     self.checkpoint()
                 elif self._saved is not None:
-                    self._call("on_checkpoint")
+                    self._announce_checkpoint()
                 for _ in self._steps():
                     self._call(FUNCTIONS)
                 self._evaluations.finish()
@@ -218,6 +221,8 @@ class Session:
         This comes after the last checkpoint: a run that is resumed there drops both again, and has the rows and lines
         of one that never ended here; and killing the process meanwhile loses nothing.
         """
+        if self.stopped:
+            self._concluded = self._newest
         if self.stopped and self.config.run.evaluate_every and not self._waited_for:
             self.parts.rehearsal.end()
             self._evaluations.conclude(lambda: self._waited_for)
@@ -264,7 +269,7 @@ class Session:
         options = self.config.run
         if self._saved is None:  # a new run, not one that goes on from a checkpoint
             self.parts.reset()
-        if self._evaluations.go_on() or (self._saved is None and options.evaluate_every):
+        if self._evaluations.go_on() or (self._saved is None and options.evaluate_every and not self.last_evaluation):
             self._evaluate()
         yield from self._pretrain()
         while self.step < options.steps and not self._stop:
@@ -452,16 +457,16 @@ class Session:
 
         The environment or one of its wrappers must have it already; of several, the outermost gets it. It counts from
         now on. As all of the environment's state it is in checkpoints; where that state cannot be saved, set it again
-        in `on_start`. Evaluations are in environments of their own, which do not get it (but copies of an environment
-        that was handed over as an object have what that has).
+        in `on_start`. The environment that hindsight asks for rewards gets it, too. Evaluations are in environments of
+        their own, which do not get it (but copies of an environment that was handed over as an object have what that
+        has).
 
         Raises:
             UsageError: One has no such attribute; or they are on a cluster or in a vector environment made elsewhere,
                 where they cannot be reached one by one.
             EnvironmentFailedError: One does not take the value.
         """
-        self.parts.rehearsal.end()  # its process would not do this
-        self.stepper.set_attr(name, value)
+        self.parts.set_attr(name, value)
 
     @property
     def is_object(self) -> bool:
@@ -497,14 +502,26 @@ class Session:
     def checkpoint(self) -> Path:
         """Write everything down, and return the checkpoint's folder.
 
+        At the end of a run that was stopped it is the one that is there: who goes on from it drops what came after.
+
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
             CheckpointError: The disk refuses; earlier checkpoints are as they were.
             FolderLostError: The run's folder was moved or deleted.
-            UsageError: It is in the middle of learning, called by `on_update`: nothing could go on from that.
+            UsageError: It is called by `on_update`, in the middle of learning: nothing could go on from that. Or by
+                `on_checkpoint`, which it would call again; or in `on_start`, before the first observation.
         """
         if self._learns:
             raise UsageError("A checkpoint in on_update would be of half of what is learned now: make it in on_step.")
+        if self._checkpoints:
+            raise UsageError("checkpoint() in on_checkpoint would lead to on_checkpoint again, and there is one now.")
+        if not self.stepper.begun:
+            raise UsageError(
+                "A checkpoint in on_start of a new run would hold nothing, since no environment has begun: make it in "
+                "on_step."
+            )
+        if self._concluded is not None:
+            return self._concluded
         ended = self.step >= self.config.run.steps
         self.parts.rehearsal.look(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
         state = self.state_dict()
@@ -512,10 +529,17 @@ class Session:
         window = (self.memory.written, self.memory.rows)
         with self.in_its_folder():
             path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
-        self._saved = (self.step, self.learner.updates)
+        self._saved, self._newest = (self.step, self.learner.updates), path
         self.parts.rehearse(state["stepper"])
-        self._call("on_checkpoint")
+        self._announce_checkpoint()
         return path
+
+    def _announce_checkpoint(self) -> None:
+        self._checkpoints = True
+        try:
+            self._call("on_checkpoint")
+        finally:
+            self._checkpoints = False
 
     def acting_state(self) -> dict[str, Any]:
         """What acting needs, and the config that it came about with."""
@@ -575,10 +599,10 @@ class Session:
         if any(change.key == "algorithm.temperature" for change in changed):
             self.parts.set_fixed()
         self.log.load_state_dict(state["log"])
-        self._crew = Crew(state.get("callbacks"))  # none in those of earlier versions
+        self._crew = Crew(self.notices, state.get("callbacks"))  # none in those of earlier versions
         self.step = state["session"]["step"]
         self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
-        self._saved = (self.step, self.learner.updates)
+        self._saved, self._newest = (self.step, self.learner.updates), loaded.path
         self.notices += loaded.problems
         logs = ((self.log.lines, state["log"]["position"]), (self._evaluations.table, state["evaluations"]))
         self.notices += return_to(logs, self.step)

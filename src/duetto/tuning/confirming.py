@@ -38,11 +38,15 @@ class Confirmed:
         return {"value": self.value, "seeds": list(self.seeds), "runs": runs, "reason": self.reason}
 
 
+def fresh_seed(plan: Plan) -> int:
+    """The first seed whose evaluations and environments begin in none of the states that the study's have begun in."""
+    own = plan.config.run  # its episodes and environments have seeds of their own, counted from the run's
+    return own.seed + plan.seeds + max(own.evaluation_episodes, own.num_envs) - 1
+
+
 def confirming(plan: Plan, folder: Path, best: Trial, seeds: int, jobs: int) -> Study:
     """A study of one trial, `best`, with so many seeds from the first on that the study of `plan` has not used."""
-    own = plan.config.run  # its episodes and environments have seeds of their own, counted from the run's
-    apart = max(own.evaluation_episodes, own.num_envs) - 1
-    run = dataclasses.replace(own, seed=own.seed + plan.seeds + apart)
+    run = dataclasses.replace(plan.config.run, seed=fresh_seed(plan))
     others = dataclasses.replace(plan, config=dataclasses.replace(plan.config, run=run), seeds=seeds)
     return Study(others, folder, _Once(best), 1, jobs, CONFIRMED)
 

@@ -100,7 +100,7 @@ def write_preset(plan: Plan, folder: Path, best: Trial, trials: list[Trial]) -> 
         if entry.name not in _NOT_IN_PRESETS and getattr(run, entry.name) != getattr(RunOptions(), entry.name)
     }
     about = (
-        f"Trial {best.number} of {len(trials)} by duetto tune, {plan.seeds} seeds each of {run.steps:,} steps on "
+        f"Trial {best.number} of {len(trials)} by duetto tune, {plan.seeds} seed{'s' * (plan.seeds > 1)} each of {run.steps:,} steps on "
         f"{plan.config.environment}: {best.value:.6g}, the best by that score."
     )
     preset = {"about": about, "run": options, "environment": plan.config.environment_options, "algorithm": own}

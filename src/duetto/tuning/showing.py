@@ -15,6 +15,7 @@ from rich.text import Text
 from duetto.display.bar import NARROWEST, WIDEST, clock, fitting
 from duetto.display.live import LiveDisplay
 from duetto.errors import escaped
+from duetto.tuning.confirming import fresh_seed
 from duetto.tuning.optuna import FOR_IMPORTANCE, Trial, best_of
 from duetto.tuning.space import as_text
 
@@ -47,7 +48,7 @@ class StudyDisplay(LiveDisplay):
         study.on_end, study.on_look = self._ended, self._look
         self.say(
             f"{plan.centre.name()} on {plan.config.environment}, {run.backend} on {run.device}, around preset "
-            f"{plan.config.preset}: {study.trials} trials of {plan.seeds} seeds, {run.steps:,} steps each\n"
+            f"{plan.config.preset}: {study.trials} trial{'s' * (study.trials > 1)} of {plan.seeds} seed{'s' * (plan.seeds > 1)}, {run.steps:,} steps each\n"
             f"searched: {', '.join(plan.space)}\n{study.folder}/"
         )
         if self._trials:
@@ -82,11 +83,11 @@ class StudyDisplay(LiveDisplay):
         if found.stopped:
             self.say("Stopped. Go on with the same command.")
         elif best is not None and self._study is not None and found.confirmed is None:
-            config, seeds = self._study.plan.config, self._study.plan.seeds
+            config = self._study.plan.config
             name = config.origin and config.origin.file and f"{config.origin.file}:{config.origin.kind}"
             self.say(
                 f"Its seeds chose it, too. Judge it by others: duetto train {name or config.algorithm.name()} "
-                f"{config.environment} --preset {found.preset} --seed {config.run.seed + seeds}"
+                f"{config.environment} --preset {found.preset} --seed {fresh_seed(self._study.plan)}"
             )
 
     def _look(self) -> None:

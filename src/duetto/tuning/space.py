@@ -61,7 +61,7 @@ class Dimension:
     def param(self, value: Any) -> Any:
         """What Optuna would have had to propose; the nearest number where it is outside, None for no choice."""
         if isinstance(self.how, Choices):
-            return as_text(value) if value in self.how.values else None
+            return next((as_text(one) for one in self.how.values if one == value), None)  # 1 is 1.0
         number = min(max(value, self.how.low), self.how.high)
         if self.how.step == DOUBLING:
             return round(math.log2(number))
