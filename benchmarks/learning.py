@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from duetto.cli.sweep import setting
+from duetto.storage import yaml_files
 from duetto.sweeping.api import conduct
 from duetto.sweeping.results import SweptRun
 from duetto.sweeping.showing import SweepDisplay
@@ -71,7 +71,7 @@ def rounded() -> set[str]:
 
 
 def _data() -> dict[str, Any]:
-    return yaml.safe_load((HERE / "jobs.yaml").read_text("utf-8"))
+    return yaml_files.parse((HERE / "jobs.yaml").read_text("utf-8"))
 
 
 def run(chosen: Sequence[Runs], folder: Path, jobs: int) -> None:
@@ -149,7 +149,7 @@ def steps_left(folder: Path) -> int | None:
     checkpoints = sorted((folder / "checkpoints").glob("step-*"))
     if not checkpoints:
         return None
-    config = yaml.safe_load((folder / "config.yaml").read_text("utf-8"))
+    config = yaml_files.read_yaml(folder / "config.yaml")
     made = max(int(found.group(1)) for path in checkpoints if (found := re.search(r"step-(\d+)", path.name)))
     return max(config["run"]["steps"] - made, 0)
 

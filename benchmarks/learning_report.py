@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from learning import RESULTS, Job, rounded
 from report import table
 
 from duetto.display.plotting import INSIDE, finish, interquartile, new_figure, save
 from duetto.display.plotting import draw as draw_curve
+from duetto.storage import yaml_files
 
 FEWEST = 3  # seeds that make an interval
 ROUNDED = (
@@ -55,7 +55,7 @@ def load(job: Job) -> Results | None:
     tables = {
         seed: _columns(folder / "evaluations.csv", "step", "mean_return", "seconds") for seed, folder in folders.items()
     }
-    configs = {seed: yaml.safe_load((folder / "config.yaml").read_text("utf-8")) for seed, folder in folders.items()}
+    configs = {seed: yaml_files.read_yaml(folder / "config.yaml") for seed, folder in folders.items()}
     begun = {seed: int(steps[-1]) for seed, (steps, *_) in tables.items() if steps[-1] < configs[seed]["run"]["steps"]}
     if len(begun) == len(folders):  # as far as all have come
         begun = {}

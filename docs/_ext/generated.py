@@ -23,8 +23,8 @@ from statistics import fmean
 from typing import Any
 from unittest.mock import patch
 
-import yaml
 from docutils import nodes
+from learned import campaign, config
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
@@ -226,14 +226,12 @@ def seeds(name: str) -> list[Path]:
 
 def _command(name: str) -> str:
     """What gives a row's runs today: `config.yaml` has the words that were said then, and presets change."""
-    job = yaml.safe_load((RESULTS.parents[1] / "jobs.yaml").read_text("utf-8"))["jobs"][name]
-    return f"`duetto train {job['train']}`"
+    return f"`duetto train {campaign()['jobs'][name]['train']}`"
 
 
 def _mark(folders: list[Path]) -> str:
     """Of runs from before a change of the maths; the page says which."""
-    marked = yaml.safe_load((RESULTS.parents[1] / "jobs.yaml").read_text("utf-8"))["rounded"]
-    return " †" if any(folder.name in marked for folder in folders) else ""
+    return " †" if any(folder.name in campaign()["rounded"] for folder in folders) else ""
 
 
 def all_results() -> list[list[str]]:
@@ -270,13 +268,13 @@ def result(name: str) -> list[str]:
     for folder in folders:
         with (folder / "evaluations.csv").open(encoding="utf-8") as file:
             curves.append([(int(row["step"]), float(row["mean_return"])) for row in csv.DictReader(file)])
-    config = yaml.safe_load((folders[0] / "config.yaml").read_text("utf-8"))
+    run = config(folders[0].name)["run"]
     length = min(len(curve) for curve in curves)
     means = [fmean(curve[i][1] for curve in curves) for i in range(length)]
-    planned, made = config["run"]["steps"], curves[0][length - 1][0]
+    planned, made = run["steps"], curves[0][length - 1][0]
     steps = f"{made:,}" if made >= planned else f"{made:,} of {planned:,}"
     numbers = shown_return(means[-1]), shown_return(max(means))
-    return [_command(name) + _mark(folders), config["run"]["backend"], str(len(folders)), steps, *numbers]
+    return [_command(name) + _mark(folders), run["backend"], str(len(folders)), steps, *numbers]
 
 
 def _outside(app: Sphinx, page: str, source: list[str]) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from functools import cache
 from statistics import fmean
-from typing import Any
 
-import yaml
-from learned import BENCHMARKS, evaluations
+from learned import BENCHMARKS, campaign, config, evaluations
 
 LEARNING = BENCHMARKS / "results" / "learning"
 Table = tuple[list[str], list[list[str]]]
@@ -110,15 +107,9 @@ def changes() -> Table:
         curves = {run: curve for run in seeds(job) if (curve := evaluations(run))[-1][0] >= 300_000}
         ends = {run: fmean([value for at, value in curve if at <= 300_000][-10:]) for run, curve in curves.items()}
         if ends:
-            each = [f"{_number(end)} †" if run in _rounded() else _number(end) for run, end in ends.items()]
+            each = [f"{_number(end)} †" if run in campaign()["rounded"] else _number(end) for run, end in ends.items()]
             rows.append([words, ", ".join(each), _number(fmean(ends.values()))])
     return ["settings", "each seed", "mean"], rows
-
-
-@cache
-def _rounded() -> frozenset[str]:
-    """Runs in bfloat16 from before networks' outputs were float32."""
-    return frozenset(yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["rounded"])
 
 
 def exploration() -> Table:
@@ -150,12 +141,7 @@ def final(run: str) -> list[float]:
 
 def planned(job: str) -> int:
     """The steps that a job's runs were to make."""
-    return yaml.safe_load((LEARNING / seeds(job)[0] / "config.yaml").read_text("utf-8"))["run"]["steps"]
-
-
-@cache
-def _jobs() -> dict[str, dict[str, Any]]:
-    return yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
+    return config(seeds(job)[0])["run"]["steps"]
 
 
 def _beside(job: str, words: str) -> list[str]:
@@ -169,7 +155,7 @@ def _beside(job: str, words: str) -> list[str]:
     ours = [_span(last), f"best {_number(best)}"]
     if more := [fmean(one) for one in map(final, seeds(job)) if one]:
         ours.append(f"{_span(more)} in {len(final(seeds(job)[0]))} more episodes")
-    if (level := _jobs()[job].get("level")) is not None:
+    if (level := campaign()["jobs"][job].get("level")) is not None:
         means = [(curves[0][i][0], fmean(curve[i][1] for curve in curves)) for i in range(shortest)]
         first = next((step for step, value in means if value >= level), None)
         ours.append(f"{_number(level)} never" if first is None else f"{_number(level)} first at {first:,.0f}")
@@ -182,7 +168,7 @@ def _beside(job: str, words: str) -> list[str]:
 
 def _reported(job: str, made: int) -> str:
     found = []
-    for label, value in _jobs()[job].get("published", {}).items():
+    for label, value in campaign()["jobs"][job].get("published", {}).items():
         number, at = value, ""
         if isinstance(value, list):
             step, number = max([point for point in value if point[0] <= made] or value[:1])
@@ -196,7 +182,7 @@ def _ends(job: str) -> str:
     found = [one for one in map(final, seeds(job)) if one] if job else []
     if not found:
         return "–" if not job else "not run"
-    if _jobs()[job].get("success"):
+    if campaign()["jobs"][job].get("success"):
         return ", ".join(f"{sum(value > 0 for value in one) / len(one):.3f}" for one in found)
     return ", ".join(_number(fmean(one)) for one in found)
 

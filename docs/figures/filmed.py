@@ -18,12 +18,11 @@ CLIPS = Path(__file__).parents[1] / "_static" / "clips"
 
 def untrained(run: Path, folder: Path) -> Path:
     """A run of the same options that ends after its first step, before it has learned anything."""
-    import yaml
-
     import duetto
     from duetto.algorithms import ALGORITHMS
+    from duetto.storage import yaml_files
 
-    config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
+    config = yaml_files.read_yaml(run / "config.yaml")
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in config["algorithm"].items()}
     duetto.train(
         ALGORITHMS[options.pop("name")](**options),

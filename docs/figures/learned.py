@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import csv
+from functools import cache
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-import yaml
 from drawing import Drawing, Plot
+
+from duetto.storage import yaml_files
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 Jobs = tuple[tuple[str, str, str, float], ...]  # job, its name, its ink, and how far the name stands below its end
+
+
+@cache
+def campaign() -> dict[str, Any]:
+    """What `jobs.yaml` says, read once."""
+    return yaml_files.parse((BENCHMARKS / "jobs.yaml").read_text("utf-8"))
+
+
+def config(run: str) -> dict[str, Any]:
+    """A committed run's."""
+    return yaml_files.read_yaml(BENCHMARKS / "results" / "learning" / run / "config.yaml")
+
+
+def published(job: str, label: str) -> list[tuple[float, float]]:
+    """What others report, as the job's list of it has it: steps and returns."""
+    return campaign()["jobs"][job]["published"][label]
 
 
 def evaluations(run: str) -> list[tuple[float, float]]:
@@ -44,7 +63,7 @@ def halfcheetah() -> str:
     return _on_halfcheetah(
         title,
         (("td3-halfcheetah", "TD3", "ink-actor", 12), ("ddpg-halfcheetah", "DDPG", "ink-critic", -4)),
-        _published("td3-halfcheetah", "TD3's authors, 10 seeds, v1"),
+        published("td3-halfcheetah", "TD3's authors, 10 seeds, v1"),
     )
 
 
@@ -55,13 +74,8 @@ def soft() -> str:
     return _on_halfcheetah(
         title,
         ((job, "1e-3", "ink-actor", 4), ("sac-halfcheetah", "3e-4", "ink-critic", 4)),
-        _published(job, "SAC in CrossQ's paper, 10 seeds, v4"),
+        published(job, "SAC in CrossQ's paper, 10 seeds, v4"),
     )
-
-
-def _published(job: str, label: str) -> list[tuple[float, float]]:
-    """Step and return of what others report."""
-    return yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"][job]["published"][label]
 
 
 def _on_halfcheetah(title: str, runs: Jobs, crosses: list[tuple[float, float]]) -> str:
@@ -88,7 +102,7 @@ def pong() -> str:
         "score of ten whole games",
     )
     plot.curve(evaluations("ppo-pong-s0"), "ink-actor")
-    for step, value in _published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"):
+    for step, value in published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"):
         _cross(d, *plot.at(step, value))
     return d.svg()
 

@@ -8,17 +8,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml
 from drawing import Drawing, Plot
-from learned import BENCHMARKS, banded
+from learned import banded, published
 
 STATIC = Path(__file__).parents[1] / "_static"
 Curve = list[tuple[float, float]]
-
-
-def published(job: str, label: str) -> Curve:
-    """What others report, as the job's list of it has it."""
-    return yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"][job]["published"][label]
 
 
 def overview() -> str:

@@ -1,9 +1,5 @@
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).parent.parent
-sys.path += [
-    str(TESTS / "training"),
-    str(TESTS / "cli"),
-    str(TESTS / "reporting"),
-]  # small environments and runs, and calls of the command line
+# Small environments and runs, calls of the command line, and runs that nobody has trained.
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli", "reporting")]

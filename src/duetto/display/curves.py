@@ -190,21 +190,21 @@ def _of_table(path: Path, metrics: Sequence[str], environments: set[str], taken:
             "Where they are the same by another name, give them one name in the table."
         )
     having = [seed for seed in wanted if any(map(seed.has, metrics))]
-    called = " and no ".join(repr(tidy.their(metric)) for metric in metrics)
     if not having:
+        called = " and no ".join(repr(tidy.their(metric)) for metric in metrics)
         names = dict.fromkeys(name for seed in wanted for name in seed.names())
         raise UsageError(f"{path} has no {called}. It has: {_some(list(names))}.")
-    left_out = len(set(there) - {seed.environment for seed in wanted})
-    notices = (
-        *[f"{left_out} of the environments of {path} are those of no run and are left out."] * (left_out > 0),
-        *[f"{len(wanted) - len(having)} of the seeds of {path} have no {called} and are left out."]
-        * (len(having) < len(wanted)),
-    )
+    notices = []
+    if others := len(set(there) - {seed.environment for seed in wanted}):
+        notices.append(f"{others} of the environments of {path} are those of no run and are left out.")
+    if lacking := len(wanted) - len(having):
+        called = " or ".join(map(repr, metrics))
+        notices.append(f"{lacking} of the seeds of {path} have no {called} and are left out.")
     members: dict[tuple[str, str], list[Tabled]] = {}
     for seed in having:
         members.setdefault((seed.environment, seed.experiment), []).append(seed)
     return [
-        Group(label if (where, label) not in taken else f"{label} ({path})", where, group, notices)
+        Group(label if (where, label) not in taken else f"{label} ({path})", where, group, tuple(notices))
         for (where, label), group in members.items()
     ]
 

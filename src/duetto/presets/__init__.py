@@ -32,7 +32,7 @@ class Preset:
 def presets(algorithm: str) -> dict[str, Preset]:
     """All presets of an algorithm, by name."""
     file = files("duetto.presets") / f"{algorithm}.yaml"
-    values = yaml.safe_load(file.read_text("utf-8")) if file.is_file() else {}
+    values = yaml_files.parse(file.read_text("utf-8")) if file.is_file() else {}
     return {name: Preset(**value) for name, value in values.items()}
 
 

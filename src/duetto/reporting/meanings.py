@@ -12,9 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from duetto.algorithms import ALGORITHMS
+from duetto.storage import yaml_files
 
 _PARTS = ("_mean", "_min", "_max")
 
@@ -73,4 +72,4 @@ def _written(algorithm: str) -> dict[str, Any]:
 
 @cache
 def _all() -> dict[str, Any]:
-    return yaml.safe_load((files("duetto.reporting") / "meanings.yaml").read_text("utf-8"))
+    return yaml_files.parse((files("duetto.reporting") / "meanings.yaml").read_text("utf-8"))

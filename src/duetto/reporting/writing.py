@@ -15,7 +15,7 @@ from duetto.errors import UsageError
 from duetto.reporting import charts, sections
 from duetto.reporting.page import page, plotly
 
-_MADE_BY, _FOOT = "Made by Duetto", 4_000  # bytes at the end of a report, in which it says so
+_MADE_BY = "Made by Duetto"  # as each report says
 
 
 def report(
@@ -44,7 +44,7 @@ def report(
         DuettoError: Nothing of a file can be read, or the page cannot be written.
     """
     path = files.check_name(output, ".html", "a report")
-    if path.is_file() and _MADE_BY.encode() not in path.read_bytes()[-_FOOT:]:
+    if path.is_file() and _MADE_BY.encode() not in path.read_bytes():
         raise UsageError(f"{path} is there and no report that Duetto wrote: it would be lost. Give another --output.")
     plotly()
     with np.errstate(over="ignore", invalid="ignore"):  # numbers of any size; those that are none are gaps

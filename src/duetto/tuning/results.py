@@ -99,8 +99,9 @@ def write_preset(plan: Plan, folder: Path, best: Trial, trials: list[Trial]) -> 
         for entry in fields(RunOptions)
         if entry.name not in _NOT_IN_PRESETS and getattr(run, entry.name) != getattr(RunOptions(), entry.name)
     }
+    seeds = f"{plan.seeds} seed{'s' * (plan.seeds > 1)}"
     about = (
-        f"Trial {best.number} of {len(trials)} by duetto tune, {plan.seeds} seed{'s' * (plan.seeds > 1)} each of {run.steps:,} steps on "
+        f"Trial {best.number} of {len(trials)} by duetto tune, {seeds} each of {run.steps:,} steps on "
         f"{plan.config.environment}: {best.value:.6g}, the best by that score."
     )
     preset = {"about": about, "run": options, "environment": plan.config.environment_options, "algorithm": own}

@@ -46,9 +46,11 @@ class StudyDisplay(LiveDisplay):
         plan, run = study.plan, study.plan.config.run
         self._study, self._trials, self._doing = study, study.optimizer.trials(), ""
         study.on_end, study.on_look = self._ended, self._look
+        trials = f"{study.trials} trial{'s' * (study.trials > 1)}"
+        seeds = f"{plan.seeds} seed{'s' * (plan.seeds > 1)}"
         self.say(
             f"{plan.centre.name()} on {plan.config.environment}, {run.backend} on {run.device}, around preset "
-            f"{plan.config.preset}: {study.trials} trial{'s' * (study.trials > 1)} of {plan.seeds} seed{'s' * (plan.seeds > 1)}, {run.steps:,} steps each\n"
+            f"{plan.config.preset}: {trials} of {seeds}, {run.steps:,} steps each\n"
             f"searched: {', '.join(plan.space)}\n{study.folder}/"
         )
         if self._trials:
