@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from rich.console import Console
@@ -23,13 +22,11 @@ def train_many(call: Any, preset: str, environment: dict[str, Any], origin: Orig
     _check(call)
     own = (preset, environment, origin)
     if call.dry_run:
-        from duetto.runs.planning import planned
+        from duetto.runs.many import planned_together
 
-        each = [dataclasses.replace(call.run, seed=number) for number in numbers]
-        configs = [planned(call.hyperparameters, call.environment, run, *own) for run in each]
+        configs = planned_together(call.hyperparameters, call.environment, call.run, numbers, *own)
         if beginning:
-            beginning.check()
-            configs = [dataclasses.replace(one, began_from=beginning.to_dict()).signed() for one in configs]
+            configs = [beginning.planned(one) for one in configs]
         if call.json:
             print_json({"runs": [config.to_dict() for config in configs]})
         else:

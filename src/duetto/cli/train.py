@@ -263,8 +263,7 @@ def train(
 
         config = planned(call.hyperparameters, call.environment, call.run, name, given, origin)
         if begins := _beginning(call, recorded):
-            begins.check()
-            config = dataclasses.replace(config, began_from=begins.to_dict()).signed()
+            config = begins.planned(config)
         print_json(config.to_dict()) if call.json else print(config.to_yaml(), end="")
         return
     how = {name: getattr(call, name) for name in ("actors", "pace", "block", "ahead", "replay_shards")}

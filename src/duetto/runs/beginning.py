@@ -12,6 +12,7 @@ from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.functional import forms
 from duetto.runs.checkpoints import chosen
 from duetto.storage.checkpoint import Best, Loaded
+from duetto.storage.config import Config
 from duetto.storage.deciding import changes
 from duetto.training.resuming import ACTING
 from duetto.training.session import Session
@@ -56,6 +57,11 @@ class Beginning:
     def check(self) -> None:
         """Raise UsageError or CheckpointError where there is no such run or checkpoint; its memory is not read."""
         replace(self, memory=False)._loaded(Path(self.run))
+
+    def planned(self, config: Config) -> Config:
+        """The config of a run that will begin so. See `check`."""
+        self.check()
+        return replace(config, began_from=self.to_dict()).signed()
 
     def begin(self, session: Session) -> Self:
         """Give the session what it begins with, and say so; this, with the step.

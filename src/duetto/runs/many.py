@@ -26,6 +26,22 @@ from duetto.training.chorus import run_together
 from duetto.training.session import Session
 
 
+def planned_together(
+    algorithm: Algorithm,
+    environment: Any,
+    options: RunOptions,
+    seeds: Iterable[int],
+    preset: str = "default",
+    environment_options: dict[str, Any] | None = None,
+    origin: Origin | None = None,
+) -> list[Config]:
+    """`planned` for each seed; each config says which others are computed in one program with it."""
+    each = _each(options, seeds)
+    configs = [planned(algorithm, environment, one, preset, environment_options, origin) for one in each]
+    besides = [tuple(other.seed for other in each if other is not one) for one in each]
+    return [dataclasses.replace(config, beside=beside) for config, beside in zip(configs, besides, strict=True)]
+
+
 def start_many(
     algorithm: Algorithm,
     environment: Any,
@@ -47,11 +63,7 @@ def start_many(
         UsageError: As `start`; or the algorithm has networks here that cannot be computed side by side.
         DuettoError: Some of the seeds failed; the others have made all their steps.
     """
-    each = _each(options, seeds)
-    configs = [planned(algorithm, environment, one, preset, environment_options, origin) for one in each]
-    for number, one in enumerate(each):
-        beside = tuple(other.seed for other in each if other is not one)
-        configs[number] = dataclasses.replace(configs[number], beside=beside)
+    configs = planned_together(algorithm, environment, options, seeds, preset, environment_options, origin)
     if environments.is_instance(environment):
         raise UsageError(
             "An environment that is made already is one; each seed needs its own. Pass its id, or a factory that makes "
