@@ -296,7 +296,7 @@ def test_no_preset(duetto: Command):
         (["td3", "Pendulum-v1", "--runs-dir", "/proc/no"], "/proc/no/td3-Pendulum-v1-s0 cannot be made"),
         (
             ["td3", "Pendulum-v1", "--environment-options", "g=9", "--environment_options=max_episode_steps=50"],
-            "--environment-options is given twice, and only the last would count. Give all values behind one: ",
+            "--environment-options is given twice, and only the last would count. Give all values after one: ",
         ),
         (
             ["td3", "Pendulum-v1", "--environment-options", "g=9", "g=10"],

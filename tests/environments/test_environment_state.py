@@ -6,6 +6,8 @@ import dataclasses
 import gc
 import random
 from collections import deque
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import gymnasium
@@ -267,6 +269,25 @@ def test_attributes_that_no_checkpoint_holds_are_not_saved(value: Any):
     env: Any = Walk()
     env.strange = value
     assert "Walk.strange is" in states.obstacle(env)
+
+
+def test_functions_of_every_kind_are_told_apart_by_name():
+    """A method may be of something that has no name, as a partial function."""
+    rules = [Walk, Opaque, len, max, Walk.step, Walk().reset, MethodType(partial(print), Walk()), lambda: 1, lambda: 2]
+    saved: list[Any] = []
+    for rule in rules:
+        env: Any = Walk()
+        env.rule = rule
+        saved.append(states.save(env))
+        again: Any = Walk()
+        again.reset(seed=0)
+        again.rule = rule
+        assert states.load(again, saved[-1])
+    for rule, other in zip(rules, [*rules[1:], rules[0]], strict=True):
+        env = Walk()
+        env.reset(seed=0)
+        env.rule = other
+        assert not states.load(env, saved[rules.index(rule)])
 
 
 def test_a_models_whole_numbers_are_not_taken_from_a_state():

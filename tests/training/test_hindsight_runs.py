@@ -105,6 +105,22 @@ def test_the_goals_of_an_environment():
     goals.close()
 
 
+def test_it_becomes_what_a_callback_has_made_of_another_one():
+    changed = environments.make(partial(GoalLine, bonus=1.0))
+    changed.reset(0)
+    state = changed.state_dict()["environments"]
+    assert state is not None
+    goals = environments.Goals(environments.make(GoalLine))
+    assert goals.become(state["0"])
+    assert goals.changed
+    assert goals._stepper.environments[0].unwrapped.bonus == 1.0
+    wrapped = environments.Goals(environments.make(lambda: TransformReward(GoalLine(), lambda reward: reward)))
+    assert not wrapped.become(state["0"])
+    assert not wrapped.become(None)
+    goals.close()
+    wrapped.close()
+
+
 @pytest.mark.parametrize(("mode", "relabelled"), [("collected", False), ("sampled", True)])
 def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str, relabelled: bool):
     """What networks get is what the memory's batch says, scaled by the goals' own statistics."""

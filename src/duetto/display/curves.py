@@ -245,7 +245,7 @@ def _usable(folders: Sequence[Path], metrics: Sequence[str], alone: bool) -> tup
     for folder in folders:
         try:
             run = _recorded(folder)
-            if not any(_has(run, metric) for metric in metrics[1:]):
+            if all(_lacks(run, metric) for metric in metrics[1:]):
                 run.series(metrics[0])
             found.append(run)
         except DuettoError as error:
@@ -302,19 +302,21 @@ def _with_checksum(environment: dict[str, Any]) -> str:
     return f"{name} (sha256 {checksum[:8]})" if checksum else name
 
 
-def _has(member: Member, metric: str) -> bool:
+def _lacks(member: Member, metric: str) -> str:
+    """Why it has not the number, in a sentence; "" where it has."""
     try:
         member.series(metric)
-    except DuettoError:
-        return False
-    return True
+    except DuettoError as error:
+        return str(error)
+    return ""
 
 
 def with_number(group: Group, metric: str) -> Group:
-    """Those of its seeds that have the number, perhaps none, and a sentence for each other one."""
-    kept = [member for member in group.members if _has(member, metric)]
-    others = [f"{one} has no {metric!r}: left out." for one in group.members if one not in kept] if kept else []
-    return dataclasses.replace(group, members=kept, notices=(*group.notices, *others))
+    """Those of its seeds that have the number, and a sentence for each other one."""
+    lacking = {id(member): _lacks(member, metric) for member in group.members}
+    kept = [member for member in group.members if not lacking[id(member)]]
+    notices = [f"Left out: {sentence}" for sentence in lacking.values() if sentence]
+    return dataclasses.replace(group, members=kept, notices=(*group.notices, *notices))
 
 
 def _groups(runs: list[Recorded], apart: Callable[[str], str]) -> list[list[Recorded]]:

@@ -47,12 +47,13 @@ def table(
         if not any(group.members for group in having):
             groups(runs, metric)  # says what there is instead
         for group in having:
+            notices |= dict.fromkeys(group.notices)
             for member in group.members:
                 series = member.series(metric)
                 steps, values = once(series.steps, series.values)
                 doubled = len(series.steps) - len(steps)
                 earlier = f"{doubled} of the values of {metric!r} of {member} have a later one at their step: left out."
-                said = (*group.notices, series.notice, earlier * (doubled > 0))
+                said = (series.notice, earlier * (doubled > 0))
                 notices |= dict.fromkeys(filter(None, said))
                 point = (group.label, group.environment, member.seed, tidy.their(metric))
                 rows += [Row(*point, *pair) for pair in zip(steps.tolist(), values.tolist(), strict=True)]

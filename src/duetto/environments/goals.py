@@ -15,7 +15,7 @@ import numpy as np
 from duetto.environments import state
 from duetto.environments.faults import Fault, raised
 from duetto.environments.stepping import Stepper
-from duetto.errors import UsageError
+from duetto.errors import CheckpointError, UsageError
 
 
 class Goals:
@@ -59,12 +59,16 @@ class Goals:
         self.changed = True
 
     def become(self, saved: Any) -> bool:
-        """Have what was set in an environment of that kind, whose state this is; False where it has none."""
+        """Have what was set in an environment of that kind, whose state this is; False where that cannot be."""
         self.changed = True
+        self._stepper.reset(0)
         if saved is None:
             return False
-        self._stepper.reset(0)
-        return state.load(self._stepper.environments[0], saved)
+        try:
+            state.load(self._stepper.environments[0], saved)
+        except CheckpointError:  # it is made otherwise here, as from the spec of an object
+            return False
+        return True
 
     def close(self) -> None:
         """Release the environment."""

@@ -215,7 +215,7 @@ def _rules(layer: gymnasium.Env) -> dict[str, str]:
 def _which(rule: Any) -> str:
     """Its name and what tells it from others of that name: its code, and simple values that it closes over."""
     function = getattr(rule, "__func__", rule)
-    name = f"{function.__module__}.{function.__qualname__}"
+    name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
     if not isinstance(function, types.FunctionType):
         return name
     if "<lambda>" in name:

@@ -100,6 +100,7 @@ def _check_form(state: dict[str, Any]) -> None:
     for (part, name), form in LATER.items():
         if name in state[part]:
             forms.check(state[part][name], form, f"state/{part}/{name}")
+    forms.check(state.get("goals", {}), Each(bool), "state/goals")
     for name in ("versions", "modules"):
         forms.check(state.get(name, {}), Each(str), f"state/{name}")
 
