@@ -15,6 +15,8 @@ from rich.console import Console
 
 from duetto.algorithms import ALGORITHMS, TD3
 from duetto.cli.tune import given
+from duetto.storage.config import RunOptions
+from duetto.tuning.confirming import fresh_seed
 from duetto.tuning.optuna import Trial
 from duetto.tuning.showing import StudyDisplay
 from duetto.tuning.space import space
@@ -59,6 +61,16 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
     assert f"\n  tau: {said['best']['options']['tau']}\n" in out
     assert "\n  batch_size: 8\n" in out  # given a value in the study
     assert "\n  - 8\n" in out  # explicit options win
+
+
+@pytest.mark.parametrize("options", [{}, {"seed": 7, "num_envs": 16}, {"evaluation_episodes": 1}])
+def test_the_seed_to_judge_the_best_by_has_other_starts(options: dict[str, Any]):
+    """Of environments, which have the run's seed and those after it, and of evaluations, which have them from 100 on."""
+    run = RunOptions(**options)
+    plan: Any = SimpleNamespace(config=SimpleNamespace(run=run), seeds=3)
+    for each in (run.num_envs, run.evaluation_episodes):
+        used = {run.seed + seed + one for seed in range(3) for one in range(each)}
+        assert not used & {fresh_seed(plan) + one for one in range(each)}
 
 
 def test_a_best_that_cannot_be_confirmed_is_said_by_the_exit_code(
