@@ -65,7 +65,7 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
 
 @pytest.mark.parametrize("options", [{}, {"seed": 7, "num_envs": 16}, {"evaluation_episodes": 1}])
 def test_the_seed_to_judge_the_best_by_has_other_starts(options: dict[str, Any]):
-    """Of environments, which have the run's seed and those after it, and of evaluations, which have them from 100 on."""
+    """Of environments, which have seeds from the run's on, and of evaluations, which have them from 100 later on."""
     run = RunOptions(**options)
     plan: Any = SimpleNamespace(config=SimpleNamespace(run=run), seeds=3)
     for each in (run.num_envs, run.evaluation_episodes):
