@@ -110,9 +110,8 @@ class Session:
         self._newest: Path | None = None  # and its folder
         self._accepted = False  # whether the config says something else since
         self._learns = False  # within the updates that are due
-        self._announces = False  # within on_evaluation
-        self._checkpoints = False  # within on_checkpoint
-        self._concluded: Path | None = None  # the last checkpoint of a run that was stopped, once all is over
+        self._hooks: list[str] = []  # those that are being called, one within the other
+        self._concluded = False  # whether a run that was stopped has its last checkpoint
         self._logged = (0, 0)  # and of the last line of metrics
         self._versions = packages(config.run.backend)
         self._diagnosed = False
@@ -132,7 +131,7 @@ class Session:
         opened.callback(self.log.close)
         table = opened.enter_context(Csv(self.folder / "evaluations.csv", evaluations.FIELDS, evaluations.ADDED))
         beside = place.make_evaluator(self.config, self._environment, self.stepper)
-        self._evaluations = Evaluations(self, table, beside, self._announce)
+        self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
         opened.callback(self._evaluations.close)
 
     @property
@@ -179,7 +178,7 @@ class Session:
                 if self._accepted:  # or a plain resume is refused, where this one is killed before its next checkpoint
                     self.checkpoint()
                 elif self._saved is not None:
-                    self._announce_checkpoint()
+                    self._call("on_checkpoint")
                 for _ in self._steps():
                     self._call(FUNCTIONS)
                 self._evaluations.finish()
@@ -207,6 +206,7 @@ class Session:
         return f"{where}; its checkpoint of step {self._saved[0]} is kept for evaluate and resume in {place}."
 
     def _call(self, hook: str) -> None:
+        self._hooks.append(hook)
         try:
             self._crew.call(hook, self)
         except DuettoError:
@@ -214,6 +214,8 @@ class Session:
         except Exception as error:  # the user's own, with its own traceback
             error.add_note(f"A callback raised this. {self._where_it_stopped()}")
             raise
+        finally:
+            self._hooks.pop()
 
     def _conclude(self) -> None:
         """Evaluate the last policy, and write the last line of metrics, where the timetable has none here.
@@ -221,8 +223,7 @@ class Session:
         This comes after the last checkpoint: a run that is resumed there drops both again, and has the rows and lines
         of one that never ended here; and killing the process meanwhile loses nothing.
         """
-        if self.stopped:
-            self._concluded = self._newest
+        self._concluded = self.stopped
         if self.stopped and self.config.run.evaluate_every and not self._waited_for:
             self.parts.rehearsal.end()
             self._evaluations.conclude(lambda: self._waited_for)
@@ -402,7 +403,7 @@ class Session:
             NonFiniteError: Learning has diverged; nothing is written.
             UsageError: It is called by `on_evaluation`, which it would call again: there `last_evaluation` has it.
         """
-        if self._announces:
+        if "on_evaluation" in self._hooks:
             raise UsageError(
                 "evaluate() in on_evaluation would lead to on_evaluation again: session.last_evaluation has the result."
             )
@@ -410,13 +411,6 @@ class Session:
         self._evaluations.finish()
         assert self.last_evaluation is not None
         return self.last_evaluation[1]
-
-    def _announce(self) -> None:
-        self._announces = True
-        try:
-            self._call("on_evaluation")
-        finally:
-            self._announces = False
 
     def _evaluate(self, whole: bool = False) -> None:
         """The same, but beside the run where that is possible and nobody listens; a signal may break it off."""
@@ -513,15 +507,15 @@ class Session:
         """
         if self._learns:
             raise UsageError("A checkpoint in on_update would be of half of what is learned now: make it in on_step.")
-        if self._checkpoints:
+        if "on_checkpoint" in self._hooks:
             raise UsageError("checkpoint() in on_checkpoint would lead to on_checkpoint again, and there is one now.")
         if not self.stepper.begun:
             raise UsageError(
                 "A checkpoint in on_start of a new run would hold nothing, since no environment has begun: make it in "
                 "on_step."
             )
-        if self._concluded is not None:
-            return self._concluded
+        if self._concluded and self._newest is not None:
+            return self._newest
         ended = self.step >= self.config.run.steps
         self.parts.rehearsal.look(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
         state = self.state_dict()
@@ -531,15 +525,8 @@ class Session:
             path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
         self._saved, self._newest = (self.step, self.learner.updates), path
         self.parts.rehearse(state["stepper"])
-        self._announce_checkpoint()
+        self._call("on_checkpoint")
         return path
-
-    def _announce_checkpoint(self) -> None:
-        self._checkpoints = True
-        try:
-            self._call("on_checkpoint")
-        finally:
-            self._checkpoints = False
 
     def acting_state(self) -> dict[str, Any]:
         """What acting needs, and the config that it came about with."""
