@@ -84,7 +84,8 @@ class Distant(Stepper):
                 self._begin_anew()
                 return
         self._obs, self._shown = trees.copy(state["obs"]), trees.copy(state["obs"])
-        self.starts, self.begun = np.array(state["starts"]), True
+        self.starts = np.array(state["starts"])
+        self.begun = True
 
 
 class Blocks(ABC):
