@@ -152,7 +152,7 @@ def test_a_checkpoint_without_callbacks_takes_new_ones(tmp_path: Path):
 
 def test_states_that_are_none_are_refused(tmp_path: Path):
     with pytest.raises(CheckpointError, match="callbacks/Patient is 3, not a dict"):
-        Crew([], {"Patient": 3})
+        Crew([]).expect({"Patient": 3})
 
 
 # ---------------------------------------------------------------------------------------------------- mistakes

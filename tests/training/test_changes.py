@@ -17,7 +17,8 @@ from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.deciding import FREE, changes, deciding
-from duetto.training import session as session_module
+from duetto.training import checkpoints as checkpoints_module
+from duetto.training.checkpoints import Checkpoints
 from duetto.training.session import Session
 
 
@@ -225,12 +226,12 @@ def test_in_processes_of_their_own_environments_are_the_same(tmp_path: Path):
 
 
 def test_a_checkpoint_of_an_earlier_version_holds_no_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    of_now = Session.state_dict
+    of_now = Checkpoints.state_dict
 
-    def of_then(session: Session) -> dict[str, Any]:
-        return {key: part for key, part in of_now(session).items() if key not in ("config", "versions")}
+    def of_then(one: Checkpoints) -> dict[str, Any]:
+        return {key: part for key, part in of_now(one).items() if key not in ("config", "versions")}
 
-    monkeypatch.setattr(Session, "state_dict", of_then)
+    monkeypatch.setattr(Checkpoints, "state_dict", of_then)
     made = train(tmp_path, steps=100, callbacks=[StopAt(70)])
     monkeypatch.undo()
     assert resumed(edit(made, {"algorithm.discount": 0.5})) == []
@@ -240,7 +241,7 @@ def test_a_checkpoint_of_an_earlier_version_holds_no_config(tmp_path: Path, monk
 # ---------------------------------------------------------------------------------------------------- versions, agents
 def test_other_versions_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as then:
-        then.setattr(session_module, "packages", lambda _: {"numpy": "1.0", "gone": "2.0"})
+        then.setattr(checkpoints_module, "packages", lambda _: {"numpy": "1.0", "gone": "2.0"})
         made = train(tmp_path, steps=100, callbacks=[StopAt(70)])
     [said] = resumed(made)
     assert said.startswith("Installed in another version since the checkpoint at step 70: numpy was 1.0, is now ")

@@ -148,7 +148,7 @@ def test_a_full_disk_ends_tensorboard_and_not_the_run(
 
 
 def test_what_tensorboard_is_told(log: MetricLog, tmp_path: Path):
-    log.purge_behind(5)
+    log.go_on_from_file(evaluated=5)
     log.to_board(7, {"step": 7, "a": 1.5, "b/c": -2, "d": None})
     log.to_board(9, {"a": float("nan")})
     log.close()

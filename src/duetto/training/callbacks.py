@@ -147,18 +147,19 @@ def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
 class Crew:
     """The callbacks of one run, by names: of several of one class the second is "Name 2"."""
 
-    def __init__(self, notices: list[str], saved: State | None = None) -> None:
-        """Nobody yet; `saved` are states from a checkpoint, whose owners may come. CheckpointError if they are none.
-
-        What is to be said goes to `notices`.
-        """
-        forms.check(saved or {}, Each(dict), "callbacks")
+    def __init__(self, notices: list[str]) -> None:
+        """Nobody yet. What is to be said goes to `notices`."""
         self._notices = notices
         self._good: State = {}  # the last that could be saved, by name
-        self._kept = dict(saved or {})
+        self._kept: State = {}
         self._members: dict[str, Callback] = {}
         self._called: dict[str, list[Callable[[Session], Any]]] = {}
         self._refused: list[Callable[[Session], Any]] = []  # those that returned False
+
+    def expect(self, saved: State) -> None:
+        """Keep these states of a checkpoint for their owners, who may come. CheckpointError if they are none."""
+        forms.check(saved, Each(dict), "callbacks")
+        self._kept = dict(saved)
 
     def take(self, callbacks: Sequence[AnyCallback]) -> None:
         """Let these be called, with the states they had.

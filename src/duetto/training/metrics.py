@@ -32,7 +32,13 @@ ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-g
 
 
 class MetricLog:
-    """The current window of metrics, the recent episodes, and the files that lines go to."""
+    """The current window of metrics, the recent episodes, and the files that lines go to.
+
+    Attributes:
+        episodes: Training episodes that have ended.
+        last: Steps and updates at the last line; zeros before the first.
+        last_line: That line; empty before the first of this process.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,6 +52,7 @@ class MetricLog:
         self._lengths: deque[int] = deque(maxlen=RECENT)
         self._successes: deque[float] = deque(maxlen=RECENT)
         self.episodes: int = 0
+        self.last: tuple[int, int] = (0, 0)
         self.last_line: dict[str, Any] = {}
         self._purge: int | None = None
 
@@ -127,7 +134,7 @@ class MetricLog:
         line |= {_written(name): self._sums[name] / self._counts[name] for name in sorted(self._sums)}
         line |= extra
         self.lines.append(line)
-        self.last_line = line
+        self.last, self.last_line = (step, line.get("learn/updates", 0)), line
         self.to_board(step, line)
         self._sums, self._counts = {}, {}
         return line
@@ -140,14 +147,13 @@ class MetricLog:
             self.lines.append({"step": step} | line)
             self.to_board(step, line)
 
-    def written(self) -> tuple[int, int]:
-        """Steps and updates at the last line in the file; zeros where there is none."""
+    def go_on_from_file(self, evaluated: int) -> None:
+        """Note where the file ends, which was cut back. TensorBoard forgets what it was told of steps later than that
+        and than `evaluated`, the last that was evaluated: the run goes on without it.
+        """
         lines = JsonLines.scan(self.lines.path).rows
-        return (lines[-1].get("step", 0), lines[-1].get("learn/updates", 0)) if lines else (0, 0)
-
-    def purge_behind(self, step: int) -> None:
-        """Have TensorBoard forget what it was told of later steps: the run goes on without that."""
-        self._purge = step + 1
+        self.last = (lines[-1].get("step", 0), lines[-1].get("learn/updates", 0)) if lines else (0, 0)
+        self._purge = max(self.last[0], evaluated) + 1
 
     def to_board(self, step: int, values: dict[str, Any]) -> None:
         """Numbers as TensorBoard scalars."""

@@ -7,8 +7,8 @@
             them at a time, where none depends on what was learned from the one before)
         at their steps: a line of metrics, an evaluation, a checkpoint; around it the user's callbacks
 
-Everything that decides how the loop goes on is in `state_dict`, so a run that is killed goes on exactly from its last
-checkpoint.
+Everything that decides how the loop goes on is in its checkpoints, so a run that is killed goes on exactly from the
+last.
 """
 
 from __future__ import annotations
@@ -21,27 +21,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from duetto import environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
-from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
+from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.learners.base import on_host
-from duetto.learners.parameters import Parameters
-from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
-from duetto.storage.deciding import ENVIRONMENT, Change, deciding, listed, packages
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training import evaluations, outlook, resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
+from duetto.training.checkpoints import Checkpoints, check_finite
 from duetto.training.collector import Source
 from duetto.training.evaluation import Evaluation
 from duetto.training.evaluations import Evaluations
 from duetto.training.interruption import interruptible
-from duetto.training.metrics import ADVICE, MetricLog
+from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
 from duetto.training.parts import Parts
@@ -97,23 +93,17 @@ class Session:
         self.folder, self._environment = folder, environment
         self._lock = lock or FolderLock(folder)
         self.notices: Notices = Notices()
+        self._crew = Crew(self.notices)
         self._here = place is None or isinstance(place, Here)  # else actors elsewhere are told of some options, too
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._open(config, place or Here(), build_learner, opened)
             self._opened = opened.pop_all()
         self.step: int = 0
-        self._crew = Crew(self.notices)
-        self._seconds = 0.0  # of earlier processes
-        self._began = time.perf_counter()
+        self.seconds = 0.0  # from now on
         self._stop = self._waited_for = False
-        self._saved: tuple[int, int] | None = None  # step and updates of the last checkpoint ...
-        self._newest: Path | None = None  # and its folder
-        self._accepted = False  # whether the config says something else since
         self._learns = False  # within the updates that are due
         self._hooks: list[str] = []  # those that are being called, one within the other
         self._concluded = False  # whether a run that was stopped has its last checkpoint
-        self._logged = (0, 0)  # and of the last line of metrics
-        self._versions = packages(config.run.backend)
         self._diagnosed = False
         self._rewarded = ""  # what was said of rewards that are too large
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
@@ -121,31 +111,26 @@ class Session:
     def _open(
         self, config: Config, place: Place, build_learner: Callable[..., learners.Learner], opened: ExitStack
     ) -> None:
-        self.parts = parts = Parts(config, self._environment, place, build_learner, self.notices, self._kept)
+        self.parts = parts = Parts(
+            config, self._environment, place, build_learner, self.notices, lambda: self._checkpoints.memory_of_last()
+        )
         opened.callback(parts.close)
         self.stepper, self.learner = parts.stepper, parts.learner
         self.normalizer, self.collector = parts.normalizer, parts.collector
         self.config = dataclasses.replace(config, cluster=place.decided(self.stepper))
-        self.store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
         table = opened.enter_context(Csv(self.folder / "evaluations.csv", evaluations.FIELDS, evaluations.ADDED))
         beside = place.make_evaluator(self.config, self._environment, self.stepper)
         self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
         opened.callback(self._evaluations.close)
+        self.store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
+        self._checkpoints = Checkpoints(self, self.store, self._crew, self._evaluations)
 
     @property
     def memory(self) -> resuming.AnyMemory:
         """What is learned from; another one, once environments have said that they give masks of allowed actions."""
         return self.parts.memory
-
-    def _kept(self) -> memory.Kept | None:
-        """What the newest checkpoint holds of the memory, for a part of it that was lost."""
-        if self._saved is None or not self.store.covered.any():
-            return None
-        reader = CheckpointStore(self.store.folder, num_envs=self.stepper.num_envs)
-        loaded = reader.load(self._saved[0])
-        return memory.Kept(loaded.state["memory"], loaded.segments)
 
     # ------------------------------------------------------------------------------------------------ the loop
     def look_ahead(self) -> None:
@@ -175,14 +160,16 @@ class Session:
         with interruptible(self.interrupt):
             try:
                 self._call("on_start")
-                if self._accepted:  # or a plain resume is refused, where this one is killed before its next checkpoint
+                if (
+                    self._checkpoints.accepted
+                ):  # or a plain resume is refused, where this one is killed before its next checkpoint
                     self.checkpoint()
-                elif self._saved is not None:
+                elif self._checkpoints.last:
                     self._call("on_checkpoint")
                 for _ in self._steps():
                     self._call(FUNCTIONS)
                 self._evaluations.finish()
-                if self._saved != (self.step, self.learner.updates):
+                if not self._checkpoints.up_to_date:
                     self.checkpoint()
                 self._conclude()
                 if before < self.step:
@@ -200,10 +187,10 @@ class Session:
 
     def _where_it_stopped(self) -> str:
         where = f"The run on {self.config.environment} stopped at step {self.step}"
-        if self._saved is None:
+        if self._checkpoints.last is None:
             return f"{where}, before its first checkpoint."
         place = self._lock.place() or f"its folder, which is no longer {self.folder}"
-        return f"{where}; its checkpoint of step {self._saved[0]} is kept for evaluate and resume in {place}."
+        return f"{where}; its checkpoint of step {self._checkpoints.step} is kept for evaluate and resume in {place}."
 
     def _call(self, hook: str) -> None:
         self._hooks.append(hook)
@@ -227,7 +214,7 @@ class Session:
         if self.stopped and self.config.run.evaluate_every and not self._waited_for:
             self.parts.rehearsal.end()
             self._evaluations.conclude(lambda: self._waited_for)
-        if self._logged != (self.step, self.learner.updates):
+        if self.log.last != (self.step, self.learner.updates):
             self._write_metrics()
         self.log.write_own(self.step)  # what came behind the last line
 
@@ -264,13 +251,17 @@ class Session:
     @property
     def seconds(self) -> float:
         """Time spent on the run, earlier processes included."""
-        return self._seconds + time.perf_counter() - self._began
+        return time.perf_counter() - self._began
+
+    @seconds.setter
+    def seconds(self, spent: float) -> None:
+        self._began = time.perf_counter() - spent
 
     def _steps(self) -> Iterator[None]:
-        options = self.config.run
-        if self._saved is None:  # a new run, not one that goes on from a checkpoint
+        options, new = self.config.run, self._checkpoints.last is None
+        if new:  # not one that goes on from a checkpoint
             self.parts.reset()
-        if self._evaluations.go_on() or (self._saved is None and options.evaluate_every and not self.last_evaluation):
+        if self._evaluations.go_on() or (new and options.evaluate_every and not self.last_evaluation):
             self._evaluate()
         yield from self._pretrain()
         while self.step < options.steps and not self._stop:
@@ -383,7 +374,6 @@ class Session:
         extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
         with self.in_its_folder():
             line = self.log.write(self.step, extra)
-        self._logged = (self.step, self.learner.updates)
         self._diagnose(line)
 
     def _diagnose(self, line: dict[str, Any]) -> None:
@@ -415,7 +405,7 @@ class Session:
     def _evaluate(self, whole: bool = False) -> None:
         """The same, but beside the run where that is possible and nobody listens; a signal may break it off."""
         self.log.look()
-        _check_finite(self.learner.parameters())
+        check_finite(self.learner.parameters())
         self.parts.rehearsal.end()
         self._evaluations.begin(whole)
         if self._crew.listens("on_evaluation"):
@@ -490,7 +480,7 @@ class Session:
             raise
 
     def _check_folder(self) -> None:
-        check_folder(self.folder, self._lock, self.step, None if self._saved is None else self._saved[0])
+        check_folder(self.folder, self._lock, self.step, self._checkpoints.step)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
@@ -514,41 +504,20 @@ class Session:
                 "A checkpoint in on_start of a new run would hold nothing, since no environment has begun: make it in "
                 "on_step."
             )
-        if self._concluded and self._newest is not None:
-            return self._newest
+        if self._concluded and self._checkpoints.newest is not None:
+            return self._checkpoints.newest
         ended = self.step >= self.config.run.steps
-        self.parts.rehearsal.look(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
-        state = self.state_dict()
-        _check_finite(state["learner"]["parameters"])
-        window = (self.memory.written, self.memory.rows)
-        with self.in_its_folder():
-            path = self.store.save(self.step, state, self.memory.segment(self.store.covered), window)
-        self._saved, self._newest = (self.step, self.learner.updates), path
-        self.parts.rehearse(state["stepper"])
+        path = self._checkpoints.make(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
         self._call("on_checkpoint")
         return path
 
     def acting_state(self) -> dict[str, Any]:
         """What acting needs, and the config that it came about with."""
-        return {"config": deciding(self.config)} | self.parts.acting_state()
+        return self._checkpoints.acting_state()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, but the memory's transitions."""
-        evaluations = self._evaluations.state_dict()  # first: it may end one, which writes and calls back
-        return self.acting_state() | {
-            "log": self.log.state_dict(),  # before the others: it waits for the device and finds a divergence
-            **self.parts.state_dict(),
-            "evaluations": self._evaluations.table.mark,
-            "callbacks": self._crew.state_dict(),
-            "session": {
-                "step": self.step,
-                **evaluations,
-                "seconds": self.seconds,
-                "exact": self.parts.rehearsal.exact,
-            },
-            "run": resuming.run_state(self.config, self.learner),
-            "versions": self._versions,
-        }
+        return self._checkpoints.state_dict()
 
     def load(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
         """Go on from a checkpoint. What logs and tables hold from after it is dropped.
@@ -559,64 +528,11 @@ class Session:
             UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
             CheckpointError: It changes what cannot change in a run that has begun.
         """
-        changed = resuming.accepted(loaded, self.config, self.folder, accept_changes)
-        self._accepted = bool(changed)
-        notes = resuming.notes_of_changes(loaded, changed, self._versions, self.config.algorithm)
-        try:
-            self._restore(loaded, changed, without_memory)
-        except CheckpointError as error:
-            if changed:
-                raise CheckpointError(
-                    f"The run cannot go on with what has changed: {listed(changed)}. {error} With the old values back "
-                    f"it goes on; a new run can begin from this one's networks, if they fit (--from {self.folder})."
-                ) from error
-            raise
-        self.notices += notes
-
-    def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
-        state = loaded.state
-        resuming.check_spaces(state["spaces"], self.stepper)
-        if without_memory:
-            state, note = resuming.with_empty_memory(state, self.config, self.memory)
-            self.notices.append(note)
-        another = any(change.key in ENVIRONMENT for change in changed)
-        if another:
-            state = resuming.with_new_episodes(state)
-        self.parts.load_state_dict(state, loaded.segments)
-        if any(change.key == "algorithm.temperature" for change in changed):
-            self.parts.set_fixed()
-        self.log.load_state_dict(state["log"])
-        self._crew = Crew(self.notices, state.get("callbacks"))  # none in those of earlier versions
-        self.step = state["session"]["step"]
-        self._seconds, self._began = state["session"]["seconds"], time.perf_counter()
-        self._saved, self._newest = (self.step, self.learner.updates), loaded.path
-        self.notices += loaded.problems
-        logs = ((self.log.lines, state["log"]["position"]), (self._evaluations.table, state["evaluations"]))
-        self.notices += return_to(logs, self.step)
-        self._logged = self.log.written()
-        self.notices += self._evaluations.load_state_dict(state["session"])
-        self.log.purge_behind(max(self._logged[0], self._evaluations.written()))
-        self.notices += resuming.notes_of_run(state["run"], self.learner, self.config.run.threads)
-        self.parts.rehearsal.recall(state["session"].get("exact"))
-        if self.stepper.resumed_exactly:
-            return
-        self.parts.interrupt()
-        if not (another or without_memory):
-            self.notices.append(
-                f"The state of {self.stepper.name} could not be restored: the run goes on with new episodes, so from "
-                "here it is not the same, number by number, as one that was never interrupted."
-            )
+        self._checkpoints.load(loaded, without_memory, accept_changes)
 
     def close(self) -> None:
         """Release environments and files."""
         self._opened.close()
-
-
-def _check_finite(parameters: Parameters) -> None:
-    for network, values in parameters.items():
-        for name, value in values.items():
-            if not np.isfinite(value).all():
-                raise NonFiniteError(f"{network}'s {name} is not finite: learning has diverged. {ADVICE}")
 
 
 def _crossed(before: int, now: int, every: int) -> bool:

@@ -1,0 +1,166 @@
+"""What a run's checkpoints hold, and how it goes on from one.
+
+    made:  the parts, what is logged, where the files end, the callbacks, the session's numbers   -> a folder
+    gone on from:  the same, in that order, and the files are cut back to where they ended then   <- that folder
+
+The memory's transitions are written as they come, each once: a checkpoint says which of them are its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from duetto import memory
+from duetto.errors import CheckpointError, NonFiniteError
+from duetto.learners.parameters import Parameters
+from duetto.storage.aside import return_to
+from duetto.storage.checkpoint import CheckpointStore, Loaded
+from duetto.storage.deciding import ENVIRONMENT, Change, deciding, listed, packages
+from duetto.training import resuming
+from duetto.training.callbacks import Crew
+from duetto.training.evaluations import Evaluations
+from duetto.training.metrics import ADVICE
+
+if TYPE_CHECKING:
+    from duetto.training.session import Session
+
+
+class Checkpoints:
+    """Those of one session.
+
+    Attributes:
+        store: Where they lie.
+        last: Step and updates of the last one, or None.
+        newest: Its folder.
+        accepted: Whether the config has changed since in what decides the numbers, so that only a next one agrees.
+    """
+
+    def __init__(self, session: Session, store: CheckpointStore, crew: Crew, evaluations: Evaluations) -> None:
+        self._session, self._crew, self._evaluations = session, crew, evaluations
+        self.store: CheckpointStore = store
+        self.last: tuple[int, int] | None = None
+        self.newest: Path | None = None
+        self.accepted: bool = False
+        self._versions = packages(session.config.run.backend)
+
+    @property
+    def step(self) -> int | None:
+        """The step of the last one, or None."""
+        return None if self.last is None else self.last[0]
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether nothing was done or learned since the last one."""
+        return self.last == (self._session.step, self._session.learner.updates)
+
+    def make(self, patience: float) -> Path:
+        """Write everything down, in a new folder, after at most `patience` seconds for a rehearsal that is under way.
+
+        Raises: See `Session.checkpoint`.
+        """
+        session = self._session
+        session.parts.rehearsal.look(patience)
+        state = self.state_dict()
+        check_finite(state["learner"]["parameters"])
+        window = (session.memory.written, session.memory.rows)
+        with session.in_its_folder():
+            path = self.store.save(session.step, state, session.memory.segment(self.store.covered), window)
+        self.last, self.newest = (session.step, session.learner.updates), path
+        session.parts.rehearse(state["stepper"])
+        return path
+
+    def acting_state(self) -> dict[str, Any]:
+        """What acting needs, and the config that it came about with."""
+        return {"config": deciding(self._session.config)} | self._session.parts.acting_state()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on, but the memory's transitions."""
+        session = self._session
+        evaluations = self._evaluations.state_dict()  # first: it may end one, which writes and calls back
+        return self.acting_state() | {
+            "log": session.log.state_dict(),  # before the others: it waits for the device and finds a divergence
+            **session.parts.state_dict(),
+            "evaluations": self._evaluations.table.mark,
+            "callbacks": self._crew.state_dict(),
+            "session": {
+                "step": session.step,
+                **evaluations,
+                "seconds": session.seconds,
+                "exact": session.parts.rehearsal.exact,
+            },
+            "run": resuming.run_state(session.config, session.learner),
+            "versions": self._versions,
+        }
+
+    def memory_of_last(self) -> memory.Kept | None:
+        """What the last one holds of the memory, for a part of it that was lost."""
+        if self.last is None or not self.store.covered.any():
+            return None
+        reader = CheckpointStore(self.store.folder, num_envs=self._session.stepper.num_envs)
+        loaded = reader.load(self.last[0])
+        return memory.Kept(loaded.state["memory"], loaded.segments)
+
+    def load(self, loaded: Loaded, without_memory: bool, accept_changes: bool) -> None:
+        """Go on from one. See `Session.load`."""
+        session = self._session
+        changed = resuming.accepted(loaded, session.config, session.folder, accept_changes)
+        self.accepted = bool(changed)
+        notes = resuming.notes_of_changes(loaded, changed, self._versions, session.config.algorithm)
+        try:
+            self._restore(loaded, changed, without_memory)
+        except CheckpointError as error:
+            if changed:
+                raise CheckpointError(
+                    f"The run cannot go on with what has changed: {listed(changed)}. {error} With the old values back "
+                    f"it goes on; a new run can begin from this one's networks, if they fit (--from {session.folder})."
+                ) from error
+            raise
+        session.notices += notes
+
+    def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
+        session, parts, state = self._session, self._session.parts, loaded.state
+        resuming.check_spaces(state["spaces"], session.stepper)
+        if without_memory:
+            state, note = resuming.with_empty_memory(state, session.config, session.memory)
+            session.notices.append(note)
+        another = any(change.key in ENVIRONMENT for change in changed)
+        if another:
+            state = resuming.with_new_episodes(state)
+        parts.load_state_dict(state, loaded.segments)
+        if any(change.key == "algorithm.temperature" for change in changed):
+            parts.set_fixed()
+        self._crew.expect(state.get("callbacks", {}))  # none in those of earlier versions
+        session.step, session.seconds = state["session"]["step"], state["session"]["seconds"]
+        self.last, self.newest = (session.step, session.learner.updates), loaded.path
+        session.notices += loaded.problems
+        self._cut_back(state)
+        session.notices += resuming.notes_of_run(state["run"], session.learner, session.config.run.threads)
+        parts.rehearsal.recall(state["session"].get("exact"))
+        if session.stepper.resumed_exactly:
+            return
+        parts.interrupt()
+        if not (another or without_memory):
+            session.notices.append(
+                f"The state of {session.stepper.name} could not be restored: the run goes on with new episodes, so "
+                "from here it is not the same, number by number, as one that was never interrupted."
+            )
+
+    def _cut_back(self, state: dict[str, Any]) -> None:
+        """Drop what logs and tables hold from after the checkpoint."""
+        session, log = self._session, self._session.log
+        log.load_state_dict(state["log"])
+        files = ((log.lines, state["log"]["position"]), (self._evaluations.table, state["evaluations"]))
+        session.notices += return_to(files, session.step)
+        session.notices += self._evaluations.load_state_dict(state["session"])
+        log.go_on_from_file(self._evaluations.written())
+
+
+def check_finite(parameters: Parameters) -> None:
+    """NonFiniteError where one is NaN or infinite."""
+    for network, values in parameters.items():
+        for name, value in values.items():
+            if not np.isfinite(value).all():
+                raise NonFiniteError(f"{network}'s {name} is not finite: learning has diverged. {ADVICE}")
