@@ -142,7 +142,7 @@ class KeepCheckpoints(Callback):
         number, since = divmod(session.step, interval)
         # The first step at or behind the timetable's: a checkpoint where the run was stopped is not counted.
         if number and number % self.every == 0 and since < session.stepper.num_envs:
-            session.store.keep_for_good(session.step)
+            session.checkpoints.store.keep_for_good(session.step)
 
 
 @dataclass

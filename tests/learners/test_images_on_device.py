@@ -122,11 +122,11 @@ def outcome(
         with closed(some.session(backend, folder, **options)) as session:
             ready(session)
             if stop is not None:
-                session.load(session.store.load_latest())
+                session.checkpoints.load(session.checkpoints.store.load_latest())
             session.run()
             if said is not None:
                 said += session.notices
-            state = session.state_dict()
+            state = session.checkpoints.state_dict()
             return _flat({name: state[name] for name in ("learner", "memory", "collector")})
 
 

@@ -93,6 +93,18 @@ def test_with_the_memory(made: Run, tmp_path: Path):
     assert checkpoints(resumed).load_latest().step == 100
 
 
+def test_seeds_that_begin_with_one_memory_draw_their_own_items_from_it(made: Run, tmp_path: Path):
+    def drawn(seed: int) -> list[int]:
+        sessions: list[Session] = []
+        chosen: dict[str, Any] = LATER | {"steps": 1, "from_run": made, "from_memory": True, "name": f"seed{seed}"}
+        algorithm = small(normalize_observations="collected", random_steps=0)
+        train(tmp_path, algorithm, seed=seed, callbacks=[sessions.append], **chosen)
+        memory: Any = sessions[0].memory
+        return memory.sample(8).index.tolist()
+
+    assert drawn(1) != drawn(2)
+
+
 @pytest.mark.parametrize("crash", [None, 5])
 def test_what_it_remembers_counts_where_it_says_whether_it_will_learn(made: Run, tmp_path: Path, crash: int | None):
     def of(starts: int) -> tuple[list[str], int]:

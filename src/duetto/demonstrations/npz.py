@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from duetto.demonstrations.form import EXPANSION, ROOM
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_npz(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
+def read_npz(path: Path, wanted: Sequence[str]) -> dict[str, np.ndarray]:
     """These arrays of the file; others are not unpacked.
 
     Raises:

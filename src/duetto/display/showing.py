@@ -28,6 +28,6 @@ def shown(
         try:
             yield display
         except UsageError as error:  # the other errors of a run say it themselves
-            if display.session is None or not display.session.store.steps():
+            if display.session is None or not display.session.checkpoints.store.steps():
                 raise
             raise UsageError(f"{error}\nThen go on with: {to_resume(display.session.folder)}") from error

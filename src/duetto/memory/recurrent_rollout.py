@@ -10,8 +10,8 @@ from duetto.algorithms.base import Tree
 from duetto.functional import forms
 from duetto.functional.forms import Each, Rows
 from duetto.memory.base import Experience
-from duetto.memory.fields import unnamed
-from duetto.memory.rollout import Rollout
+from duetto.memory.fields import named, unnamed
+from duetto.memory.rollout import End, Rollout, stack
 from duetto.networks.windows import Window
 
 CARRY, NEXT_CARRY = "carry/", "next_carry/"  # in an experience's extras: the state before and after its steps
@@ -56,8 +56,11 @@ class RecurrentRollout(Rollout):
         carry = {f"{CARRY}{name}": part for name, part in _named_like(experience, NEXT_CARRY).items()}
         return seen | carry | {"action": experience.action, "reward": experience.extras["seen_reward"]}
 
-    def _value_of(self, outlook: Tree) -> np.ndarray:
-        obs, count = unnamed("obs", outlook), len(outlook["action"])
+    def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
+        if anew:
+            return self._value(self._up_to(ends))[:, 0]
+        outlook = stack([one for _, _, one in ends])
+        obs, count = unnamed("obs", outlook), len(ends)
         window = Window(
             obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
             previous_action=outlook["action"][:, None],
@@ -68,6 +71,33 @@ class RecurrentRollout(Rollout):
             at=None,
         )
         return self._value(window)
+
+    def _up_to(self, ends: list[End]) -> Window:
+        """N rows of T + 1 steps, one for each end: its environment's steps until there, and what they led to.
+
+        Parameters that have changed leave another carry there than the one that was kept.
+        """
+        whole, (steps, _) = self._seen(), self._real.shape
+        envs, times = [env for _, env, _ in ends], [time for time, _, _ in ends]
+        parts = {**dict(named("obs", whole.obs)), "action": whole.previous_action, "reward": whole.previous_reward}
+        longer = {}
+        for name, part in parts.items():
+            longer[name] = np.zeros((len(ends), steps + 1, *part.shape[2:]), part.dtype)
+            longer[name][:, :steps] = part[envs]
+            for row, (time, _, outlook) in enumerate(ends):
+                longer[name][row, time + 1] = outlook[name]
+        starts = np.zeros((len(ends), steps + 1), bool)
+        starts[:, :steps] = whole.starts[envs]
+        starts[np.arange(len(ends)), np.add(times, 1)] = False
+        return Window(
+            obs=unnamed("obs", longer),
+            previous_action=longer["action"],
+            previous_reward=longer["reward"],
+            starts=starts,
+            carry={name: part[envs] for name, part in self._carry.items()},
+            fresh=whole.fresh[envs],
+            at=np.add(times, 1)[:, None],
+        )
 
     def _values_again(self) -> np.ndarray:
         return np.ascontiguousarray(self._value(self._seen()).T)

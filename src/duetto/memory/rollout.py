@@ -21,6 +21,8 @@ from duetto.functional.forms import ANY, ARRAY, Each, Rows, Several
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.fields import Field, named, unnamed
 
+End = tuple[int, int, Tree]  # time, environment, and all that the value of what this step led to depends on
+
 
 class Rollout(Memory):
     """T steps of N environments; the batches are the same N·T rows once for each epoch.
@@ -46,7 +48,7 @@ class Rollout(Memory):
         }
         self._real = np.zeros((spec.steps, num_envs), bool)
         self._next_obs: Tree = None  # (N, ...), what the newest step led to
-        self._ends: list[tuple[int, int, Tree]] = []  # time, environment and final observation of truncated episodes
+        self._ends: list[End] = []  # of truncated episodes
         self._filled = 0
         self._diverged = False
 
@@ -99,12 +101,12 @@ class Rollout(Memory):
         if self._filled < self._spec.steps:
             return
         self._diverged = False
-        batch = self._batch(self._values_again() if self.values_anew else self._arrays["value"])
+        batch = self._batch_anew() if self.values_anew else self._batch(self._arrays["value"])
         real = batch.weight > 0
         info = {"explained_variance": explained_variance(batch.value[real], batch.returns[real])}
         for epoch in range(self._spec.epochs):
             if epoch and self._spec.recompute_advantages:
-                batch = self._batch(self._values_again())
+                batch = self._batch_anew()
             yield Sample(batch, age=len(self), info=info if epoch == 0 else {})
             if self._diverged:
                 break
@@ -198,8 +200,9 @@ class Rollout(Memory):
         if len(experience.env) == self._real.shape[1]:
             self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", outlook)})
         else:
-            for (_, array), (_, rows) in zip(named("", self._next_obs), named("", outlook), strict=True):
-                array[experience.env] = rows
+            rows = dict(named("", outlook))  # by name: another learner may have a carry's parts in another order
+            for name, array in named("", self._next_obs):
+                array[experience.env] = rows[name]
         for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
             self._ends.append((time, int(experience.env[row]), _row(outlook, row)))
 
@@ -208,9 +211,9 @@ class Rollout(Memory):
         """All that the value of what each step led to depends on, (K, ...)."""
         return experience.next_obs
 
-    def _value_of(self, outlook: Tree) -> np.ndarray:
-        """V (N,) of N outlooks."""
-        return self._value(outlook)
+    def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
+        """V (N,) of what N steps led to; `anew` where the parameters have changed since they were made."""
+        return self._value(stack([outlook for _, _, outlook in ends]))
 
     def _values_again(self) -> np.ndarray:
         """V (T, N) of all steps, with the parameters of the moment."""
@@ -228,12 +231,16 @@ class Rollout(Memory):
         """All arrays (T·N, ...), views."""
         return {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
 
-    def _batch(self, value: np.ndarray) -> RolloutBatch:
+    def _batch_anew(self) -> RolloutBatch:
+        """The batch with all values of the parameters of the moment."""
+        return self._batch(self._values_again(), anew=True)
+
+    def _batch(self, value: np.ndarray, anew: bool = False) -> RolloutBatch:
         arrays = self._arrays
         advantage = generalized_advantages(
             arrays["reward"],
             value,
-            self._next_values(value),
+            self._next_values(value, anew),
             arrays["terminated"],
             arrays["truncated"],
             self._spec.discount,
@@ -249,15 +256,16 @@ class Rollout(Memory):
             weight=self._rows(self._real.astype(np.float32)),
         )
 
-    def _next_values(self, value: np.ndarray) -> np.ndarray:
+    def _next_values(self, value: np.ndarray, anew: bool) -> np.ndarray:
         """(T, N), the value of what each step led to: the next step's own, but where a rollout or an episode ends."""
+        steps, num_envs = value.shape
         following = np.empty_like(value)
-        following[:-1], following[-1] = value[1:], self._value_of(self._next_obs)
-        num_envs = value.shape[1]
-        for start in range(0, len(self._ends), num_envs):  # always N rows: another number would be compiled anew
-            some = self._ends[start : start + num_envs]
-            obs = _stack([obs for _, _, obs in some] + [some[0][2]] * (num_envs - len(some)))
-            for (time, env, _), end in zip(some, self._value_of(obs), strict=False):
+        following[:-1] = value[1:]
+        ends = [(steps - 1, env, _row(self._next_obs, env)) for env in range(num_envs)] + self._ends
+        for start in range(0, len(ends), num_envs):  # always N rows: another number would be compiled anew
+            some = ends[start : start + num_envs]
+            padded = some + some[:1] * (num_envs - len(some))
+            for (time, env, _), end in zip(some, self._values_behind(padded, anew), strict=False):
                 following[time, env] = end
         return following
 
@@ -267,7 +275,8 @@ def _row(obs: Tree, row: int) -> Tree:
     return {name: np.array(part[row]) for name, part in obs.items()} if isinstance(obs, dict) else np.array(obs[row])
 
 
-def _stack(rows: list[Tree]) -> Tree:
+def stack(rows: list[Tree]) -> Tree:
+    """Rows as one tree of arrays (N, ...)."""
     if isinstance(rows[0], dict):
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     return np.stack(rows)

@@ -81,7 +81,7 @@ def start_many(
                 session = begun(config, path, environment, beginning, build_learner=build)
                 paths.append(path)  # only now: a run that cannot begin has taken its folder away
                 sessions.append(opened.enter_context(session))
-                sessions[-1].look_ahead()
+                sessions[-1].outlook.ahead()
             if on_start is not None:
                 on_start(sessions)
             began = True

@@ -98,15 +98,15 @@ def reopened(
 def take_up(session: Session, without_memory: bool, accept_changes: bool, trusted: bool) -> None:
     """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
     path, config = session.folder, session.config
-    if not session.store.steps():
+    if not session.checkpoints.store.steps():
         if began := config.began_from:
             beginning = Beginning.from_dict(began)
             trust.check_folder(beginning.run, began.get("signature"), path, trusted)
             beginning.begin(session)
         return
-    loaded = session.store.load_latest(memory=not without_memory)
+    loaded = session.checkpoints.store.load_latest(memory=not without_memory)
     if config.run.steps <= loaded.step - session.stepper.num_envs:  # the last vector step may go beyond the end
         raise UsageError(
             f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
         )
-    session.load(loaded, without_memory, accept_changes)
+    session.checkpoints.load(loaded, without_memory, accept_changes)

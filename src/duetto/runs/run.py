@@ -419,7 +419,7 @@ def start(
 
 
 def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable[[Session], None] | None) -> None:
-    session.look_ahead()
+    session.outlook.ahead()
     if on_start is not None:
         on_start(session)
     session.run(callbacks)

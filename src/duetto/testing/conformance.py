@@ -450,10 +450,10 @@ def _outcome(
                 first.run([lambda session: session.stop() if session.step >= stop else None])
         with closed(trial.session(backend, folder, **options)) as session:
             if stop is not None:
-                session.load(session.store.load_latest())
+                session.checkpoints.load(session.checkpoints.store.load_latest())
                 assert session.stepper.resumed_exactly, "the environment of chance did not come back exactly"
             session.run()
-            state = session.state_dict()
+            state = session.checkpoints.state_dict()
             line = session.log.last_line.items()  # that of the end
             reported = {name: value for name, value in line if value is not None and not name.startswith("time/")}
             for apart in APART:

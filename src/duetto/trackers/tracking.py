@@ -103,7 +103,7 @@ class Tracking(Callback):
             self._left.setdefault(session.step, {})  # for videos that came after the last one
             self._send(session)
         try:
-            best = session.store.load_best()
+            best = session.checkpoints.store.load_best()
         except CheckpointError:  # nothing was evaluated
             return
         if best.step == self._record["best"]:

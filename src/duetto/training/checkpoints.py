@@ -59,7 +59,7 @@ class Checkpoints:
     def make(self, patience: float) -> Path:
         """Write everything down, in a new folder, after at most `patience` seconds for a rehearsal that is under way.
 
-        Raises: See `Session.checkpoint`.
+        Raises: as `Session.checkpoint`, which is what everybody calls.
         """
         session = self._session
         session.parts.rehearsal.look(patience)
@@ -103,8 +103,15 @@ class Checkpoints:
         loaded = reader.load(self.last[0])
         return memory.Kept(loaded.state["memory"], loaded.segments)
 
-    def load(self, loaded: Loaded, without_memory: bool, accept_changes: bool) -> None:
-        """Go on from one. See `Session.load`."""
+    def load(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
+        """Go on from one. What logs and tables hold from after it is dropped.
+
+        `without_memory` is for one that was loaded without its experience.
+
+        Raises:
+            UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
+            CheckpointError: It changes what cannot change in a run that has begun.
+        """
         session = self._session
         changed = resuming.accepted(loaded, session.config, session.folder, accept_changes)
         self.accepted = bool(changed)

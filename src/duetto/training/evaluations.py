@@ -84,9 +84,9 @@ class Evaluations:
         """
         self.finish()
         session = self._session
-        self._under_way = UnderWay(session.step, session.learner.updates, session.seconds, session.acting_state())
+        acting = session.checkpoints.acting_state()
+        self._under_way = UnderWay(session.step, session.learner.updates, session.seconds, acting)
         if self._beside is not None:
-            acting = self._under_way.acting
             self._beside.begin(acting["learner"]["parameters"], acting["normalizer"])
             return
         self._whole = whole
@@ -201,7 +201,7 @@ class Evaluations:
             if self._is_best(step, result.mean_return):
                 self.best, self._best_step = result.mean_return, step
                 info = {"mean_return": result.mean_return} | ({STOPPED: True} if self._concluding else {})
-                session.store.save_best(step, acting, info, keep=self._concluding is not None)
+                session.checkpoints.store.save_best(step, acting, info, keep=self._concluding is not None)
         self._announce()
 
     def _is_best(self, step: int, mean_return: float) -> bool:
@@ -227,9 +227,9 @@ class Evaluations:
         if self.best is None:
             return []
         try:
-            if session.store.load_best().info.get(STOPPED):
-                session.store.drop_best()
-            self._best_step = session.store.load_best().step
+            if session.checkpoints.store.load_best().info.get(STOPPED):
+                session.checkpoints.store.drop_best()
+            self._best_step = session.checkpoints.store.load_best().step
         except CheckpointError as error:
             before, self.best = self.best, None
             return [

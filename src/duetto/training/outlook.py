@@ -1,14 +1,22 @@
-"""What a run will not learn from, said before it begins; and, where it learned nothing, said at its end."""
+"""What is said of a run that will not learn from all its steps, before it begins; that shows signs of trouble, while it
+runs; or that learned nothing, at its end.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, MemorySpec, ReplaySpec, RolloutSpec, SequenceSpec
+from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
+from duetto.memory import Afar, Experience
 from duetto.processor import multiplies_bfloat16
 from duetto.storage.config import RunOptions
+
+if TYPE_CHECKING:
+    from duetto.training.session import Session
 
 # Steps at the end that nobody learns from are said from this share of the run on: most numbers of steps are no multiple
 # of a rollout, and what less of them loses is not worth a word.
@@ -16,6 +24,68 @@ TAIL = 0.1
 # Losses square sums of rewards, which are up to 1 / (1 - γ) times as large; float32 ends at 3.4e38. With γ = 0.99 PPO
 # stands rewards of 1e17, and not of 1e18.
 LARGEST_REWARD = 1e17
+
+
+class Outlook:
+    """What is said, once, of a session that will not learn, does not, or did not.
+
+    Attributes:
+        cause: What may be why it diverges, if that was said; else "".
+    """
+
+    def __init__(self, session: Session, elsewhere: bool) -> None:
+        """`elsewhere`: Environments are on a cluster, whose actors are told of some options, too."""
+        self._session, self._elsewhere = session, elsewhere
+        self.cause: str = ""
+        self._diagnosed = False
+
+    def ahead(self) -> None:
+        """Say that the run will end before its first update, or will only act at random; and, where it is new, which
+        options have no effect.
+        """
+        session = self._session
+        algorithm, options, stepper = session.config.algorithm, session.config.run, session.stepper
+        notices = session.notices
+        if not session.step:
+            notices += notes_of_idle(algorithm)
+            notices += notes_of_replaced(algorithm, stepper.observation_space, stepper.action_space)
+            notices += [] if self._elsewhere else notes_of_idle_run(options)
+        place = (stepper.num_envs, session.step, self._stored())
+        learns = (bool(session.learner.updates), bool(session.memory.pretraining_left))
+        notices += notes_ahead(algorithm, options, *place, *learns, stepper.engine.even)
+        notices += notes_of_precision(options)
+
+    def _stored(self) -> int:
+        """Steps that count for what is learned from next: of a rollout those since the last, else all ever written."""
+        memory = self._session.memory
+        return len(memory) if self._session.learner.on_policy else int(memory.written.sum())
+
+    def of_rewards(self, experience: Experience | Afar) -> None:
+        """Say that rewards are too large; of those that lie elsewhere nothing is known."""
+        if self.cause or not isinstance(experience, Experience):
+            return
+        if largest := too_large(experience.reward):
+            self.cause = note_of_rewards(largest, self._session.step)
+            self._session.notices.append(self.cause)
+
+    def of_metrics(self, line: dict[str, Any]) -> None:
+        """Say what the algorithm sees in a line of metrics."""
+        session = self._session
+        means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
+        if session.stepper.masked:  # where one action is allowed there is no choice, and no sign of anything
+            means.pop("entropy", None)
+        symptom = session.config.algorithm.symptom(means, session.stepper.action_space)
+        if symptom and not self._diagnosed:
+            session.notices.append(f"Step {session.step:,}: {symptom}")
+            self._diagnosed = True
+
+    def back(self) -> None:
+        """Say that nothing was learned, of a run that is over."""
+        session = self._session
+        spec = session.config.algorithm.memory()
+        too_few = self._stored() < spec.first_update(session.stepper.num_envs)[0]  # said before they were made
+        if not (session.learner.updates or session.stopped or too_few):
+            session.notices.append(note_of_nothing_learned(spec, session.step, session.log.episodes))
 
 
 def notes_ahead(

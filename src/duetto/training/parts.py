@@ -18,6 +18,7 @@ import numpy as np
 from duetto import demonstrations, environments, learners, memory, own_modules
 from duetto.environments.spaces import far_from_zero
 from duetto.errors import CheckpointError
+from duetto.functional import randomness
 from duetto.functional.randomness import generator
 from duetto.learners import dealing
 from duetto.learners.behind import Behind
@@ -143,16 +144,18 @@ class Parts:
 
     # ------------------------------------------------------------------------------------------------ the memory
     def _make_memory(self, seen: spaces.Space) -> resuming.AnyMemory:
-        stepper = self.stepper
+        stepper, random = self.stepper, generator(self._config.run.seed, "memory")
+        experts = self._demonstrations()
+        self._randoms = [random] if experts is None else [random, experts.random, experts.own_random]
         made = memory.build(
             self._config.algorithm.memory(),
             seen,
             stepper.action_space,
             stepper.num_envs,
-            generator(self._config.run.seed, "memory"),
+            random,
             lambda obs: self.learner.value(self.normalizer.scaled(obs)),
             stacked=stepper.stacked,
-            demonstrations=self._demonstrations(),
+            demonstrations=experts,
             goals=self._goals,
             elsewhere=self._elsewhere,
         )
@@ -391,7 +394,10 @@ class Parts:
         """Begin with another run's memory, whose episodes are over here."""
         if loaded.state["spaces"].get("action_mask"):
             self._remember_masks()
+        own = [randomness.state_of(one) for one in self._randoms]  # or runs of several seeds would draw the same items
         self._load_memory(loaded.state["memory"], loaded.segments)
+        for one, state in zip(self._randoms, own, strict=True):
+            randomness.restore(one, state)
         self.memory.interrupt()
 
     def close(self) -> None:

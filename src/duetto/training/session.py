@@ -23,14 +23,13 @@ from typing import Any
 
 from duetto import environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
-from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.learners.base import on_host
-from duetto.storage.checkpoint import CheckpointStore, Loaded
+from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
-from duetto.training import evaluations, outlook, resuming
+from duetto.training import evaluations, resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
 from duetto.training.checkpoints import Checkpoints, check_finite
 from duetto.training.collector import Source
@@ -40,6 +39,7 @@ from duetto.training.interruption import interruptible
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
+from duetto.training.outlook import Outlook
 from duetto.training.parts import Parts
 from duetto.training.place import Here, Place
 from duetto.training.policy import Policy
@@ -74,8 +74,9 @@ class Session:
     learner: learners.Learner
     normalizer: Normalizer
     collector: Source
-    store: CheckpointStore
     log: MetricLog
+    outlook: Outlook
+    checkpoints: Checkpoints
 
     def __init__(
         self,
@@ -94,7 +95,6 @@ class Session:
         self._lock = lock or FolderLock(folder)
         self.notices: Notices = Notices()
         self._crew = Crew(self.notices)
-        self._here = place is None or isinstance(place, Here)  # else actors elsewhere are told of some options, too
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._open(config, place or Here(), build_learner, opened)
             self._opened = opened.pop_all()
@@ -104,28 +104,27 @@ class Session:
         self._learns = False  # within the updates that are due
         self._hooks: list[str] = []  # those that are being called, one within the other
         self._concluded = False  # whether a run that was stopped has its last checkpoint
-        self._diagnosed = False
-        self._rewarded = ""  # what was said of rewards that are too large
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
 
     def _open(
         self, config: Config, place: Place, build_learner: Callable[..., learners.Learner], opened: ExitStack
     ) -> None:
         self.parts = parts = Parts(
-            config, self._environment, place, build_learner, self.notices, lambda: self._checkpoints.memory_of_last()
+            config, self._environment, place, build_learner, self.notices, lambda: self.checkpoints.memory_of_last()
         )
         opened.callback(parts.close)
         self.stepper, self.learner = parts.stepper, parts.learner
         self.normalizer, self.collector = parts.normalizer, parts.collector
         self.config = dataclasses.replace(config, cluster=place.decided(self.stepper))
+        self.outlook = Outlook(self, elsewhere=not isinstance(place, Here))
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
         table = opened.enter_context(Csv(self.folder / "evaluations.csv", evaluations.FIELDS, evaluations.ADDED))
         beside = place.make_evaluator(self.config, self._environment, self.stepper)
         self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
         opened.callback(self._evaluations.close)
-        self.store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
-        self._checkpoints = Checkpoints(self, self.store, self._crew, self._evaluations)
+        store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
+        self.checkpoints = Checkpoints(self, store, self._crew, self._evaluations)
 
     @property
     def memory(self) -> resuming.AnyMemory:
@@ -133,64 +132,46 @@ class Session:
         return self.parts.memory
 
     # ------------------------------------------------------------------------------------------------ the loop
-    def look_ahead(self) -> None:
-        """Note that the run will end before its first update, or will only act at random; and, where it is new, which
-        options have no effect.
-        """
-        if not self.step:
-            spaces = (self.stepper.observation_space, self.stepper.action_space)
-            self.notices += notes_of_idle(self.config.algorithm)
-            self.notices += notes_of_replaced(self.config.algorithm, *spaces)
-            self.notices += notes_of_idle_run(self.config.run) if self._here else []
-        place = (self.stepper.num_envs, self.step, self._stored())
-        learns = (bool(self.learner.updates), bool(self.memory.pretraining_left))
-        self.notices += outlook.notes_ahead(
-            self.config.algorithm, self.config.run, *place, *learns, self.stepper.engine.even
-        )
-        self.notices += outlook.notes_of_precision(self.config.run)
-
-    def _stored(self) -> int:
-        """Steps that count for what is learned from next: of a rollout those since the last, else all ever written."""
-        return len(self.memory) if self.learner.on_policy else int(self.memory.written.sum())
-
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
         """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is made of the end."""
         self._crew.take(callbacks)
         before = self.step
-        with interruptible(self.interrupt):
-            try:
-                self._call("on_start")
-                if (
-                    self._checkpoints.accepted
-                ):  # or a plain resume is refused, where this one is killed before its next checkpoint
-                    self.checkpoint()
-                elif self._checkpoints.last:
-                    self._call("on_checkpoint")
-                for _ in self._steps():
-                    self._call(FUNCTIONS)
-                self._evaluations.finish()
-                if not self._checkpoints.up_to_date:
-                    self.checkpoint()
-                self._conclude()
-                if before < self.step:
-                    self._look_back()
-                self._check_folder()
-                self._call("on_end")
-                self.log.write_own(self.step)
-            except NonFiniteError as error:
-                cause = f" {self._rewarded}" if self._rewarded else ""
-                raise NonFiniteError(f"{error}{cause} {self._where_it_stopped()}") from error
-            except EnvironmentFailedError as error:
-                # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
-                sentence = f"{error.sentence} {self._where_it_stopped()}"
-                raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
+        with interruptible(self.interrupt), self._saying_where_it_stopped():
+            self._call("on_start")
+            if self.checkpoints.accepted:  # a plain resume of what is killed before the next one would be refused
+                self.checkpoint()
+            elif self.checkpoints.last:
+                self._call("on_checkpoint")
+            for _ in self._steps():
+                self._call(FUNCTIONS)
+            self._evaluations.finish()
+            if not self.checkpoints.up_to_date:
+                self.checkpoint()
+            self._conclude()
+            if before < self.step:
+                self.outlook.back()
+            self._check_folder()
+            self._call("on_end")
+            self.log.write_own(self.step)
+
+    @contextmanager
+    def _saying_where_it_stopped(self) -> Iterator[None]:
+        try:
+            yield
+        except NonFiniteError as error:
+            cause = f" {self.outlook.cause}" if self.outlook.cause else ""
+            raise NonFiniteError(f"{error}{cause} {self._where_it_stopped()}") from error
+        except EnvironmentFailedError as error:
+            # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
+            sentence = f"{error.sentence} {self._where_it_stopped()}"
+            raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
 
     def _where_it_stopped(self) -> str:
         where = f"The run on {self.config.environment} stopped at step {self.step}"
-        if self._checkpoints.last is None:
+        if self.checkpoints.last is None:
             return f"{where}, before its first checkpoint."
         place = self._lock.place() or f"its folder, which is no longer {self.folder}"
-        return f"{where}; its checkpoint of step {self._checkpoints.step} is kept for evaluate and resume in {place}."
+        return f"{where}; its checkpoint of step {self.checkpoints.step} is kept for evaluate and resume in {place}."
 
     def _call(self, hook: str) -> None:
         self._hooks.append(hook)
@@ -217,13 +198,6 @@ class Session:
         if self.log.last != (self.step, self.learner.updates):
             self._write_metrics()
         self.log.write_own(self.step)  # what came behind the last line
-
-    def _look_back(self) -> None:
-        """Say so where nothing was learned, of a run that is over."""
-        spec = self.config.algorithm.memory()
-        too_few = self._stored() < spec.first_update(self.stepper.num_envs)[0]  # which was said before they were made
-        if not (self.learner.updates or self.stopped or too_few):
-            self.notices.append(outlook.note_of_nothing_learned(spec, self.step, self.log.episodes))
 
     def stop(self, because: str = "", evaluates: bool = True) -> None:
         """End the loop after this step, with a checkpoint, and with an evaluation of the last policy if the run makes
@@ -258,7 +232,7 @@ class Session:
         self._began = time.perf_counter() - spent
 
     def _steps(self) -> Iterator[None]:
-        options, new = self.config.run, self._checkpoints.last is None
+        options, new = self.config.run, self.checkpoints.last is None
         if new:  # not one that goes on from a checkpoint
             self.parts.reset()
         if self._evaluations.go_on() or (new and options.evaluate_every and not self.last_evaluation):
@@ -268,7 +242,7 @@ class Session:
             experience, episodes = self.collector.collect(self.step, options.horizon)
             if self.stepper.lost is not None:
                 self.parts.interrupt(self.stepper.lost)
-            self._look_at_rewards(experience)
+            self.outlook.of_rewards(experience)
             self.memory.take(experience)
             before, self.step = self.step, self.step + len(experience.env)
             self.log.add_episodes(episodes)
@@ -289,14 +263,6 @@ class Session:
             if _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
             yield
-
-    def _look_at_rewards(self, experience: memory.Experience | memory.Afar) -> None:
-        """Say so, once, where they are too large; of those that lie elsewhere nothing is known."""
-        if self._rewarded or not isinstance(experience, memory.Experience):
-            return
-        if largest := outlook.too_large(experience.reward):
-            self._rewarded = outlook.note_of_rewards(largest, self.step)
-            self.notices.append(self._rewarded)
 
     def _pretrain(self) -> Iterator[None]:
         """Learn from demonstrations before the first step. All that is written down is of step 0.
@@ -374,16 +340,7 @@ class Session:
         extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
         with self.in_its_folder():
             line = self.log.write(self.step, extra)
-        self._diagnose(line)
-
-    def _diagnose(self, line: dict[str, Any]) -> None:
-        means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
-        if self.stepper.masked:  # where one action is allowed there is no choice, and no sign of anything
-            means.pop("entropy", None)
-        symptom = self.config.algorithm.symptom(means, self.stepper.action_space)
-        if symptom and not self._diagnosed:
-            self.notices.append(f"Step {self.step:,}: {symptom}")
-            self._diagnosed = True
+        self.outlook.of_metrics(line)
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
@@ -480,7 +437,7 @@ class Session:
             raise
 
     def _check_folder(self) -> None:
-        check_folder(self.folder, self._lock, self.step, self._checkpoints.step)
+        check_folder(self.folder, self._lock, self.step, self.checkpoints.step)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
@@ -504,31 +461,12 @@ class Session:
                 "A checkpoint in on_start of a new run would hold nothing, since no environment has begun: make it in "
                 "on_step."
             )
-        if self._concluded and self._checkpoints.newest is not None:
-            return self._checkpoints.newest
+        if self._concluded and self.checkpoints.newest is not None:
+            return self.checkpoints.newest
         ended = self.step >= self.config.run.steps
-        path = self._checkpoints.make(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
+        path = self.checkpoints.make(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
         self._call("on_checkpoint")
         return path
-
-    def acting_state(self) -> dict[str, Any]:
-        """What acting needs, and the config that it came about with."""
-        return self._checkpoints.acting_state()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on, but the memory's transitions."""
-        return self._checkpoints.state_dict()
-
-    def load(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
-        """Go on from a checkpoint. What logs and tables hold from after it is dropped.
-
-        `without_memory` is for one that was loaded without its experience.
-
-        Raises:
-            UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
-            CheckpointError: It changes what cannot change in a run that has begun.
-        """
-        self._checkpoints.load(loaded, without_memory, accept_changes)
 
     def close(self) -> None:
         """Release environments and files."""
