@@ -19,7 +19,7 @@ Array = Any
 
 
 class Categorical(NamedTuple):
-    """One choice among n, of `logits` (..., n): π(a) = softmax(logits)(a)."""
+    """Distribution of one choice among n, given by `logits` (..., n): π(a) = softmax(logits)(a)."""
 
     logits: Array  # (..., n)
 
@@ -31,7 +31,7 @@ class Categorical(NamedTuple):
         return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
     def among(self, mask: Array) -> Categorical:
-        """The same among allowed choices alone, True in `mask` (..., n): the others' probability is 0."""
+        """The distribution over allowed choices alone, True in `mask` (..., n): the others' probability is 0."""
         return Categorical(allowed(self.logits, mask))
 
     @property
@@ -74,7 +74,7 @@ class Categorical(NamedTuple):
 
 
 class MultiCategorical(NamedTuple):
-    """Several independent choices, a MultiDiscrete action; `parts` has a `Categorical` for each."""
+    """Distribution of several independent choices, a MultiDiscrete action; `parts` has a `Categorical` for each."""
 
     parts: tuple[Categorical, ...]
 
@@ -116,7 +116,7 @@ class MultiCategorical(NamedTuple):
 
 
 class DiagonalGaussian(NamedTuple):
-    """Independent normal numbers, of `mean` and `log_std` (..., A)."""
+    """Distribution of independent normal numbers with `mean` and `log_std` (..., A)."""
 
     mean: Array  # (..., A)
     log_std: Array  # (..., A)
@@ -126,7 +126,7 @@ class DiagonalGaussian(NamedTuple):
         return self.mean
 
     def sample(self, noise: Array) -> Array:
-        """mean + std · noise (..., A), of standard normal numbers."""
+        """mean + std · noise (..., A); `noise` (..., A) holds standard normal numbers."""
         same_shape(mean=self.mean, noise=noise)
         return self.mean + array_namespace(self.mean).exp(self.log_std) * noise
 
@@ -155,7 +155,7 @@ class DiagonalGaussian(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """Independent `parts`, a Dict or Tuple action: what they say of it is the sum of what each says of its own.
+    """Distribution of a Dict or Tuple action with independent `parts`: log π, entropy and KL are sums over them.
 
     An action is (..., columns) float32, the parts' numbers and choices side by side; a choice has one column.
     """
@@ -204,7 +204,7 @@ class Joint(NamedTuple):
 
 
 def _inputs(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
-    """How many random numbers a sample takes."""
+    """Number of random numbers that a sample takes."""
     match part:
         case Categorical():
             return part.logits.shape[-1]
@@ -214,7 +214,7 @@ def _inputs(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
 
 
 def _columns(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
-    """How many numbers an action has of it."""
+    """Number of columns that a part has in an action."""
     match part:
         case Categorical():
             return 1
@@ -233,7 +233,7 @@ def _beside(actions: list[Array], parts: Any) -> Array:
 
 
 def _own(columns: Array, part: Any) -> Array:
-    """A part's action as it takes it."""
+    """A part's columns of an action in the form that the part takes: choices as int32, a single one (...)."""
     if isinstance(part, DiagonalGaussian):
         return columns
     xp = array_namespace(columns)
@@ -241,8 +241,8 @@ def _own(columns: Array, part: Any) -> Array:
 
 
 class SquashedGaussian(NamedTuple):
-    """Independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018, arXiv:1801.01290,
-    appendix C). `mean` and `log_std` (..., A) are those before tanh.
+    """Distribution of independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018,
+    arXiv:1801.01290, appendix C). `mean` and `log_std` (..., A) are those before tanh.
     """
 
     mean: Array  # (..., A), before tanh
@@ -258,7 +258,7 @@ class SquashedGaussian(NamedTuple):
         return array_namespace(self.mean).tanh(self.mean)
 
     def sample(self, noise: Array) -> Array:
-        """tanh(mean + std · noise) (..., A), of standard normal numbers."""
+        """tanh(mean + std · noise) (..., A); `noise` (..., A) holds standard normal numbers."""
         return array_namespace(self.mean).tanh(self.unsquashed.sample(noise))
 
     def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
@@ -273,7 +273,7 @@ class SquashedGaussian(NamedTuple):
         return self._log_prob(xp.atanh(xp.clip(action, -limit, limit)))
 
     def entropy(self) -> Array:
-        """It has no closed form: -mean log π(a) of samples estimates it.
+        """Raise TypeError: there is no closed form; -mean log π(a) of samples estimates it.
 
         Raises:
             TypeError: Always.
