@@ -36,5 +36,5 @@ class BC(SequenceChoices, Demonstrated):
         return batch.weighted_mean(losses), {PRIORITY: losses}
 
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:
-        """One step."""
+        """Make one optimiser step on `loss`."""
         learner.minimize("q", self.loss, batch)

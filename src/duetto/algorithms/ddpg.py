@@ -71,7 +71,7 @@ class DDPG(TargetedActorCritic):
         return -batch.mean(nets.critic.first(batch.obs, nets.actor(batch.obs))), {}
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
-        """Critic, then actor, then both targets."""
+        """Update the critic, then the actor, then both targets."""
         learner.minimize("critic", self.critic_loss, batch, noise)
         learner.minimize("actor", self.actor_loss, batch)
         self.track_targets(learner)
