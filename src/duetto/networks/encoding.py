@@ -11,9 +11,7 @@ from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, co
 
 
 def encode(space: Space, obs: Any) -> Any:
-    """Observations as (..., size) float32: boxes flattened, integers one-hot, a Dict's parts side by side in sorted
-    order.
-    """
+    """Observations as (..., size) float32: boxes flattened, integers one-hot, a Dict's parts side by side, sorted."""
     if isinstance(space, Dict):
         parts = [encode(part, obs[name]) for name, part in space.parts]
         return array_namespace(*parts).concat(parts, axis=-1)

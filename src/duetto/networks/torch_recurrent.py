@@ -81,9 +81,7 @@ def _run(spec: Recurrent, weights: list[Tensor], x: Tensor, state: State, starts
 
 
 class _Parts(NamedTuple):
-    """P rows that hold one episode each: first, for each of the B rows, the episode at its beginning, then all later
-    ones.
-    """
+    """P rows that hold one episode each: first the one at the beginning of each of the B rows, then all later ones."""
 
     row: Tensor  # (P,) the row that it is part of
     early: Tensor  # (P, S) bool: its episode has not begun
