@@ -105,7 +105,7 @@ def stand_in(kind: type) -> None:
 
 
 def _look_beside(folder: str) -> None:
-    """Add a folder to `sys.path`, behind all that Python looks into by itself, and before earlier ones of these."""
+    """Add a folder to `sys.path`, after all that Python looks into by itself, and before earlier ones of these."""
     first = min((sys.path.index(one) for one in _BESIDE if one in sys.path), default=len(sys.path))
     if folder in _BESIDE and folder in sys.path:
         sys.path.remove(folder)

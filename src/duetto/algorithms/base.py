@@ -444,7 +444,7 @@ class Algorithm:
         return ()
 
     def scheduled(self, progress: float) -> dict[str, float]:
-        """Numbers that change over the run, of which `progress` in [0, 1] is behind; see `Updater.scheduled`."""
+        """Numbers that change over the run, of which a share `progress` in [0, 1] is done; see `Updater.scheduled`."""
         return {}
 
     def phase(self, update: int) -> int:

@@ -31,7 +31,7 @@ class BC(SequenceChoices, Demonstrated):
     tuned: ClassVar[dict[str, Search | None]] = {"demonstration_share": None}
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
-        """The cross-entropy of the expert's actions."""
+        """The cross-entropy of the expert's actions, a scalar, and the report."""
         losses = batch.of_experts(cross_entropy(nets.q(batch.obs), batch.action))
         return batch.weighted_mean(losses), {PRIORITY: losses}
 

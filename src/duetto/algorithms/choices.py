@@ -97,7 +97,7 @@ class ChoiceNetwork(Replayed):
         return greedy if noise is None else xp.where(noise[:, 0] < 0, greedy, xp.astype(noise[:, 0], greedy.dtype))
 
     def explorer(self) -> EpsilonGreedy:
-        """Random actions with probability ε."""
+        """Exploration by random actions with probability ε."""
         return EpsilonGreedy(
             self.exploration,
             self.exploration_start,
@@ -126,7 +126,7 @@ class ChoiceNetwork(Replayed):
         return {"q": Network(torso, head, custom=self.q_network)}
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
-        """Adam for the one network."""
+        """Adam for the network "q"."""
         spec = OptimizerSpec(
             self.learning_rate,
             self.learning_rate_decay,

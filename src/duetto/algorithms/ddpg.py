@@ -86,7 +86,7 @@ class DDPG(TargetedActorCritic):
         return (action + noise).clip(-1.0, 1.0)  # the arrays' own: the standard's takes half of acting in NumPy
 
     def explorer(self) -> ActionNoise:
-        """Noise on the action."""
+        """Exploration by noise on the action."""
         return ActionNoise(
             self.exploration,
             self.exploration_noise,

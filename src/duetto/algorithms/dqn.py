@@ -134,7 +134,7 @@ class DQN(ChoiceNetwork, OffPolicy):
 
     # ------------------------------------------------------------------------------------------------ updates
     def phase(self, update: int) -> int:
-        """0 where the target network moves."""
+        """0 where the target network moves after the update, every `target_period` updates, else 1."""
         return 0 if update % self.target_period == 0 else 1
 
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:

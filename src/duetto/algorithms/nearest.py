@@ -123,7 +123,7 @@ def units(name: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "It has") -> str:
-    """ " Did you mean 'tau'?" where a known name is near, else all known names, behind the word `otherwise`."""
+    """ " Did you mean 'tau'?" where a known name is near, else all known names after the word `otherwise`."""
     known = list(known)
     if near := nearest(name, known):
         return f" Did you mean {' or '.join(map(repr, near))}{units(name)}?"

@@ -239,7 +239,7 @@ class PPO(Algorithm):
         return nets.agent(obs)[1]
 
     def explorer(self) -> Sampled:
-        """The policy's own randomness."""
+        """Exploration by the policy's own randomness."""
         return Sampled(self.stochastic_evaluation)
 
     def observation_scaling(self) -> ObservationScaling:

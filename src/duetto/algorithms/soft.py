@@ -71,7 +71,7 @@ class SoftActorCritic(ActorCritic):
         return policy.mode() if noise is None else policy.sample(noise)
 
     def explorer(self) -> Sampled:
-        """The policy's own randomness."""
+        """Exploration by the policy's own randomness."""
         return Sampled(self.stochastic_evaluation)
 
     # ------------------------------------------------------------------------------------------------ what it needs
@@ -84,7 +84,7 @@ class SoftActorCritic(ActorCritic):
         return SquashedGaussian(size, self.hidden, self.activation, self.network)
 
     def critics(self) -> int:
-        """How many critics there are."""
+        """Number of critics."""
         return 2
 
     def optimizers(self) -> dict[str, OptimizerSpec]:

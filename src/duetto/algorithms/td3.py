@@ -86,5 +86,5 @@ class TD3(DDPG):
         return random.standard_normal(batch.action.shape, dtype=np.float32)
 
     def critics(self) -> int:
-        """How many critics there are."""
+        """Number of critics."""
         return 2 if self.twin_critic else 1

@@ -61,13 +61,13 @@ class Categorical(NamedTuple):
         return xp.sum(xp.exp(log_probs) * (log_probs - other.log_probs), axis=-1)
 
     def log_prob(self, action: Array) -> Array:
-        """log π(a) of choices (...), (...)."""
+        """log π(a), (...), of choices (...)."""
         xp = array_namespace(self.logits)
         choices = xp.reshape(xp.arange(self.logits.shape[-1], device=device(action)), (*(1,) * action.ndim, -1))
         return xp.sum(xp.where(action[..., None] == choices, self.log_probs, 0.0), axis=-1)
 
     def entropy(self) -> Array:
-        """-Σ π log π, (...)."""
+        """Entropy -Σ π log π, (...)."""
         xp = array_namespace(self.logits)
         log_probs = self.log_probs
         return -xp.sum(xp.exp(log_probs) * log_probs, axis=-1)
@@ -107,7 +107,7 @@ class MultiCategorical(NamedTuple):
         return sum(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))
 
     def log_prob(self, action: Array) -> Array:
-        """log π(a) of choices (..., parts), (...): the sum over the parts."""
+        """log π(a), (...), of choices (..., parts): the sum over the parts."""
         return sum(part.log_prob(action[..., i]) for i, part in enumerate(self.parts))
 
     def entropy(self) -> Array:
@@ -143,7 +143,7 @@ class DiagonalGaussian(NamedTuple):
         return xp.sum(0.5 * (ratio + distance - 1.0) - self.log_std + other.log_std, axis=-1)
 
     def log_prob(self, action: Array) -> Array:
-        """Log-density of actions (..., A), (...)."""
+        """Log-density, (...), of actions (..., A)."""
         same_shape(mean=self.mean, action=action)
         xp = array_namespace(self.mean)
         standard = (action - self.mean) * xp.exp(-self.log_std)
@@ -192,7 +192,7 @@ class Joint(NamedTuple):
         return sum(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))  # type: ignore[arg-type]
 
     def log_prob(self, action: Array) -> Array:
-        """log π(a) of actions (..., columns), (...): the sum over the parts."""
+        """log π(a), (...), of actions (..., columns): the sum over the parts."""
         ends = cuts(map(_columns, self.parts))
         return sum(
             part.log_prob(_own(action[..., low:high], part)) for part, (low, high) in zip(self.parts, ends, strict=True)
@@ -267,7 +267,7 @@ class SquashedGaussian(NamedTuple):
         return array_namespace(before).tanh(before), self._log_prob(before)
 
     def log_prob(self, action: Array) -> Array:
-        """Log-density of actions (..., A) in (-1, 1), (...). Near ±1 the number before tanh is lost to rounding."""
+        """Log-density, (...), of actions (..., A) in (-1, 1). Near ±1 the number before tanh is lost to rounding."""
         xp = array_namespace(action)
         limit = 1.0 - 1e-6
         return self._log_prob(xp.atanh(xp.clip(action, -limit, limit)))

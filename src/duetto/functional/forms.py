@@ -41,7 +41,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Optional:
-    """None, or the form."""
+    """None, or something of the form."""
 
     form: Any
 

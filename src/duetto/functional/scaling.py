@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Moments(NamedTuple):
-    """Mean and variance per element and the number of samples behind them."""
+    """Mean and variance per element, and the number of samples that they are of."""
 
     mean: np.ndarray  # (...,) float64
     variance: np.ndarray  # (...,) float64, of the population
@@ -35,7 +35,7 @@ def merged(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:
 
 
 def together(one: Moments, other: Moments) -> Moments:
-    """Moments of the samples behind `one` and `other` together."""
+    """Moments of the samples of `one` and of `other` together."""
     if not other.count:
         return one
     delta, total = other.mean - one.mean, one.count + other.count

@@ -11,7 +11,9 @@ Decay = Literal["constant", "linear", "cosine"]
 
 
 def linear(step: int, steps: int, initial: float, final: float) -> float:
-    """Value at `step` on a line from `initial` at step 0 to `final` at `steps`, and `final` after it (skrl's scale)."""
+    """Value at `step` on a line from `initial` at step 0 to `final` at `steps`, then `final` (skrl's exploration
+    scale).
+    """
     if step >= steps:
         return final
     return (1.0 - step / steps) * (initial - final) + final

@@ -230,7 +230,7 @@ class Learner(Acting):
 
     @abstractmethod
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
-        """Set all optimisers."""
+        """Set all optimisers to what `optimizer_state` returned."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on."""
@@ -243,7 +243,7 @@ class Learner(Acting):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where `state_dict` was taken."""
+        """Continue exactly where `state_dict` was taken. Raises CheckpointError where the state does not fit."""
         moments = {"steps": int, "first": Each(ARRAY), "second": Each(ARRAY)}
         own = {"parameters": ANY, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
         forms.check(state, own | {"updates": int, "adapted_rates": Each(float)}, "learner")

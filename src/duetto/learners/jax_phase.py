@@ -31,7 +31,7 @@ State = dict[str, Any]
 @partial(jax.tree_util.register_dataclass, data_fields=["buffer"], meta_fields=["packing"])
 @dataclass
 class Packed:
-    """Arrays in one buffer, (size,) uint8."""
+    """A tree of arrays in one buffer, (size,) uint8."""
 
     buffer: Any
     packing: Packing
@@ -81,7 +81,9 @@ class Phase:
         self.epochs = learner.compiled(self._run_epochs, size)
 
     def _traced(self, state: State, batch: Any, noise: Any, rates: Rates) -> tuple[State, Array, Array | None]:
-        """The state that an update changes, and the values and priorities it reports; `_found` names what changes."""
+        """The state that an update changes, and the values and priorities it reports; `_found` has the names of
+        both.
+        """
         trace = Trace(self._learner, state, rates)
         if self._learner.twins is not None:
             batch = self._learner.twins.shown(batch, state)

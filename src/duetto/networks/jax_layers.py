@@ -146,7 +146,7 @@ def recurrent(spec: Recurrent, weights: Values, x: Array, window: Window) -> tup
 def _layer(
     spec: Recurrent, weights: Values, layer: int, x: Array, starts: Array, state: tuple[Array, ...], fresh: Array
 ) -> tuple[Array, tuple[Array, ...]]:
-    """One layer: outputs (S, B, size) of x (S, B, in), and the last state (B, size). No gradient leaves the burn-in."""
+    """One layer: outputs (S, B, size) of x (S, B, in), and the last state; no gradient through the burn-in."""
     w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
     entering = linear(x, w["weight_ih"], w["bias_ih"])  # of all steps at once
     run = partial(unroll, CELLS[spec.kind])

@@ -26,10 +26,10 @@ _BOX = {"shape": Several(int), "dtype": str, "low": Several(float), "high": Seve
 
 @dataclass(frozen=True)
 class Box:
-    """Arrays of one shape.
+    """A space of arrays of one shape.
 
     `low` and `high` are bounds per element, flattened in C order. Where a Box of more than 64 elements has one and the
-    same bound for all, as images have, that bound stands there once. Either way of writing it makes the same Box.
+    same bound for all, as images have, that bound is kept once. Either way of writing it makes the same Box.
     """
 
     shape: tuple[int, ...]
@@ -126,7 +126,7 @@ def _bound_text(bound: tuple[float, ...]) -> str:
 
 @dataclass(frozen=True)
 class Discrete:
-    """Integers 0 .. n-1. An environment's own may begin at `start`; `environments` shifts them."""
+    """A space of integers 0 .. n-1. An environment's own may begin at `start`; `environments` shifts them."""
 
     n: int
     start: int = field(default=0, compare=False)
@@ -142,7 +142,7 @@ class Discrete:
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """Vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n).
+    """A space of vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n).
 
     An environment's own may have a `shape`, and begin at `start`; () stands for a vector and for zeros.
     """
@@ -162,7 +162,9 @@ class MultiDiscrete:
 
 @dataclass(frozen=True)
 class Dict:
-    """Named parts in sorted order. Nested Dict and Tuple spaces are flattened to one level, keys joined by "/"."""
+    """A space of named parts in sorted order. Nested Dict and Tuple spaces are flattened to one level, keys joined by
+    "/".
+    """
 
     parts: tuple[tuple[str, Box | Discrete | MultiDiscrete], ...]
 

@@ -202,7 +202,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Torso:
-    """Observations (B, ...) to features (B, width), what comes before a head.
+    """The part before a head: observations (B, ...) to features (B, width).
 
     Every image part goes through convolutions and a layer of `image_features` units, with ReLU; what comes out and the
     vector parts, side by side, go through the `hidden` layers, then through the recurrent ones.
@@ -363,7 +363,7 @@ Head = Deterministic | SquashedGaussian | Values | ActionValues | Policy | State
 # ---------------------------------------------------------------------------------------------------------- networks
 @dataclass(frozen=True)
 class Network:
-    """A torso and a head; or several heads, on one torso or on one each. Several heads give a tuple."""
+    """A spec of a torso and a head; or of several heads, on one torso or on one each. Several heads give a tuple."""
 
     torso: Torso
     head: Head | tuple[Head, ...]
