@@ -1,4 +1,4 @@
-"""Another Python beside this one, which finds the same modules: environments, runs and learners live in some."""
+"""Start a Python process that finds the same modules as this one: some environments, runs and learners live in one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Stream = int | IO[bytes] | None
 def begin(
     program: str, stdin: Stream, stdout: Stream, stderr: Stream = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Run `program`, a text, with this process's `sys.path` and `sys.argv`.
+    """Start a Python process that runs `program`, its source text, with this process's `sys.path` and `sys.argv`.
 
-    So it imports what this one imports, and says in `config.yaml` what was typed here. Ctrl-C on the terminal is for
-    the parent alone, who ends it.
+    So it imports what this process imports, and says in `config.yaml` what was typed here. Ctrl-C on the terminal
+    reaches the parent alone, which has to end it.
 
     Raises:
-        OSError: There can be no other process.
+        OSError: No process can be started.
     """
     told = json.dumps({"path": [str(path) for path in sys.path], "argv": sys.argv})
     command = [sys.executable, "-c", f"{_FINDS}\n{program}", told]

@@ -34,7 +34,7 @@ class StopAtReturn(Callback):
         check_fields(self)
 
     def on_start(self, session: Session) -> None:
-        """Say so where nothing is evaluated."""
+        """Add a notice where nothing is evaluated."""
         _say_if_nothing_is_evaluated(self, session)
 
     def on_evaluation(self, session: Session) -> None:
@@ -46,7 +46,7 @@ class StopAtReturn(Callback):
 
 @dataclass
 class StopWithoutImprovement(Callback):
-    """End the run where so many evaluations, one after another, were no better than the best one before them.
+    """End the run after so many evaluations in a row that were no better than the best one before them.
 
     Better is a mean return that is higher by more than `least`. A resumed run goes on counting.
     """
@@ -64,7 +64,7 @@ class StopWithoutImprovement(Callback):
         self._taken_up = False
 
     def on_start(self, session: Session) -> None:
-        """Say so where nothing is evaluated. In a run that begins, forget what another one had."""
+        """Add a notice where nothing is evaluated; in a new run, forget the state of an earlier one."""
         _say_if_nothing_is_evaluated(self, session)
         if not self._taken_up:
             self._begin()
@@ -90,18 +90,18 @@ class StopWithoutImprovement(Callback):
         return {"best": self._best, "without": self._without}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Restore what `state_dict` returned. Raises CheckpointError where its form is another."""
         forms.check(state, {"best": Optional(float), "without": int}, "callbacks/StopWithoutImprovement")
         self._best, self._without, self._taken_up = state["best"], state["without"], True
 
 
 @dataclass
 class TimeLimit(Callback):
-    """End the run after so many seconds of work; those before it was taken up again count, too, but not those in which
-    steps were made that were lost and are made again.
+    """End the run after so many seconds of work, those before a resume included; time spent on steps that were lost and
+    are made again does not count.
 
     The step that is under way, a checkpoint, and an evaluation of the last policy come on top. The checkpoint comes
-    first: who ends the process in that evaluation loses nothing.
+    first: ending the process during that evaluation loses nothing.
     """
 
     seconds: Annotated[float, Within(0.0, above=True, endless=True)]
@@ -130,7 +130,7 @@ class KeepCheckpoints(Callback):
         check_fields(self)
 
     def on_start(self, session: Session) -> None:
-        """Say so where there is no timetable of checkpoints."""
+        """Add a notice where `checkpoint_every` is 0, so there is no timetable of checkpoints."""
         if not session.config.run.checkpoint_every:
             session.notices.append("KeepCheckpoints goes by checkpoint_every, which is 0: it keeps none for good.")
 
@@ -160,7 +160,7 @@ class RecordVideo(Callback):
         video.imageio()  # what is missing shows now
 
     def on_start(self, session: Session) -> None:
-        """The first one also shows early whether the environment can be recorded."""
+        """Record the first episode of a new run, which also shows early whether the environment can be recorded."""
         self._before = session.step
         if not session.step:
             self._record(session)

@@ -10,7 +10,7 @@ _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format (bidirectional to
 
 
 def escaped(text: str) -> str:
-    """Text as a terminal may get it: what would steer the terminal or hide text is shown as an escape, `\\x1b`.
+    """The text made safe for a terminal: what would steer the terminal or hide text becomes an escape, `\\x1b`.
 
     Line feeds and tabs stay. Escaping twice is escaping once.
     """
@@ -20,7 +20,7 @@ def escaped(text: str) -> str:
 
 
 def to_resume(folder: object) -> str:
-    """The command that goes on with a run, as a shell takes it."""
+    """The shell command that resumes the run in `folder`."""
     return f"duetto resume {shlex.quote(str(folder))}"
 
 

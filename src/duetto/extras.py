@@ -14,10 +14,10 @@ from urllib.request import url2pathname
 
 
 def install(*extras: str) -> str:
-    """What to type so that `extras` are there: from the same checkout, wheel or repository that Duetto came from.
+    """The shell command that installs `extras` from the same checkout, wheel or repository that Duetto came from.
 
-    A checkout's `constraints.txt` goes with it. Where nothing says what Duetto came from, or where that is gone, the
-    packages are named that the extras are made of.
+    A checkout's `constraints.txt` goes with it. Where that origin is not recorded, or is gone, the command names the
+    packages that the extras are made of.
     """
     source, wanted = json.loads(_metadata("direct_url.json") or "{}"), ",".join(extras)  # PEP 610; none of a registry
     pip = "uv pip install" if _metadata("INSTALLER").strip() == "uv" else "pip install"
@@ -44,7 +44,7 @@ def _quoted(text: object) -> str:
 
 
 def packages(*extras: str) -> list[str]:
-    """The requirements that `extras` add, as pip takes them; an extra that is made of others is looked into."""
+    """The requirements that `extras` add, as pip takes them; an extra that is made of others is expanded."""
     try:
         required = distribution("duetto").requires or []
     except PackageNotFoundError:
@@ -59,7 +59,7 @@ def packages(*extras: str) -> list[str]:
 
 
 def names() -> list[str]:
-    """All extras; none where Duetto runs without being installed."""
+    """Names of all extras; empty where Duetto runs without being installed."""
     try:
         return distribution("duetto").metadata.get_all("Provides-Extra") or []
     except PackageNotFoundError:
@@ -72,7 +72,7 @@ def is_there(extra: str) -> bool:
 
 
 def _is_installed(requirement: str) -> bool:
-    """A package, and what its own extras in brackets add wherever it is installed."""
+    """Whether a package is installed, with all that its own extras in brackets add."""
     found = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", requirement)
     assert found is not None
     try:

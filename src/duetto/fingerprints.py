@@ -27,9 +27,9 @@ def fingerprint(given: Any) -> str:
     """SHA-256 of a function or class, or of several in a tuple, 64 hexadecimal digits: the same in every process of one
     Python version.
 
-    Of a class it has the code, or the whole file where that is a module that is imported. Of a function it has code and
-    file, and what it refers to: the same of functions and classes, the values of plain data and arrays. What else
-    it holds is known by its class alone.
+    A class counts with its code, or with its whole file where that is an imported module. A function counts with its
+    code and file, and with what it refers to: functions and classes likewise, plain data and arrays by value. Anything
+    else is known by its class, and by its attributes where that is the user's own.
     """
     try:
         parts = list(_parts(given, set()))
@@ -128,7 +128,7 @@ _OF_EVERY_CLASS = {"__dict__", "__weakref__", "__annotations__", "__abstractmeth
 
 
 def _code(code: CodeType) -> Iterator[str]:
-    """What is computed, without names of files and numbers of lines."""
+    """What a code object computes, without names of files and numbers of lines."""
     yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -143,7 +143,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _set(code: CodeType) -> set[str]:
-    """Globals that it sets itself, a counter for example: not what it is made with."""
+    """Names of the globals that the code sets itself, such as a counter: they are not what it is made with."""
     return {str(one.argval) for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}
 
 
@@ -156,7 +156,7 @@ def _is_full(cell: Any) -> bool:
 
 
 def _module(thing: FunctionType | type) -> str:
-    """Where it was written; `__main__` also where `exec` ran it in a namespace without a `__name__`."""
+    """Name of the module it was written in; `__main__` also where `exec` ran it in a namespace without a `__name__`."""
     if isinstance(thing, type):  # a class statement there gives "builtins"
         nowhere = thing.__module__ == "builtins" and bool(thing.__flags__ & _MADE_AS_IT_RAN)
     else:
@@ -168,7 +168,7 @@ _MADE_AS_IT_RAN = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: not one of the interp
 
 
 def _is_own(module: str) -> bool:
-    """Whether it is the user's: what is installed, and Python's own, is known by its name."""
+    """Whether a module is the user's own: what is installed, and Python's own, is known by its name."""
     top = module.partition(".")[0]
     if top in ("__main__", "__mp_main__"):
         return True
@@ -177,7 +177,7 @@ def _is_own(module: str) -> bool:
 
 
 def _file(module: str) -> str:
-    """The checksum of a module of the user's that is imported; scripts change for many reasons, so of them it is "".
+    """SHA-256 of the file of an imported module of the user's; "" for scripts, which change for many reasons.
 
     In a notebook there is no file, either.
     """

@@ -21,18 +21,18 @@ _BESIDE: set[str] = set()  # folders that Python looks into because such a file 
 
 
 def is_file(text: str) -> bool:
-    """Whether this is FILE.py:CLASS, or FILE.py without what has to follow."""
+    """Whether `text` is FILE.py:CLASS, or FILE.py without the name that has to follow."""
     return _parts(text)[0].endswith(".py")
 
 
 def parts(text: str) -> tuple[Path, str]:
-    """The file's absolute path and the name behind it, "" where none is."""
+    """The file's absolute path and the name after the colon, "" where there is none."""
     file, name = _parts(text)
     return expanded(file).resolve(), name
 
 
 def expanded(file: str) -> Path:
-    """With the home folder that a ~ stands for. UsageError where nobody is called so."""
+    """The path with a leading ~ replaced by the home folder. Raises UsageError where there is no user of that name."""
     try:
         return Path(file).expanduser()
     except RuntimeError as error:
@@ -40,7 +40,7 @@ def expanded(file: str) -> Path:
 
 
 def absolute(text: str) -> str:
-    """With the file's absolute path, found again from elsewhere; every other text as it is."""
+    """The text with its file's absolute path, so that it is found from elsewhere; any other text unchanged."""
     if not is_file(text):
         return text
     file, name = parts(text)
@@ -48,7 +48,7 @@ def absolute(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """With the file's name alone, for the names of folders; every other text as it is."""
+    """The text with its file's name in place of the path, for names of folders; any other text unchanged."""
     file, separator, name = absolute(text).rpartition(":")
     return f"{Path(file).name}{separator}{name}" if is_file(text) and separator else text
 
@@ -64,12 +64,12 @@ def checksum(text: str) -> str:
 
 
 def run(path: Path, source: bytes) -> ModuleType:
-    """As `import` would, but from these bytes, and under a name that hides no package; `path` is absolute.
+    """Run a file from its bytes `source` as `import` would, under a name that hides no package; `path` is absolute.
 
-    What lies beside the file can be imported from it, here and in the processes that are made from here on.
+    Modules beside the file can be imported from it, here and in processes that start from here on.
 
     Raises:
-        UsageError: It does not run, or imports what is beside it and is something else elsewhere.
+        UsageError: The file does not run, or it imports a module beside it for which Python has another of that name.
     """
     _look_beside(str(path.parent))
     _check_beside(path.parent, path, source, set())
@@ -84,15 +84,16 @@ def run(path: Path, source: bytes) -> ModuleType:
 
 
 def where(error: BaseException) -> str:
-    """The last line of a file of the user's own that an error came by: "own.py, line 4, in update"; "" for none."""
+    """The last line in a file of the user's own that an error passed: "own.py, line 4, in update"; "" for none."""
     files = {getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith(PREFIX)}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}" if frames else ""
 
 
 def stand_in(kind: type) -> None:
-    """Where a class was sent to another process whole, have what its methods name found there under its module's name,
-    which is a file's or a script's: pickles of such things only say where they are.
+    """Fill the modules of a class with the globals that its methods use, where those modules are files or scripts.
+
+    Such a class is sent to another process whole, but pickles of things from the same module only say where they are.
     """
     for one in kind.__mro__:
         if not (one.__module__.startswith(PREFIX) or one.__module__ == "__main__"):
@@ -104,7 +105,7 @@ def stand_in(kind: type) -> None:
 
 
 def _look_beside(folder: str) -> None:
-    """Let Python look into a folder, behind all that it looks into by itself, and before earlier ones of these."""
+    """Add a folder to `sys.path`, after all that Python looks into by itself, and before earlier ones of these."""
     first = min((sys.path.index(one) for one in _BESIDE if one in sys.path), default=len(sys.path))
     if folder in _BESIDE and folder in sys.path:
         sys.path.remove(folder)
@@ -114,7 +115,7 @@ def _look_beside(folder: str) -> None:
 
 
 def _check_beside(folder: Path, path: Path, source: bytes, seen: set[Path]) -> None:
-    """Raise UsageError where a file, or one that it imports from its folder, would be given another of that name."""
+    """Raise UsageError where a file, or one that it imports from its folder, would get another module of that name."""
     for name in _imported(source) - sys.stdlib_module_names:
         choices = (folder / f"{name}.py", folder / name / "__init__.py")
         beside = next((choice for choice in choices if choice.is_file()), None)
@@ -133,7 +134,7 @@ def _check_beside(folder: Path, path: Path, source: bytes, seen: set[Path]) -> N
 
 
 def _imported(source: bytes) -> set[str]:
-    """The first parts of all names that are imported; none of a source that is no Python."""
+    """Top-level names of all modules that `source` imports; none where it is not valid Python."""
     with suppress(SyntaxError, ValueError):
         nodes = list(ast.walk(ast.parse(source)))
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]

@@ -1,9 +1,9 @@
-"""The user's own modules that a run may compute with, by checksum: a run that goes on says which were edited since.
+"""Checksums of the user's own modules that a run may compute with: a resumed run says which were edited since.
 
-Of the modules that environments and algorithm come from it is all that is imported of their packages; where they are in
-no package, what lies beside them in their folder. `FILE.py:CLASS` is not among them: `own_files` watches that, and
-closer, for it is known to count. The script that is running, `__main__`, is not either: it changes between the call
-that begins a run and the one that goes on.
+Of the modules that environments and algorithm come from, all that is imported of their packages is watched; of a module
+in no package, what lies beside it in its folder. `FILE.py:CLASS` is not among them: `own_files` watches that, and
+closer, for it is known to count. The running script, `__main__`, is not either: it changes between the call that begins
+a run and the one that goes on.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def checksums(
     """SHA-256 of every file that the run may depend on, by its module's name.
 
     Args:
-        modules: Names of those that environments and algorithm come from.
+        modules: Names of the modules that environments and algorithm come from.
         besides: Packages that are watched by other means.
-        known: What was found before, which stays: a file that was edited since is not what this process has imported.
+        known: Checksums found before, which stay: a file that was edited since is not what this process has imported.
     """
     others = {"__main__", "__mp_main__", *sys.stdlib_module_names, *besides}
     tops = {_top(name) for name in modules} - others
@@ -42,7 +42,7 @@ def checksums(
 
 
 def edited(kept: Mapping[str, str]) -> list[str]:
-    """Modules whose file is another than it was; one that cannot be found is no longer imported, and none of them."""
+    """Names of modules whose file was edited; one that cannot be found is no longer imported, and not among them."""
     return [name for name, before in kept.items() if checksum_now(name) not in ("", before)]
 
 
@@ -83,5 +83,5 @@ def _home(top: str) -> Path | None:
 
 
 def installed(folder: Path) -> bool:
-    """Whether it, or what lies in it, belongs to a package that is installed."""
+    """Whether a folder, or what lies in it, belongs to an installed package."""
     return not _INSTALLED.isdisjoint(folder.parts)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Processor(NamedTuple):
-    """What tells processors apart."""
+    """A processor's name and instructions, which tell it apart from others."""
 
     name: str  # "AMD EPYC 9B14"; virtual machines may hide the model
     abilities: str  # instructions that it has, as a checksum of eight digits; "" where nothing says them
@@ -23,7 +23,7 @@ class Processor(NamedTuple):
 
 @cache
 def processor() -> Processor:
-    """That of this machine."""
+    """The processor of this machine."""
     if (found := _told()) is None:
         return Processor(platform.processor() or platform.machine() or "an unknown processor", "")
     flags = " ".join(sorted(_flags(found)))
@@ -32,19 +32,19 @@ def processor() -> Processor:
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def multiplies_bfloat16() -> bool:
-    """Whether it has instructions for products of bfloat16; True where nothing says which it has."""
+    """Whether the processor has instructions for products of bfloat16; True where nothing says which it has."""
     flags = _flags(_told() or {})
     return not flags or not flags.isdisjoint(("amx_bf16", "avx512_bf16", "bf16"))  # the last one is ARM's
 
 
 def _told() -> dict[str, str] | None:
-    """What Linux says of it by name; None elsewhere."""
+    """Fields of Linux's `/proc/cpuinfo` by name; None elsewhere."""
     with suppress(OSError):
         lines = {line for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines() if ":" in line}
         return dict(sorted((name.strip(), value.strip()) for name, value in (line.split(":", 1) for line in lines)))

@@ -114,7 +114,7 @@ class ActorCritic(Hindsight):
         return self.random_steps
 
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """A continuous action space, and observations that make a vector."""
+        """Raise UsageError unless the action space is a Box with finite bounds and observations make a vector."""
         if not isinstance(action, Box):
             raise UsageError(f"{self.name()} needs a continuous action space (Box); {environment} has {action}.")
         if action.unbounded:
@@ -135,7 +135,7 @@ class ActorCritic(Hindsight):
             )
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
-        """An actor and a critic."""
+        """Specs of the networks "actor" and "critic"."""
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound)
         torso = Torso(self.seen(observation), recurrent=self.recurrence(action))
         actor = self.policy(action.size)
@@ -164,23 +164,23 @@ class ActorCritic(Hindsight):
         }
 
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:
-        """Adam with what all of them share."""
+        """Adam with the settings that all optimisers share."""
         shared = (self.learning_rate_decay, self.learning_rate_final, self.max_grad_norm)
         return OptimizerSpec(learning_rate, *shared, weight_decay, self.decoupled_weight_decay)
 
 
 @dataclass(frozen=True)
 class TargetedActorCritic(ActorCritic):
-    """Those with target networks, which most have."""
+    """Hyper-parameters of actor-critics with target networks, which most have."""
 
     tau: Fraction = 0.005
     """How far the target networks move towards the online ones at an update; 1 copies."""
 
     def track_targets(self, learner: Updater) -> None:
-        """Move all target networks."""
+        """Move all target networks towards their sources by `tau`."""
         for target, source in self.targets().items():
             learner.track(target, source, self.tau)
 
     def targets(self) -> dict[str, str]:
-        """One for each network."""
+        """A target for each network, as target's name to source's."""
         return {"target_actor": "actor", "target_critic": "critic"}

@@ -47,7 +47,7 @@ Q_BEST = "q_best"  # (N,), max_a Q(s, a)
 
 
 class OneStep(NamedTuple):
-    """What a loss needs that learns from single steps beside n-step returns."""
+    """Single steps beside n-step returns, for a loss that learns from both."""
 
     reward: Array  # (B,) or (B, L)
     discount: Array  # γ, or 0 where the episode terminated
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
         return (self.reward, self.discount, self.next_obs) if self.one_step is None else tuple(self.one_step)
 
     def of_experts(self, x: Array) -> Array:
-        """x (B,), but 0 where it is the agent's own."""
+        """x (B,) of demonstrations, and 0 for the agent's own transitions."""
         assert self.expert is not None, "a memory without demonstrations"
         return x * self.expert
 
@@ -117,7 +117,7 @@ class SequenceBatch(NamedTuple):
         return self.one_step.reward, self.one_step.discount, self.obs._replace(at=self.one_step.ahead)
 
     def of_experts(self, x: Array) -> Array:
-        """x (B, L), but 0 where it is the agent's own."""
+        """x (B, L) of demonstrations, and 0 for the agent's own sequences."""
         assert self.expert is not None, "a memory without demonstrations"
         return x * self.expert[:, None]
 
@@ -139,7 +139,7 @@ class SequenceBatch(NamedTuple):
 
 
 class Prospect(NamedTuple):
-    """What the Q(s, a) that an actor had is compared with: rewards, and the value after them that it had itself."""
+    """Rewards and the value after them, by the actor's own network: what the actor's Q(s, a) is compared with."""
 
     reward: Array  # (B,) or (B, L), the sum of up to n discounted rewards
     discount: Array  # γ^n' where the future counts, 0 where the episode terminated
@@ -173,7 +173,7 @@ class DemonstrationSpec:
 
 @dataclass(frozen=True)
 class HindsightSpec:
-    """Goals that were reached stand in for those that were wanted (Andrychowicz et al., 2017, arXiv:1707.01495)."""
+    """How goals that were reached replace those that were wanted (Andrychowicz et al., 2017, arXiv:1707.01495)."""
 
     strategy: str  # of which steps of the episode: "future", "final", "episode"
     share: float  # of a batch's items, each independently of the others
@@ -181,7 +181,7 @@ class HindsightSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSpec:
-    """What every replay memory needs to know, and when it is learned from. Steps are summed over all environments."""
+    """Spec of any replay memory, and of when it is learned from. Steps are summed over all environments."""
 
     capacity: int  # steps
     batch_size: int  # of transitions, or of sequences
@@ -204,7 +204,7 @@ class StoredSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySpec(StoredSpec):
-    """Learn from single transitions."""
+    """Spec of a replay memory of single transitions."""
 
     train_at_episode_end: bool  # save the batches up until an episode ends
     replacement: bool  # sample with replacement
@@ -225,7 +225,7 @@ class ReplaySpec(StoredSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceSpec(StoredSpec):
-    """Learn from stretches of `burn_in` + `unroll` steps of one episode (Kapturowski et al., 2019, R2D2).
+    """Spec of a replay memory of stretches, `burn_in` + `unroll` steps of one episode (Kapturowski et al., 2019, R2D2).
 
     steps of an episode     0 1 2 3 4 5 6 7 8 9 ...      burn_in 2, unroll 4, overlap 2: a sequence every 4 steps
     first sequence          b b L L L L                  b: only warms the state up; L: is learned from
@@ -240,13 +240,13 @@ class SequenceSpec(StoredSpec):
     priority_mix: float  # η: a sequence's priority is η max |δ| + (1 - η) mean |δ|
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
-        """As `ReplaySpec.first_update`; a sequence that is not complete by then may delay it further."""
+        """See `ReplaySpec.first_update`; a sequence that is not complete by then may delay the update further."""
         return self._after(self.train_every)
 
 
 @dataclass(frozen=True)
 class RolloutSpec:
-    """Learn from the last `steps` steps of every environment, several times, then forget them."""
+    """Spec of a rollout: the last `steps` steps of every environment, learned from several times and then forgotten."""
 
     steps: int  # of each environment
     epochs: int
@@ -259,7 +259,7 @@ class RolloutSpec:
     on_policy: ClassVar[bool] = True  # what was collected is compared while learning: both in the same precision
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
-        """As `ReplaySpec.first_update`: once a rollout is whole."""
+        """See `ReplaySpec.first_update`; here it is the step at which the first rollout is whole."""
         return self.steps * num_envs, f"rollout_steps is {self.steps:,} in {num_envs:,} environment(s)"
 
 
@@ -290,17 +290,17 @@ class ObservationScaling(NamedTuple):
 
 
 class Updater(Protocol):
-    """What an algorithm's `update` may do. Learners of both frameworks offer it."""
+    """What learners of both frameworks offer to an algorithm's `update`."""
 
     scheduled: dict[str, Array]  # the algorithm's numbers that change over the run, scalars; see `Algorithm.scheduled`
 
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
-        """One optimiser step of network `name` on `loss(nets, *args) -> (scalar, info)`; no other network moves.
+        """Make one optimiser step of network `name` on `loss(nets, *args) -> (scalar, info)`; no other network moves.
 
         Where the loss called it with `train`, its running statistics move too, by the last call; see `batch_norm`.
 
-        Returns `info`, without gradients: what the loss computed is there for the next one. All of it is logged, but
-        PRIORITY, which goes back to the memory.
+        Returns `info`, without gradients, so that the next loss can use what this one computed. All of it is logged,
+        but PRIORITY, which goes back to the memory.
         """
         ...
 
@@ -339,8 +339,8 @@ class Algorithm:
     tuned: ClassVar[dict[str, Search | None]] = {}  # None: not unless asked for
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """UsageError for a hyper-parameter that it has not, with the nearest known one, not Python's TypeError; and for
-        one without its name, which may be another than was meant.
+        """Create an instance. Raises UsageError, not Python's TypeError, for an unknown hyper-parameter, with the
+        nearest known one; and for one without its name, which may be another than was meant.
         """
         if args:
             raise UsageError(
@@ -353,7 +353,7 @@ class Algorithm:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """AttributeError, with advice for names that other libraries have on an algorithm."""
+            """Raise AttributeError, with advice for names that other libraries have on an algorithm."""
             instead = ""
             if name in ("learn", "fit", "train", "predict", "save", "load", "policy"):
                 instead = (
@@ -385,7 +385,7 @@ class Algorithm:
 
     @classmethod
     def declared_searches(cls) -> dict[str, Search | None]:
-        """`tuned` of the class and of all its bases; what a class says counts before what its bases say."""
+        """`tuned` of the class and all its bases, merged; what a class says counts before what its bases say."""
         tables = [vars(kind).get("tuned", {}) for kind in reversed(cls.__mro__)]
         return {name: search for table in tables for name, search in table.items()}
 
@@ -407,7 +407,7 @@ class Algorithm:
         raise NotImplementedError
 
     def check_masks(self, environment: str) -> None:
-        """Raise UsageError where it cannot learn in an environment that says which actions are allowed."""
+        """Raise UsageError where the algorithm cannot learn in an environment that says which actions are allowed."""
         if self.demonstration_folder():
             raise UsageError(
                 f"{environment} says in info['action_mask'] which actions are allowed; demonstrations do not, so "
@@ -444,21 +444,21 @@ class Algorithm:
         return ()
 
     def scheduled(self, progress: float) -> dict[str, float]:
-        """Numbers that change over the run, of which `progress` in [0, 1] is behind; see `Updater.scheduled`."""
+        """Numbers that change over the run, of which a share `progress` in [0, 1] is done; see `Updater.scheduled`."""
         return {}
 
     def phase(self, update: int) -> int:
-        """What kind of update the `update`-th is, counted from 1 over the whole run; each kind is compiled once."""
+        """The kind of the `update`-th update, counted from 1 over the whole run; each kind is compiled once."""
         return 0
 
     def update(self, learner: Updater, batch: Any, noise: Any, phase: int) -> None:
-        """One update of the kind `phase`.
+        """Make one update of the kind `phase`.
 
         Args:
-            learner: What may be done: `minimize`, `track`, `scheduled`.
+            learner: What the update calls: `minimize`, `track`, `scheduled`.
             batch: A `Batch`, `SequenceBatch` or `RolloutBatch`, whatever the memory gives.
-            noise: What `draw` gave.
-            phase: What the method `phase` said of this update; Python may branch on it.
+            noise: What `draw` returned.
+            phase: What the method `phase` returned for this update; Python may branch on it.
         """
         raise NotImplementedError
 
@@ -481,7 +481,7 @@ class Algorithm:
         return self.act(nets, obs, noise), {}
 
     def unasked(self, num_envs: int) -> dict[str, np.ndarray]:
-        """What the memory keeps, by the same names, with actions that no network was asked for."""
+        """What the memory keeps with actions that no network chose, by the same names as `collect` returns."""
         return {}
 
     def value(self, nets: Any, obs: Tree) -> Array:
@@ -493,7 +493,7 @@ class Algorithm:
         return ObservationScaling()
 
     def symptom(self, means: Mapping[str, float], action: Space) -> str:
-        """What must have gone wrong, a sentence, where the means of what updates report leave no doubt; else ""."""
+        """A sentence on what must have gone wrong, where the means of what updates report leave no doubt; else ""."""
         return ""
 
     def first_random_steps(self) -> int:
@@ -501,20 +501,20 @@ class Algorithm:
         return 0
 
     def demonstration_folder(self) -> str:
-        """Where the demonstrations lie that it learns from; "" for none.
+        """The folder of the demonstrations that the algorithm learns from; "" for none.
 
         Raises:
-            UsageError: It needs some and was given none.
+            UsageError: The algorithm needs demonstrations and was given none.
         """
         return ""
 
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
-        """How recurrent networks see the previous reward (N,)."""
+        """The previous reward (N,) as recurrent networks see it."""
         return reward
 
     def reward_scaling(self) -> float | None:
-        """None, or where rewards are divided by the running std of their discounted sums, the samples that the first
-        statistics, mean 0 and variance 1, count for; see `training.normalizer`.
+        """Samples that the first statistics, mean 0 and variance 1, count for, where rewards are divided by the running
+        std of their discounted sums; None where they are not. See `training.normalizer`.
         """
         return None
 

@@ -31,10 +31,10 @@ class BC(SequenceChoices, Demonstrated):
     tuned: ClassVar[dict[str, Search | None]] = {"demonstration_share": None}
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
-        """The cross-entropy of the expert's actions."""
+        """The cross-entropy of the expert's actions, a scalar, and the report."""
         losses = batch.of_experts(cross_entropy(nets.q(batch.obs), batch.action))
         return batch.weighted_mean(losses), {PRIORITY: losses}
 
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:
-        """One step."""
+        """Make one optimiser step on `loss`."""
         learner.minimize("q", self.loss, batch)

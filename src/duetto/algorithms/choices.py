@@ -1,4 +1,4 @@
-"""What all algorithms have in common that choose among actions by a network's numbers: DQN's kin, and cloning."""
+"""What all algorithms that choose among actions by a network's numbers have in common: DQN's kin, and cloning."""
 
 from __future__ import annotations
 
@@ -87,17 +87,17 @@ class ChoiceNetwork(Replayed):
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """The greedy actions (N,), but where `noise` (N, 1) is no -1, that one."""
+        """The greedy actions (N,), replaced by `noise` (N, 1) where that is not -1."""
         return self.choice(nets.q(obs), noise)
 
     def choice(self, q: Array, noise: Array | None) -> Array:
-        """`act`, of the action values (N, n)."""
+        """The actions (N,) of `act`, from the action values (N, n)."""
         xp = array_namespace(q)
         greedy = xp.argmax(q, axis=-1)
         return greedy if noise is None else xp.where(noise[:, 0] < 0, greedy, xp.astype(noise[:, 0], greedy.dtype))
 
     def explorer(self) -> EpsilonGreedy:
-        """Random actions with probability ε."""
+        """Exploration by random actions with probability ε."""
         return EpsilonGreedy(
             self.exploration,
             self.exploration_start,
@@ -113,12 +113,12 @@ class ChoiceNetwork(Replayed):
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """A choice among actions."""
+        """Raise UsageError unless the action space is Discrete."""
         if not isinstance(action, Discrete):
             raise UsageError(f"{self.name()} needs a Discrete action space; {environment} has {action}.")
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
-        """The action values."""
+        """Spec of the network "q", the action values."""
         torso = Torso(
             observation, self.image_features, self.hidden, self.activation, self.recurrence(action), self.network
         )
@@ -126,7 +126,7 @@ class ChoiceNetwork(Replayed):
         return {"q": Network(torso, head, custom=self.q_network)}
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
-        """Adam for the one network."""
+        """Adam for the network "q"."""
         spec = OptimizerSpec(
             self.learning_rate,
             self.learning_rate_decay,
@@ -141,7 +141,7 @@ class ChoiceNetwork(Replayed):
 
 @dataclass(frozen=True)
 class SequenceChoices(ChoiceNetwork):
-    """R2D2's network, sequences and cadence, for whoever learns from sequences."""
+    """Hyper-parameters of algorithms that learn from sequences: R2D2's network, sequences and cadence."""
 
     batch_size: Count = 64
     """Sequences per update."""

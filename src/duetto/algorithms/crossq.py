@@ -82,7 +82,7 @@ class CrossQ(SoftActorCritic):
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
     def update(self, learner: Updater, batch: Batch, noise: Noise, phase: int) -> None:
-        """Critics at every update, actor and temperature in phase 0."""
+        """Update the critics, and in phase 0 actor and temperature."""
         learner.minimize("critic", self.critic_loss, batch, noise.next)
         if phase == 0:
             actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
@@ -94,5 +94,5 @@ class CrossQ(SoftActorCritic):
         return 0 if update % self.policy_delay == 0 else 1
 
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:
-        """Adam with a shorter memory."""
+        """Adam with a shorter memory of the mean gradient, `adam_beta1`."""
         return replace(super().optimizer(learning_rate, weight_decay), beta1=self.adam_beta1)

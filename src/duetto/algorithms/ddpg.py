@@ -71,7 +71,7 @@ class DDPG(TargetedActorCritic):
         return -batch.mean(nets.critic.first(batch.obs, nets.actor(batch.obs))), {}
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
-        """Critic, then actor, then both targets."""
+        """Update the critic, then the actor, then both targets."""
         learner.minimize("critic", self.critic_loss, batch, noise)
         learner.minimize("actor", self.actor_loss, batch)
         self.track_targets(learner)
@@ -86,7 +86,7 @@ class DDPG(TargetedActorCritic):
         return (action + noise).clip(-1.0, 1.0)  # the arrays' own: the standard's takes half of acting in NumPy
 
     def explorer(self) -> ActionNoise:
-        """Noise on the action."""
+        """Exploration by noise on the action."""
         return ActionNoise(
             self.exploration,
             self.exploration_noise,

@@ -76,14 +76,14 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
     def temperature_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, nets: Any, batch: Batch, log_prob: Array, greatest: Array
     ) -> tuple[Array, dict[str, Array]]:
-        """-log α (Σ π log π + H̄) of those terms, and log n(s) (B,) (equation 11, by the logarithm)."""
+        """-log α (Σ π log π + H̄) of the terms π log π (B, n) and log n(s) (B,) (equation 11, by the logarithm)."""
         xp = array_namespace(batch.reward)
         target = self.target_entropy_scale * greatest
         loss = -nets.log_alpha * stop_gradient(batch.mean(xp.sum(log_prob, axis=-1) + target))
         return loss, {"temperature": xp.exp(nets.log_alpha)}
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
-        """As SAC's, without random numbers."""
+        """Update the networks in SAC's order, without random numbers."""
         learner.minimize("critic", self.critic_loss, batch)
         actor = learner.minimize("actor", self.actor_loss, batch)
         if self.learn_temperature:
@@ -93,19 +93,19 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
         self.track_targets(learner)
 
     def draw(self, random: np.random.Generator, batch: Batch) -> Any:
-        """Nothing is left to chance."""
+        """An empty tuple: the update needs no random numbers."""
         return ()
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """A choice among actions, and observations that make a vector."""
+        """Raise UsageError unless the action space is Discrete and observations make a vector."""
         self.check_vectors(observation, environment)
         if not isinstance(action, Discrete):
             raise UsageError(f"{self.name()} needs a Discrete action space; {environment} has {action}.")
         self.check_goals(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
-        """SAC's, but the policy gives probabilities, and the critics the values of all actions."""
+        """SAC's networks, but the policy gives probabilities, and the critics the values of all actions."""
         torso = Torso(
             self.seen(observation),
             hidden=self.hidden,
@@ -123,5 +123,5 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
         }
 
     def targets(self) -> dict[str, str]:
-        """Only the critics have one."""
+        """A target for the critics only."""
         return {"target_critic": "critic"}

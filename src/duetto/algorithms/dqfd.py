@@ -79,5 +79,5 @@ class DQfD(Demonstrated, DQN):
         return self.n_step_weight * errors[0] + self.one_step_weight * errors[1]
 
     def memory(self) -> ReplaySpec | Any:
-        """With single steps beside the n-step sums."""
+        """The memory, with single steps beside the n-step sums unless `one_step_weight` is 0."""
         return dataclasses.replace(super().memory(), one_step=self.one_step_weight > 0)

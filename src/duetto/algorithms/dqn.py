@@ -99,7 +99,7 @@ class DQN(ChoiceNetwork, OffPolicy):
         return self.look_ahead(reward, discount, next_value)
 
     def look_ahead(self, reward: Array, discount: Array, next_value: Array) -> Array:
-        """y of a value behind the rewards."""
+        """y = h(R + γ h⁻¹(V)) from the value V after the rewards; h is the identity unless `rescale_values`."""
         if not self.rescale_values:
             return bootstrap(reward, discount, next_value)
         returns = bootstrap(reward, discount, unrescale(next_value, self.rescale_epsilon))
@@ -107,7 +107,7 @@ class DQN(ChoiceNetwork, OffPolicy):
 
     # ------------------------------------------------------------------------------------------------ new items
     def collect(self, nets: Any, obs: Tree, noise: Array | None) -> tuple[Array, dict[str, Array]]:
-        """Actions; and what their items' first priorities are made of, if not of the largest."""
+        """Actions, with Q_TAKEN and Q_BEST for first priorities if `initial_priority` is "actor"."""
         if self.initial_priority == "largest":
             return super().collect(nets, obs, noise)
         q = nets.q(obs)
@@ -115,7 +115,7 @@ class DQN(ChoiceNetwork, OffPolicy):
         return action, {Q_TAKEN: chosen(q, action), Q_BEST: array_namespace(q).max(q, axis=-1)}
 
     def unasked(self, num_envs: int) -> dict[str, np.ndarray]:
-        """As `collect`: not known."""
+        """NaN under the names that `collect` returns: no network gave these values."""
         if self.initial_priority == "largest":
             return {}
         return {name: np.full(num_envs, np.nan, np.float32) for name in (Q_TAKEN, Q_BEST)}
@@ -134,15 +134,15 @@ class DQN(ChoiceNetwork, OffPolicy):
 
     # ------------------------------------------------------------------------------------------------ updates
     def phase(self, update: int) -> int:
-        """0 where the target network moves."""
+        """0 where the target network moves after the update, every `target_period` updates, else 1."""
         return 0 if update % self.target_period == 0 else 1
 
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:
-        """One step of Q; the target network follows in phase 0."""
+        """Make one step of Q; in phase 0 the target network follows."""
         learner.minimize("q", self.loss, batch)
         if phase == 0:
             learner.track("target_q", "q", self.tau)
 
     def targets(self) -> dict[str, str]:
-        """What judges the actions that `q` chooses."""
+        """The target network, which values the actions that `q` chooses."""
         return {"target_q": "q"}

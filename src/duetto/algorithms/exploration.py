@@ -18,7 +18,7 @@ from duetto.networks.spaces import Space
 
 
 class Exploration:
-    """Base of all: without a state, and evaluations take the policy's best guess."""
+    """Base of all explorations: without a state, and evaluations take the policy's best guess."""
 
     def draw(
         self,
@@ -36,7 +36,7 @@ class Exploration:
         raise NotImplementedError
 
     def among(self, first: int, num_envs: int) -> Exploration:
-        """That of some of `num_envs` environments, from the `first` on; as many as `draw` gets states of."""
+        """The exploration of some of `num_envs` environments, from the `first` on; as many as `draw` gets states of."""
         return self
 
     def for_evaluation(
@@ -52,7 +52,9 @@ class Exploration:
 
 @dataclass(frozen=True)
 class Sampled(Exploration):
-    """The policy is a distribution: numbers to sample it with, in evaluations too if `stochastic_evaluation`."""
+    """Exploration by the policy's own distribution: numbers to sample it with; `stochastic_evaluation` samples
+    evaluations.
+    """
 
     stochastic_evaluation: bool = False
 
@@ -110,13 +112,13 @@ class ActionNoise(Exploration):
         return scale * state, state
 
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Ornstein-Uhlenbeck noise starts again from 0."""
+        """The state (N, A); if `reset`, Ornstein-Uhlenbeck noise starts again from 0 where an episode is over."""
         return np.where(done[:, None], np.float32(0), state) if self.reset else state
 
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Exploration):
-    """With probability ε a random action: numbers (N, 1) int64, that action or -1 for the greedy one."""
+    """Exploration by a random action with probability ε: numbers (N, 1) int64, that action or -1 for the greedy one."""
 
     kind: Literal["linear", "exponential", "ladder"]
     start: float
@@ -128,7 +130,7 @@ class EpsilonGreedy(Exploration):
     of: int = 0  # ... of so many; 0 where they are all
 
     def among(self, first: int, num_envs: int) -> Exploration:
-        """The ladder runs over all environments."""
+        """The exploration of some of `num_envs` environments; the ladder runs over all of them."""
         return replace(self, first=first, of=num_envs)
 
     def draw(

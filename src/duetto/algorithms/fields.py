@@ -1,6 +1,6 @@
-"""What an option can be: bounds that stand in its annotation, and the sentence for what is none.
+"""Which values an option can have: bounds in its annotation, and the message for a value that it cannot have.
 
-Of every dataclass whose fields are options: an algorithm's, a run's, a cluster's, a callback's.
+This serves every dataclass whose fields are options: an algorithm's, a run's, a cluster's, a callback's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CountOrZero = Annotated[int, Within(0)]
 def check_fields(options: Any) -> None:
     """Raise UsageError that says what a field must be, where one is out of range or not among its choices.
 
-    NumPy's numbers become Python's own, and a whole number such as 1e5 where one is wanted an int.
+    NumPy's numbers become Python's own, and a whole number such as 1e5 becomes an int where one is wanted.
     """
     for name, hint in _hints(type(options)).items():
         if name in options.__dataclass_fields__:
@@ -79,7 +79,7 @@ _PLAIN = {
 
 
 def check_field(name: str, value: Any, hint: Any) -> None:
-    """Raise UsageError where a value is none that a field with this annotation can have."""
+    """Raise UsageError where a field with this annotation cannot have the value."""
     if hint in _PLAIN and not isinstance(value, hint):
         raise UsageError(f"{name} is {value!r}; it must be {_PLAIN[hint]}.")
     for bound in (part for part in get_args(hint) if isinstance(part, Within)):

@@ -52,7 +52,7 @@ class Hindsight(OffPolicy):
             )
 
     def memory(self) -> ReplaySpec | SequenceSpec:
-        """With goals of hindsight, if asked for."""
+        """The memory, with goals of hindsight if asked for."""
         spec = super().memory()
         if self.hindsight == "none":
             return spec
@@ -65,7 +65,7 @@ class Hindsight(OffPolicy):
         return Dict(tuple((name, part) for name, part in observation.parts if name != ACHIEVED))
 
     def check_goals(self, observation: Space, environment: str) -> None:
-        """Raise UsageError unless there are goals, where hindsight is asked for."""
+        """Raise UsageError where hindsight is asked for and observations have no goals, or goals alone."""
         if self.hindsight == "none":
             return
         parts = dict(observation.parts) if isinstance(observation, Dict) else {}

@@ -1,6 +1,7 @@
 """Which options do nothing beside the others, as data: so that a run can say so of one that was set in vain.
 
-By the names that all algorithms share. `testing.conformance` sees that these do nothing, and that every other counts.
+Options go by the names that all algorithms share. `testing.conformance` sees that these do nothing, and that every
+other counts.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ RUN_WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (({"vectorizatio
 
 
 def idle(algorithm: Any) -> dict[str, str]:
-    """The options of an algorithm that do nothing beside its others, by name, and because of what.
+    """The options of an algorithm that do nothing beside its others, as name to reason.
 
-    None of a user's own algorithm: it may well read what the class that it extends does not.
+    Empty for a user's own algorithm: it may well read what the class that it extends does not.
     """
     return _idle(algorithm, WHILE) if type(algorithm).__module__.startswith("duetto.") else {}
 
@@ -68,12 +69,12 @@ def _idle(options: Any, table: tuple[tuple[dict[str, Any], tuple[str, ...]], ...
 
 
 def notes_of_idle(algorithm: Any) -> list[str]:
-    """What is said of those with other values than their defaults: a sentence for each reason."""
+    """A sentence for each reason why options that were changed from their defaults do nothing."""
     return _notes(algorithm, idle(algorithm))
 
 
 def notes_of_replaced(algorithm: Algorithm, observation: Space, action: Space) -> list[str]:
-    """The same of options that shape networks only, and only such as have one of the user's own in their place."""
+    """The same sentences, on options that shape networks only, and only such as the user's own networks replace."""
     own = algorithm.custom_networks()
     if not own:
         return []
@@ -94,7 +95,7 @@ def notes_of_replaced(algorithm: Algorithm, observation: Space, action: Space) -
 
 
 def _shape(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, Any]:
-    """All that its networks depend on: of a user's own no layers."""
+    """All that the algorithm's networks depend on; of a user's own network no layers."""
     return {
         name: spec
         if spec.custom is None
@@ -104,13 +105,13 @@ def _shape(algorithm: Algorithm, observation: Space, action: Space) -> dict[str,
 
 
 def _plain(head: Any) -> dict[str, Any]:
-    """What of a head shapes layers or draws weights, as it is by default."""
+    """Defaults of those fields of a head that shape layers or draw weights."""
     shaping = ("hidden", "activation", "blocks", "joins", "dueling", "gain", "initial_log_std")
     return {field.name: field.default for field in dataclasses.fields(head) if field.name in shaping}
 
 
 def notes_of_idle_run(options: Any) -> list[str]:
-    """The same of a run's own options, whose backend is the one that it has, not "auto"."""
+    """The same sentences, on a run's own options; their backend is the one that the run has, not "auto"."""
     return _notes(options, _idle(options, RUN_WHILE))
 
 

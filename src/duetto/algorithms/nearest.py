@@ -110,7 +110,7 @@ UNITS = {
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Those of the known names that `name` may stand for, the likeliest first; often none."""
+    """The known names that `name` may stand for, the likeliest first; often none."""
     name, known = str(name), list(known)  # a file of YAML may have a number where a name should be
     if name.lower() in ELSEWHERE:  # and where the algorithm has nothing of the kind, no other option is meant either
         return [here for here in ELSEWHERE[name.lower()] if here in known]
@@ -118,12 +118,12 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 
 def units(name: str) -> str:
-    """ " (in updates)" or the like, to be said behind what is called otherwise here; "" where numbers are the same."""
+    """A remark on a number's unit where others mean another by that name, " (in updates)" for example; else ""."""
     return f" ({UNITS[name]})" if name in UNITS else ""
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "It has") -> str:
-    """ " Did you mean 'tau'?" where there is one near it, else all that there are, behind the word `otherwise`."""
+    """ " Did you mean 'tau'?" where a known name is near, else all known names after the word `otherwise`."""
     known = list(known)
     if near := nearest(name, known):
         return f" Did you mean {' or '.join(map(repr, near))}{units(name)}?"

@@ -1,6 +1,6 @@
 """What every algorithm that learns from a replay memory has in common: when it learns, and from what.
 
-`Replayed` is all that a memory needs to know; `OffPolicy` adds what only those read that learn values.
+`Replayed` is all that a memory needs to know; `OffPolicy` adds what only algorithms that learn values read.
 
 With `recurrent` layers it learns from sequences of steps instead of single ones, and the same losses serve both: arrays
 are (B, L) instead of (B,), and a batch knows how to take its means.
@@ -141,11 +141,11 @@ class Replayed(Algorithm):
         )
 
     def returns(self) -> Returns:
-        """How rewards are summed; as they are, one by one, where nothing is learned of them."""
+        """How rewards are summed: here one by one as they are, since nothing is learned from them."""
         return Returns(discount=1.0, n_step=1, ignore_termination=False)
 
     def recurrence(self, action: Space) -> Recurrent | None:
-        """The recurrent layers of each network."""
+        """The recurrent layers of each network; None for none."""
         if self.recurrent == "none":
             return None
         shape = (self.recurrent, self.recurrent_size, self.recurrent_layers)

@@ -199,7 +199,7 @@ class PPO(Algorithm):
         }
 
     def update(self, learner: Updater, batch: RolloutBatch, noise: Any, phase: int) -> None:
-        """One minibatch."""
+        """Make one optimiser step on a minibatch."""
         learner.minimize("agent", self.loss, batch, learner.scheduled["clip_range"])
 
     def split(self, random: np.random.Generator, size: int) -> np.ndarray:
@@ -211,7 +211,7 @@ class PPO(Algorithm):
         return {"clip_range": self.clip_range * decayed(self.clip_range_decay, progress, 0.0)}
 
     def symptom(self, means: Mapping[str, float], action: Space) -> str:
-        """A policy that was thrown far off, or that has no choice left to learn from."""
+        """A sentence where the policy was thrown far off, or has no choice left to learn from; else ""."""
         remedy = "Start again with a lower learning_rate, or with a target_kl (0.05)."
         if (divergence := means.get(DIVERGENCE, 0.0)) > MOST_DIVERGENCE:
             return (
@@ -239,7 +239,7 @@ class PPO(Algorithm):
         return nets.agent(obs)[1]
 
     def explorer(self) -> Sampled:
-        """The policy's own randomness."""
+        """Exploration by the policy's own randomness."""
         return Sampled(self.stochastic_evaluation)
 
     def observation_scaling(self) -> ObservationScaling:
@@ -253,10 +253,10 @@ class PPO(Algorithm):
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """Every space will do."""
+        """Accept every space."""
 
     def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
-        """One network with two heads."""
+        """Spec of one network, "agent", with two heads: policy and value."""
         memory = None
         if self.recurrent != "none":
             memory = Recurrent(self.recurrent, self.recurrent_size, self.recurrent_layers, action, orthogonal=True)
@@ -280,7 +280,7 @@ class PPO(Algorithm):
         return {"agent": spec}
 
     def memory(self) -> RolloutSpec:
-        """A rollout."""
+        """Spec of the rollout."""
         return RolloutSpec(
             steps=self.rollout_steps,
             epochs=self.epochs,

@@ -58,7 +58,7 @@ class SAC(SoftActorCritic, TargetedActorCritic):
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
     def update(self, learner: Updater, batch: Batch, noise: Noise, phase: int) -> None:
-        """Critics, actor, temperature, then the critics' targets."""
+        """Update critics, actor and temperature, then the critics' targets."""
         learner.minimize("critic", self.critic_loss, batch, noise.next)
         actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
         if self.learn_temperature:
@@ -66,5 +66,5 @@ class SAC(SoftActorCritic, TargetedActorCritic):
         self.track_targets(learner)
 
     def targets(self) -> dict[str, str]:
-        """Only the critics have one."""
+        """A target for the critics only."""
         return {"target_critic": "critic"}

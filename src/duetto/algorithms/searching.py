@@ -33,7 +33,7 @@ class Around:
 
 @dataclass(frozen=True)
 class Choices:
-    """Some values, in no order."""
+    """Values to choose from, in no order."""
 
     values: tuple[Any, ...]
 

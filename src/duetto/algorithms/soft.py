@@ -30,7 +30,7 @@ class Noise(NamedTuple):
 
 @dataclass(frozen=True)
 class SoftActorCritic(ActorCritic):
-    """A squashed Gaussian policy, twin critics, a temperature that is learned or not."""
+    """Hyper-parameters of a squashed Gaussian policy, twin critics, and a temperature that is learned or not."""
 
     actor_learning_rate: Positive = 3e-4
     """Step size of the actor's Adam."""
@@ -71,7 +71,7 @@ class SoftActorCritic(ActorCritic):
         return policy.mode() if noise is None else policy.sample(noise)
 
     def explorer(self) -> Sampled:
-        """The policy's own randomness."""
+        """Exploration by the policy's own randomness."""
         return Sampled(self.stochastic_evaluation)
 
     # ------------------------------------------------------------------------------------------------ what it needs
@@ -80,11 +80,11 @@ class SoftActorCritic(ActorCritic):
         return super().networks(observation, action) | {"log_alpha": Parameter(initial=float(np.log(self.temperature)))}
 
     def policy(self, size: int) -> SquashedGaussian:
-        """tanh of a Gaussian."""
+        """The actor's head, tanh of a Gaussian."""
         return SquashedGaussian(size, self.hidden, self.activation, self.network)
 
     def critics(self) -> int:
-        """How many critics there are."""
+        """Number of critics."""
         return 2
 
     def optimizers(self) -> dict[str, OptimizerSpec]:

@@ -74,7 +74,7 @@ class TD3(DDPG):
         }
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
-        """Critics at every update, actor and targets in phase 0."""
+        """Update the critics, in phase 0 the actor, and the targets as `target_update` says."""
         learner.minimize("critic", self.critic_loss, batch, noise)
         if phase == 0:
             learner.minimize("actor", self.actor_loss, batch)
@@ -86,5 +86,5 @@ class TD3(DDPG):
         return random.standard_normal(batch.action.shape, dtype=np.float32)
 
     def critics(self) -> int:
-        """How many critics there are."""
+        """Number of critics."""
         return 2 if self.twin_critic else 1

@@ -1,4 +1,4 @@
-"""One thread for the products of NumPy that actions and first weights are made of.
+"""One thread for NumPy's products that make actions and initial weights.
 
 OpenBLAS divides a product of one row by 400 x 300 weights among all cores. Its threads then wait for each other, and
 for the cores that learn meanwhile; and the last bits depend on their number.
@@ -17,7 +17,7 @@ import numpy as np
 
 
 class Threads(NamedTuple):
-    """A library's functions."""
+    """The functions that get and set a library's number of threads."""
 
     get: Callable[[], int]
     set: Callable[[int], None]
@@ -25,7 +25,9 @@ class Threads(NamedTuple):
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Products inside have one, where NumPy is as its wheels are; elsewhere as many as ever."""
+    """Compute NumPy's products inside on one thread where NumPy is as its wheels are; elsewhere on as many as
+    before.
+    """
     threads = _openblas()
     if threads is None or (before := threads.get()) == 1:
         yield
@@ -39,7 +41,7 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def _openblas() -> Threads | None:
-    """Of the library in NumPy's own wheel, which is loaded already."""
+    """Thread functions of the OpenBLAS in NumPy's own wheel, which is loaded already; None where there is none."""
     beside = Path(np.__file__).parent
     for file in [*beside.parent.glob("numpy.libs/*openblas*"), *beside.glob(".dylibs/*openblas*")]:
         try:

@@ -19,7 +19,7 @@ Array = Any
 
 
 class Categorical(NamedTuple):
-    """One choice among n, of `logits` (..., n): π(a) = softmax(logits)(a)."""
+    """Distribution of one choice among n, given by `logits` (..., n): π(a) = softmax(logits)(a)."""
 
     logits: Array  # (..., n)
 
@@ -31,7 +31,7 @@ class Categorical(NamedTuple):
         return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
     def among(self, mask: Array) -> Categorical:
-        """The same among allowed choices alone, True in `mask` (..., n): the others' probability is 0."""
+        """The distribution over allowed choices alone, True in `mask` (..., n): the others' probability is 0."""
         return Categorical(allowed(self.logits, mask))
 
     @property
@@ -61,20 +61,20 @@ class Categorical(NamedTuple):
         return xp.sum(xp.exp(log_probs) * (log_probs - other.log_probs), axis=-1)
 
     def log_prob(self, action: Array) -> Array:
-        """log π(a) of choices (...), (...)."""
+        """log π(a), (...), of choices (...)."""
         xp = array_namespace(self.logits)
         choices = xp.reshape(xp.arange(self.logits.shape[-1], device=device(action)), (*(1,) * action.ndim, -1))
         return xp.sum(xp.where(action[..., None] == choices, self.log_probs, 0.0), axis=-1)
 
     def entropy(self) -> Array:
-        """-Σ π log π, (...)."""
+        """Entropy -Σ π log π, (...)."""
         xp = array_namespace(self.logits)
         log_probs = self.log_probs
         return -xp.sum(xp.exp(log_probs) * log_probs, axis=-1)
 
 
 class MultiCategorical(NamedTuple):
-    """Several independent choices, a MultiDiscrete action; `parts` has a `Categorical` for each."""
+    """Distribution of several independent choices, a MultiDiscrete action; `parts` has a `Categorical` for each."""
 
     parts: tuple[Categorical, ...]
 
@@ -107,7 +107,7 @@ class MultiCategorical(NamedTuple):
         return sum(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))
 
     def log_prob(self, action: Array) -> Array:
-        """log π(a) of choices (..., parts), (...): the sum over the parts."""
+        """log π(a), (...), of choices (..., parts): the sum over the parts."""
         return sum(part.log_prob(action[..., i]) for i, part in enumerate(self.parts))
 
     def entropy(self) -> Array:
@@ -116,7 +116,7 @@ class MultiCategorical(NamedTuple):
 
 
 class DiagonalGaussian(NamedTuple):
-    """Independent normal numbers, of `mean` and `log_std` (..., A)."""
+    """Distribution of independent normal numbers with `mean` and `log_std` (..., A)."""
 
     mean: Array  # (..., A)
     log_std: Array  # (..., A)
@@ -126,7 +126,7 @@ class DiagonalGaussian(NamedTuple):
         return self.mean
 
     def sample(self, noise: Array) -> Array:
-        """mean + std · noise (..., A), of standard normal numbers."""
+        """mean + std · noise (..., A); `noise` (..., A) holds standard normal numbers."""
         same_shape(mean=self.mean, noise=noise)
         return self.mean + array_namespace(self.mean).exp(self.log_std) * noise
 
@@ -143,7 +143,7 @@ class DiagonalGaussian(NamedTuple):
         return xp.sum(0.5 * (ratio + distance - 1.0) - self.log_std + other.log_std, axis=-1)
 
     def log_prob(self, action: Array) -> Array:
-        """Log-density of actions (..., A), (...)."""
+        """Log-density, (...), of actions (..., A)."""
         same_shape(mean=self.mean, action=action)
         xp = array_namespace(self.mean)
         standard = (action - self.mean) * xp.exp(-self.log_std)
@@ -155,7 +155,7 @@ class DiagonalGaussian(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """Independent `parts`, a Dict or Tuple action: what they say of it is the sum of what each says of its own.
+    """Distribution of a Dict or Tuple action with independent `parts`: log π, entropy and KL are sums over them.
 
     An action is (..., columns) float32, the parts' numbers and choices side by side; a choice has one column.
     """
@@ -192,7 +192,7 @@ class Joint(NamedTuple):
         return sum(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))  # type: ignore[arg-type]
 
     def log_prob(self, action: Array) -> Array:
-        """log π(a) of actions (..., columns), (...): the sum over the parts."""
+        """log π(a), (...), of actions (..., columns): the sum over the parts."""
         ends = cuts(map(_columns, self.parts))
         return sum(
             part.log_prob(_own(action[..., low:high], part)) for part, (low, high) in zip(self.parts, ends, strict=True)
@@ -204,7 +204,7 @@ class Joint(NamedTuple):
 
 
 def _inputs(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
-    """How many random numbers a sample takes."""
+    """Number of random numbers that a sample takes."""
     match part:
         case Categorical():
             return part.logits.shape[-1]
@@ -214,7 +214,7 @@ def _inputs(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
 
 
 def _columns(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
-    """How many numbers an action has of it."""
+    """Number of columns that a part has in an action."""
     match part:
         case Categorical():
             return 1
@@ -233,7 +233,7 @@ def _beside(actions: list[Array], parts: Any) -> Array:
 
 
 def _own(columns: Array, part: Any) -> Array:
-    """A part's action as it takes it."""
+    """A part's columns of an action in the form that the part takes: choices as int32, a single one (...)."""
     if isinstance(part, DiagonalGaussian):
         return columns
     xp = array_namespace(columns)
@@ -241,8 +241,8 @@ def _own(columns: Array, part: Any) -> Array:
 
 
 class SquashedGaussian(NamedTuple):
-    """Independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018, arXiv:1801.01290,
-    appendix C). `mean` and `log_std` (..., A) are those before tanh.
+    """Distribution of independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018,
+    arXiv:1801.01290, appendix C). `mean` and `log_std` (..., A) are those before tanh.
     """
 
     mean: Array  # (..., A), before tanh
@@ -258,7 +258,7 @@ class SquashedGaussian(NamedTuple):
         return array_namespace(self.mean).tanh(self.mean)
 
     def sample(self, noise: Array) -> Array:
-        """tanh(mean + std · noise) (..., A), of standard normal numbers."""
+        """tanh(mean + std · noise) (..., A); `noise` (..., A) holds standard normal numbers."""
         return array_namespace(self.mean).tanh(self.unsquashed.sample(noise))
 
     def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
@@ -267,13 +267,13 @@ class SquashedGaussian(NamedTuple):
         return array_namespace(before).tanh(before), self._log_prob(before)
 
     def log_prob(self, action: Array) -> Array:
-        """Log-density of actions (..., A) in (-1, 1), (...). Near ±1 the number before tanh is lost to rounding."""
+        """Log-density, (...), of actions (..., A) in (-1, 1). Near ±1 the number before tanh is lost to rounding."""
         xp = array_namespace(action)
         limit = 1.0 - 1e-6
         return self._log_prob(xp.atanh(xp.clip(action, -limit, limit)))
 
     def entropy(self) -> Array:
-        """It has no closed form: -mean log π(a) of samples estimates it.
+        """Raise TypeError: there is no closed form; -mean log π(a) of samples estimates it.
 
         Raises:
             TypeError: Always.

@@ -41,7 +41,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Optional:
-    """None, or the form."""
+    """None, or something of the form."""
 
     form: Any
 
@@ -56,7 +56,7 @@ class Rows:
 
     @classmethod
     def like(cls, array: np.ndarray, rows: int | None = None) -> Rows:
-        """Rows as those of `array`."""
+        """The form of rows like those of `array`, `rows` of them, or any number where that is None."""
         return cls(rows, array.shape[1:], array.dtype)
 
 
@@ -64,7 +64,7 @@ ARRAY = Rows(None, None)  # of real numbers
 
 
 def check(state: Any, form: Any, what: str) -> None:
-    """Raise CheckpointError, with the path to it, where `state` has not the form. `what` names it."""
+    """Raise CheckpointError, with the path to the fault, where `state` has not the form. `what` names the state."""
     if problem := _problem(state, form):
         raise CheckpointError(f"The checkpoint is not one of this run, or was changed: {what}{problem}.")
 

@@ -1,4 +1,4 @@
-"""Where gradients end."""
+"""Stopping gradients, in either framework."""
 
 from __future__ import annotations
 

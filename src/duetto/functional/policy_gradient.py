@@ -16,7 +16,8 @@ from duetto.functional.checks import same_shape
 def weighted_mean(x: Any, weight: Any) -> Any:
     """Σ w x / Σ w of x and w (...) over all axes, a scalar; 0 where nothing counts.
 
-    Of a share (`shares`), Σ w is the mean of all shares': so the mean of what they give is that of the whole batch.
+    For a share of a batch (`shares`), Σ w is the mean over all shares, so the mean of their results is the whole
+    batch's.
     """
     same_shape(x=x, weight=weight)
     xp = array_namespace(x)
@@ -26,7 +27,7 @@ def weighted_mean(x: Any, weight: Any) -> Any:
 def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
     """(A - mean) / (std + ε) of A and w (...), same shape; a single sample gives 0.
 
-    With the sample's unbiased standard deviation, as in PyTorch. Samples of weight 0 do not count.
+    The standard deviation is the sample's unbiased one, as in PyTorch. Samples of weight 0 do not count.
     """
     xp = array_namespace(advantage)
     centred = advantage - shares.mean(weighted_mean(advantage, weight))

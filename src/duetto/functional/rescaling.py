@@ -18,7 +18,7 @@ def seen_reward(kind: SeenReward, reward: Any) -> Any:
 def rescale(x: Any, epsilon: float) -> Any:
     """`h(x) = sign(x) (√(|x| + 1) - 1) + ε x` (Pohlen et al., 2018, arXiv:1805.11593; R2D2 has ε = 0.001).
 
-    Of x (...), element by element. Written as `x / (√(|x| + 1) + 1) + ε x`, which does not cancel near 0.
+    x is (...), taken element by element. Written as `x / (√(|x| + 1) + 1) + ε x`, which does not cancel near 0.
     """
     xp = array_namespace(x)
     return x / (xp.sqrt(xp.abs(x) + 1.0) + 1.0) + epsilon * x

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Moments(NamedTuple):
-    """Mean and variance per element and the number of samples behind them."""
+    """Mean and variance per element, and the number of samples that they are of."""
 
     mean: np.ndarray  # (...,) float64
     variance: np.ndarray  # (...,) float64, of the population
@@ -24,7 +24,7 @@ def fresh_moments(shape: tuple[int, ...], count: float = 1.0) -> Moments:
 
 
 def merged(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:
-    """Moments after a batch (B, ...) more (Chan et al., 1979, parallel update); an empty one changes nothing.
+    """Moments after one more batch (B, ...) (Chan et al., 1979, parallel update); an empty one changes nothing.
 
     `ddof` 0 takes the batch's population variance. 1 is what skrl does: a batch of one sample then yields NaN for good.
     """
@@ -35,7 +35,7 @@ def merged(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:
 
 
 def together(one: Moments, other: Moments) -> Moments:
-    """Those of the samples behind both."""
+    """Moments of the samples of `one` and of `other` together."""
     if not other.count:
         return one
     delta, total = other.mean - one.mean, one.count + other.count

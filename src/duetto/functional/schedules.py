@@ -11,7 +11,9 @@ Decay = Literal["constant", "linear", "cosine"]
 
 
 def linear(step: int, steps: int, initial: float, final: float) -> float:
-    """From `initial` at step 0 to `final` at `steps`, and `final` from there on (skrl's exploration scale)."""
+    """Value at `step` on a line from `initial` at step 0 to `final` at `steps`, then `final` (skrl's exploration
+    scale).
+    """
     if step >= steps:
         return final
     return (1.0 - step / steps) * (initial - final) + final
@@ -27,7 +29,7 @@ def decayed(kind: Decay, progress: float, final: float) -> float:
 
 
 def falling(kind: Literal["linear", "exponential"], step: int, steps: int, initial: float, final: float) -> float:
-    """Linear, see there; or (initial - final) exp(-step / steps) + final (DI-engine's ε schedules)."""
+    """Value at `step` of `linear`, or of (initial - final) exp(-step / steps) + final (DI-engine's ε schedules)."""
     if kind == "linear":
         return linear(step, steps, initial, final)
     return (initial - final) * math.exp(-step / steps) + final

@@ -27,7 +27,7 @@ _dealt: ContextVar[_Dealt | None] = ContextVar("dealt", default=None)
 
 @contextmanager
 def dealt(number: int, total: Callable[[Any], Any]) -> Iterator[None]:
-    """Within, batches are one of `number` shares; `total` adds an array up over all of them, without gradients."""
+    """Treat batches inside as one of `number` shares; `total` sums an array over all shares, without gradients."""
     token = _dealt.set(_Dealt(number, total))
     try:
         yield
@@ -36,12 +36,12 @@ def dealt(number: int, total: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def total(x: Any) -> Any:
-    """Sum over all shares of x (...), which is none of their rows; no gradient flows through it."""
+    """Sum over all shares of x (...), which has no axis of rows; no gradient flows through it."""
     found = _dealt.get()
     return x if found is None else found.total(x)
 
 
 def mean(x: Any) -> Any:
-    """Mean over all shares of x (...), which is none of their rows; no gradient flows through it."""
+    """Mean over all shares of x (...), which has no axis of rows; no gradient flows through it."""
     found = _dealt.get()
     return x if found is None else found.total(x) / found.number

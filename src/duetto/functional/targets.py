@@ -1,4 +1,4 @@
-"""What a value function is trained towards."""
+"""Targets that a value function is trained towards."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
 def standardize(x: Any, mean: Callable[[Any], Any], epsilon: float = 1e-8) -> Any:
     """(x - mean) / (std + ε) of x (...), with the population's standard deviation; same shape as x.
 
-    `mean` gives the mean of an array like x over what counts of it, as a scalar. Of a share of a batch (`shares`), both
-    moments are the whole batch's.
+    `mean` returns the mean of an array like x over the elements that count, a scalar. Where x is a share of a batch
+    (`shares`), both moments are the whole batch's.
     """
     centred = x - shares.mean(mean(x))
     return centred / (array_namespace(x).sqrt(shares.mean(mean(centred**2))) + epsilon)

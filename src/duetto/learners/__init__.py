@@ -31,12 +31,14 @@ def build(
     ranks: int = 1,
     machines: Machines | None = None,
 ) -> Learner:
-    """A learner with fresh parameters. `threads` are the framework's on a CPU; 0: see `learners.threads`. JAX has those
-    that it began with in this process (`jax_begin`); a learner's own `threads` says how many.
+    """Build a learner with fresh parameters.
 
-    Of several seeds it is what `voices.Choir` computes with. Of several `ranks` (see `learners.ranks`) each has a share
-    of every batch, which `dealing.check` has found to come out even. They are processes on `machines`; None: PyTorch's
-    on this one, and JAX's are devices of this process.
+    `threads` are the framework's on a CPU; 0: see `learners.threads`. JAX has those that it began with in this process
+    (`jax_begin`); a learner's own `threads` says how many.
+
+    For several seeds it is what `voices.Choir` computes with. Several `ranks` (see `learners.ranks`) have a share of
+    every batch each, which `dealing.check` has found to come out even. Ranks are processes on `machines`; where that is
+    None, PyTorch's are processes on this machine, and JAX's are devices of this process.
 
     Raises:
         UsageError: The framework is not installed, or this machine has no memory for such networks.

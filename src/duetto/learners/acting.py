@@ -65,21 +65,25 @@ class Acting(ABC):
         return self._acting("value", obs)[0]
 
     def remember(self, method: Method, window: Window, *noise: np.ndarray | None) -> tuple[Any, dict[str, np.ndarray]]:
-        """That one of the three for recurrent networks, and their carry after the window's last observation."""
+        """The result of `act`, `collect` or `value` for recurrent networks, and their carry after the last
+        observation.
+        """
         return self._acting(method, window, *noise)
 
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
-        """The arrays of the acting networks' carry by name, without the leading axis; none without recurrence."""
+        """Shapes of the acting networks' carry by name, without the leading axis; none without recurrence."""
         specs = {name: self.specs[name] for name in self.algorithm.acting_networks}
         return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in spec.carry().items()}
 
     @abstractmethod
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """The algorithm's method with the networks as they are now, and the carry; none without recurrence."""
+        """The result of the algorithm's method with the networks as they are now, and the carry, {} without
+        recurrence.
+        """
 
 
 class Parted(Acting):
-    """Apart from whoever learns: acts once it was given parameters."""
+    """A policy apart from the learner: it acts once it was given parameters."""
 
     @abstractmethod
     def load(self, parameters: Parameters) -> None:
@@ -91,7 +95,7 @@ class Parted(Acting):
 
 
 class HostActing(Parted):
-    """In NumPy, on one thread: so actions are the same on any number of cores."""
+    """A policy that acts in NumPy, on one thread: so actions are the same on any number of cores."""
 
     def __init__(self, algorithm: Algorithm, specs: Specs) -> None:
         """`specs` may hold networks that do not act."""
@@ -108,7 +112,7 @@ class HostActing(Parted):
         self.use(copies)
 
     def use(self, parameters: Parameters) -> None:
-        """Act with these very arrays, which are those of the networks."""
+        """Act with these arrays themselves; they are not copied, and have to fit the networks."""
         self._nets = {name: host.build(self.specs[name], parameters[name]) for name in self.algorithm.acting_networks}
 
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
@@ -121,7 +125,7 @@ class HostActing(Parted):
 
 
 class FrameworkActing(Parted):
-    """By a framework's learner: for images, networks of a user's own, rollouts in bf16."""
+    """A policy that acts by a framework's learner: for images, networks of a user's own, rollouts in bf16."""
 
     def __init__(self, learner: Learner) -> None:
         super().__init__(learner.algorithm, learner.specs)
@@ -152,13 +156,13 @@ def build(
     device: str = "cpu",
     threads: int = 0,
 ) -> Parted:
-    """Who acts as a learner of this backend and precision does, once it is given that one's parameters.
+    """A policy that acts as a learner of this backend and precision does, once it is given that learner's parameters.
 
-    In NumPy where it can, and then no framework is imported and `device` does not count. PyTorch acts with one thread,
-    JAX with `threads` (see `learners.build`).
+    It acts in NumPy where it can, and then no framework is imported and `device` does not count. PyTorch acts with one
+    thread, JAX with `threads` (see `learners.build`).
 
     Raises:
-        UsageError: NumPy cannot, and the framework is not installed.
+        UsageError: NumPy cannot act with these networks, and the framework is not installed.
     """
     specs = algorithm.networks(observation, action)
     if in_numpy(algorithm, specs, precision):
@@ -181,25 +185,25 @@ class OnlyActs:
         return getattr(self._algorithm, name)
 
     def networks(self, observation: Space, action: Space) -> Specs:
-        """Those that act."""
+        """Specs of the networks that act."""
         every = self._algorithm.networks(observation, action)
         return {name: every[name] for name in self._algorithm.acting_networks}
 
     def targets(self) -> dict[str, str]:
-        """None."""
+        """An empty dict: no target acts."""
         return {}
 
     def optimizers(self) -> dict[str, Any]:
-        """None."""
+        """An empty dict: nothing learns."""
         return {}
 
 
 def called(name: str, spec: NetworkSpec, net: Any) -> Any:
-    """The network as losses and policies call it; recurrent ones anew for each call of one, see `Unrolling`."""
+    """The network as losses and policies call it; a recurrent one as a new `Unrolling` for each loss."""
     return Unrolling(net, name, spec.members) if spec.recurrent else net
 
 
 def carried(algorithm: Algorithm, nets: SimpleNamespace) -> dict[str, Array]:
-    """What the acting networks that were called carry on."""
+    """The carry, by name, of the acting networks that were called."""
     used = (getattr(nets, name) for name in algorithm.acting_networks)
     return {key: part for net in used if isinstance(net, Unrolling) for key, part in net.carry.items()}

@@ -32,14 +32,14 @@ Precision = Literal["float32", "bf16"]
 
 
 class Metrics(NamedTuple):
-    """What one update reports. `values` stays on the device until somebody looks at it."""
+    """The report of one update. `values` stays on the device until somebody looks at it."""
 
     names: tuple[str, ...]
     values: Array  # (len(names),) float32
     priority: Array | None  # (B,), the new priority of each transition, where the algorithm has one
 
     def value(self, name: str) -> float:
-        """One of the values, after waiting for its device."""
+        """The value of this name, after waiting for its device."""
         return float(on_host(self.values)[self.names.index(name)])
 
 
@@ -65,14 +65,14 @@ class Whole:
         return Row(self, number)
 
     def on_host(self) -> np.ndarray:
-        """All of it."""
+        """The whole array as NumPy's, after waiting for its device."""
         if self._copy is None:
             self._copy, self._array = on_host(self._array), None
         return self._copy
 
 
 class Row:
-    """One part of a `Whole`: a seed's, or an update's. NumPy knows how to make it an array."""
+    """A row of a `Whole`: a seed's, or an update's. NumPy can make it an array."""
 
     def __init__(self, whole: Whole, number: int) -> None:
         self._whole, self._number = whole, number
@@ -82,7 +82,7 @@ class Row:
 
 
 class Prepared(NamedTuple):
-    """What one update takes."""
+    """The inputs of one update."""
 
     phase: int
     batch: Any
@@ -141,7 +141,7 @@ class Learner(Acting):
         return metrics
 
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        """`update` with one batch after the other, `at_once` at most, of which none depends on the update before.
+        """Call `update` with each batch in turn, `at_once` at most; no batch depends on the update before it.
 
         The epochs of a rollout are of one batch, the same object each time.
         """
@@ -161,13 +161,13 @@ class Learner(Acting):
         return [Metrics(names, values[epoch], None) for epoch in range(len(epochs))]
 
     def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Array]:
-        """`_update` with one batch for each epoch E, with its rows, noise and rates, which have a first axis of epochs.
-        Names, and values (E, names).
+        """Call `_update` with one batch for each of E epochs; rows, noise and rates have a first axis of epochs.
+        Returns names, and values (E, names).
         """
         raise NotImplementedError(f"{type(self).__name__} makes one update at a time")
 
     def _prepared(self, batch: Any, progress: float) -> Prepared:
-        """The next update, counted and with its random numbers drawn."""
+        """The inputs of the next update, which is counted, and whose random numbers are drawn."""
         self.updates += 1
         rows = self.algorithm.split(self.random, len(batch.weight))
         noise = self.algorithm.draw(self.random, batch)
@@ -178,21 +178,21 @@ class Learner(Acting):
 
     @abstractmethod
     def learn_beside(self) -> None:
-        """From here on `update` may return before it is done, and leaves alone what `acting_parameters` gave out.
+        """Let `update` return before it is done from here on; what `acting_parameters` gave out is left alone.
 
-        All else that looks at the parameters waits until it is. To be called before the first update.
+        All else that looks at the parameters waits until it is done. To be called before the first update.
         """
 
     def close(self) -> None:
-        """End what `learn_beside` has begun."""
+        """End what `learn_beside` began."""
 
     @abstractmethod
     def acting_parameters(self) -> Callable[[], Parameters]:
-        """The networks that act, as the updates leave them that have begun; what is returned waits for these."""
+        """A function that returns the acting networks' parameters after all updates begun so far; it waits for them."""
 
     @abstractmethod
     def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
-        """The update on the framework. `rows` (M, B) are the parts of the batch; None takes it whole."""
+        """Make the update on the framework. `rows` (M, B) are the parts of the batch; None takes it whole."""
 
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Acting`: in NumPy where that is faster."""
@@ -209,12 +209,12 @@ class Learner(Acting):
         return called(source, self.specs[source], net)
 
     def _carry(self, nets: SimpleNamespace) -> dict[str, Array]:
-        """What the acting networks that were called carry on."""
+        """The carry, by name, of the acting networks that were called."""
         return carried(self.algorithm, nets)
 
     @abstractmethod
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """`_acting` on the framework, NumPy to NumPy: the method's result and the carry."""
+        """The result of the algorithm's method and the carry, computed on the framework, NumPy to NumPy."""
 
     @abstractmethod
     def parameters(self) -> Parameters:
@@ -226,11 +226,11 @@ class Learner(Acting):
 
     @abstractmethod
     def optimizer_state(self) -> dict[str, Any]:
-        """For each optimiser its number of steps and Adam's two moments under the parameters' names."""
+        """Each optimiser's number of steps, and Adam's two moments under the parameters' names."""
 
     @abstractmethod
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
-        """Set all optimisers."""
+        """Set all optimisers to what `optimizer_state` returned."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on."""
@@ -243,7 +243,7 @@ class Learner(Acting):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where `state_dict` was taken."""
+        """Continue exactly where `state_dict` was taken. Raises CheckpointError where the state does not fit."""
         moments = {"steps": int, "first": Each(ARRAY), "second": Each(ARRAY)}
         own = {"parameters": ANY, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
         forms.check(state, own | {"updates": int, "adapted_rates": Each(float)}, "learner")
@@ -267,13 +267,13 @@ class Learner(Acting):
 
 
 def epochs_at_once(algorithm: Algorithm) -> int:
-    """All of a rollout's; 1 where the step size of one follows from how far the one before went."""
+    """Number of epochs that are made at once: all of a rollout's; 1 where the step size depends on the epoch before."""
     spec: Any = algorithm.memory()  # a RolloutSpec
     return 1 if any(optimizer.kl > 0 for optimizer in algorithm.optimizers().values()) else spec.epochs
 
 
 def check_learns(name: str, learning: Collection[str]) -> None:
-    """Raise UsageError where an algorithm's update minimises a loss of a network that is none of these."""
+    """Raise UsageError where an algorithm's update minimises a loss of a network that is not among `learning`."""
     if name not in learning:
         raise UsageError(
             f"The update minimises a loss of {name!r}, which has no optimizer; there are {', '.join(learning)}."
@@ -282,7 +282,7 @@ def check_learns(name: str, learning: Collection[str]) -> None:
 
 
 def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
-    """What the loss of a network gave. Raises UsageError where that is no loss."""
+    """The scalar and the report that a network's loss returned. Raises UsageError where it returned anything else."""
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
         raise UsageError(
             f"The loss of {name!r} must return a scalar and a dict of what it reports, maybe {{}}; it returned a "
@@ -294,7 +294,7 @@ def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
 
 
 class Summary(NamedTuple):
-    """What a loss reports, as scalars."""
+    """The report of a loss, as scalars."""
 
     names: list[str]
     values: list[Array]

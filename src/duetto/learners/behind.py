@@ -33,7 +33,7 @@ class Behind(Acting):
     """The policy of a learner, one vector step older."""
 
     def __init__(self, learner: Learner) -> None:
-        """Has the learner learn beside its caller from here on; before its first update.
+        """Make the learner learn beside its caller from here on; to be called before its first update.
 
         Raises:
             UsageError: The algorithm learns from rollouts, or NumPy cannot act with its networks.
@@ -57,7 +57,7 @@ class Behind(Acting):
         return self._host._acting(method, obs, *noise)
 
     def _look(self) -> None:
-        """Wait for what is to be acted with."""
+        """Wait for the parameters to act with."""
         if self._ahead is None and not self._parameters:
             self.catch_up()
         if self._ahead is not None:
@@ -65,14 +65,14 @@ class Behind(Acting):
             self._host.use(self._parameters)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next actions are chosen by; nothing where no step has been made."""
+        """The parameters that choose the next actions; empty where no step has been made."""
         if self._updates < 0 and not self._parameters:
             return {}
         self._look()
         return {name: {key: np.array(array) for key, array in own.items()} for name, own in self._parameters.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`. Raises CheckpointError where it is of other networks."""
+        """Restore what `state_dict` returned. Raises CheckpointError where it is of other networks."""
         self._updates, self._ahead, self._parameters = -1, None, {}
         if state:
             forms.check(state, Each(Each(ARRAY)), "acting")

@@ -1,4 +1,4 @@
-"""A thread that does what it is given, in order, while whoever gave it goes on."""
+"""A thread that does the work it is given, in order, while the caller goes on."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MOST = 4  # things to do that wait; whoever gives more waits
 
 
 class Beside:
-    """See above. What fails in the thread is raised to whoever gives it something later, or waits."""
+    """A thread that works for its caller. An error in it is raised by a later call of `begin` or `finish`."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "learning")
         self._begun: deque[Future[Any]] = deque()
 
     def begin(self, work: Callable[[], Any]) -> Future[Any]:
-        """Have this done, when all that was given before is."""
+        """Submit work, which is done after all earlier work. Waits while `MOST` pieces of work are not done."""
         while self._begun and (len(self._begun) >= MOST or self._begun[0].done()):
             self._begun[0].result()
             self._begun.popleft()
@@ -29,18 +29,18 @@ class Beside:
         return self._begun[-1]
 
     def close(self) -> None:
-        """Do nothing more."""
+        """Cancel all work that has not begun, without waiting."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def finish(self) -> None:
-        """Wait until all is done."""
+        """Wait until all work is done."""
         while self._begun:
             self._begun[0].result()
             self._begun.popleft()
 
 
 class Later:
-    """The `Metrics` of an update that may not be done: it is waited for where somebody looks."""
+    """The `Metrics` of an update that may not be done: looking at them waits for it."""
 
     def __init__(self, update: Future[Metrics]) -> None:
         self._update = update

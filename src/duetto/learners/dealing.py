@@ -21,7 +21,7 @@ from duetto.networks.spaces import Space
 
 
 class Share(NamedTuple):
-    """What one learner gets; see `Learner._update`."""
+    """One learner's share of an update's inputs; see `Learner._update`."""
 
     batch: Any
     rows: np.ndarray | None
@@ -29,7 +29,7 @@ class Share(NamedTuple):
 
 
 def deal(batch: Any, rows: np.ndarray | None, noise: Any, number: int) -> list[Share]:
-    """The shares of `number` learners. Noise with a number for each row is dealt, too; all other goes to everyone.
+    """The shares of `number` learners. Noise with a number for each row is dealt, too; other noise goes to everyone.
 
     Raises:
         DuettoError: The rows do not come out even.
@@ -64,7 +64,7 @@ def every(tree: Any, function: Callable[[Any], Any], leaf: type[Any] | tuple[()]
 
 
 def together(trees: Sequence[Any]) -> Any:
-    """Arrays and numbers of equal trees, with a first axis."""
+    """Equal trees as one, with their arrays and numbers stacked along a first axis."""
     first = trees[0]
     if first is None:
         return None
@@ -102,7 +102,7 @@ def check(algorithm: Algorithm, observation: Space, action: Space, number: int, 
 
 
 def _size(algorithm: Algorithm, num_envs: int) -> tuple[int, str]:
-    """The rows that are dealt at a time, and the beginning of a sentence that says so."""
+    """Number of rows that are dealt at a time, and the beginning of a sentence that says so."""
     spec = algorithm.memory()
     if not isinstance(spec, RolloutSpec):
         return spec.batch_size, f"A batch has {spec.batch_size:,} rows (batch_size)"

@@ -9,7 +9,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # mallopt(3)
 
 
 def keep() -> None:
-    """Have glibc keep what is freed in this process; elsewhere nothing happens.
+    """Make glibc keep the memory that this process frees; elsewhere nothing happens.
 
     Otherwise it maps large arrays anew, page by page filled with zeros, and unmaps them again, at every update: 9,000
     and more page faults for one minibatch of images, a third of its time (PyTorch, AMD EPYC, Zen 5: 69 ms of CPU time

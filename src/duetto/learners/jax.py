@@ -43,7 +43,7 @@ MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # of what NumPy acts on, and with
 
 
 class JaxLearner(Learner):
-    """Lists of arrays, Optax, one program per phase."""
+    """The learner in JAX: lists of arrays, Optax, one program per phase."""
 
     backend: Literal["torch", "jax"] = "jax"
     at_once = 16
@@ -108,7 +108,7 @@ class JaxLearner(Learner):
         return metrics
 
     def _made(self, updates: list[Prepared]) -> list[Metrics]:
-        """Updates of one phase, at once."""
+        """Make updates of one phase at once; return their metrics."""
         if len(updates) == 1:
             return [self._updated(*updates[0])]
         each = [(one.batch, one.rows, one.noise, jax.tree.map(np.float32, one.rates)) for one in updates]
@@ -133,7 +133,7 @@ class JaxLearner(Learner):
         return self._phases[number]
 
     def _run(self, phase: Phase, program: Any, inputs: tuple[Any, ...]) -> tuple[Array, Array | None]:
-        """What an update reports, or several."""
+        """Run a program on the state; return the values and priorities that its update, or updates, report."""
         state = self._readable()
         changing = {name: state[name] for name in phase.donated}
         fixed = {name: state[name] for name in phase.reads}
@@ -144,7 +144,7 @@ class JaxLearner(Learner):
         return values, priority
 
     def _readable(self) -> State:
-        """The state, and the images that it is learned from."""
+        """The state, with the images that updates read."""
         return self._state if self.twins is None else self._state | self.twins.arrays
 
     def learn_beside(self) -> None:
@@ -178,7 +178,7 @@ class JaxLearner(Learner):
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
 
     def _here(self, arrays: list[Array]) -> list[Array]:
-        """The same, on the one device that acts."""
+        """The same arrays, on the one device that acts."""
         return arrays
 
     def _program(self, method: Any) -> Any:
@@ -192,15 +192,17 @@ class JaxLearner(Learner):
         return run
 
     def exactly(self) -> AbstractContextManager[Any]:
-        """What is traced in it multiplies float32 as float32; on newer GPUs JAX rounds to TensorFloat-32 otherwise."""
+        """A context that keeps traced products of float32 exact; on newer GPUs JAX rounds to TensorFloat-32
+        otherwise.
+        """
         return jax.default_matmul_precision("float32") if self.packs else nullcontext()
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """What is compiled for a function of one learner's arrays: itself; see `jax_many`."""
+        """The function to compile for a function of one learner's arrays: here itself; see `jax_many`."""
         return function
 
     def _of_one(self, tree: Any) -> Any:
-        """One learner's arrays, of those that what `each` gives takes."""
+        """One learner's arrays, from those that the result of `each` takes."""
         return tree
 
     def compiled(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
@@ -214,7 +216,7 @@ class JaxLearner(Learner):
         return jax.jit(run, donate_argnums=0, compiler_options=jax_products.EIGEN if self._by_eigen(rows) else None)
 
     def _by_eigen(self, rows: int) -> bool:
-        """Where the choice was measured: of vectors, in float32, on a processor."""
+        """Whether Eigen makes the products: only where it was measured, on vectors, in float32, on a processor."""
         in_float32 = self.precision == "float32" or not multiplies_bfloat16()
         if self.device.platform != "cpu" or not in_float32 or self.recurrent:
             return False
@@ -224,11 +226,11 @@ class JaxLearner(Learner):
         return jax_products.by_eigen(rows, shapes) and jax_products.known()
 
     def parts(self, batch: Any, rows: Array) -> tuple[Any, Callable[[Any], Any]]:
-        """What a phase's program goes through part by part, and what makes a batch of each."""
+        """What a phase's program scans over part by part, and a function that makes a batch of each part."""
         return rows, lambda some: jax.tree.map(lambda x: x[some], batch)
 
     def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
-        """What a phase's program takes, where its devices look for it."""
+        """The inputs of a phase's program, where its devices look for them."""
         inputs = batch, rows, noise, rates
         if not self.packs:
             return inputs
@@ -283,7 +285,7 @@ class JaxLearner(Learner):
             )
 
     def _named(self, network: str, arrays: list[Array]) -> dict[str, np.ndarray]:
-        """All of a network's arrays by name, or the moments of those that learn."""
+        """A network's arrays by name, or the moments of those that learn, as copies."""
         names = self._nets[network].names[: len(arrays)]
         return {name: np.array(array) for name, array in zip(names, arrays, strict=True)}
 
@@ -297,12 +299,12 @@ class JaxLearner(Learner):
         return self._put([np.array(value) for value in matched(values, expected, owner).values()])
 
     def _put(self, tree: Any) -> Any:
-        """These arrays where learning looks for them."""
+        """The tree's arrays, where learning looks for them."""
         return jax.device_put(tree, self.device)
 
 
 def _alike(updates: list[Prepared]) -> Iterator[list[Prepared]]:
-    """Those next to each other that one program can make: of one phase and shape, and 2, 4, 8 or 16, or one alone."""
+    """Successive updates that one program can make: of one phase and shape, 2, 4, 8 or 16 of them, or one alone."""
     kinds = [(one.phase, kind((one.batch, one.rows, one.noise))) for one in updates]
     begin = 0
     while begin < len(updates):
@@ -321,7 +323,7 @@ def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
 
 
 def _begun(optimizer: optax.GradientTransformation, parameters: list[np.ndarray]) -> Any:
-    """`optimizer.init`, which is all zeros here, without a compiled program for each shape."""
+    """The state that `optimizer.init` returns, all zeros here, without a compiled program for each shape."""
     shapes = jax.eval_shape(optimizer.init, parameters)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 

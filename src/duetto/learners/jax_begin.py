@@ -1,8 +1,8 @@
-"""How JAX begins in a process, which it does once: as how many devices of the CPU, and with how many threads there.
+"""Starting JAX, once in a process: with how many devices of the CPU, and with how many threads there.
 
-It divides a product by its threads, and adds in another order where they are others: TD3's updates come to other last
-bits with four than with two, and to the same with two on one core (an AMD EPYC, Zen 5). So a run that goes on, or is
-repeated, says how many it had.
+JAX divides a product among its threads, and adds in another order with another number of them: TD3's updates come to
+other last bits with four than with two, and to the same with two on one core (an AMD EPYC, Zen 5). So a run that goes
+on, or is repeated, says how many it had.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _threads: list[int] = []  # of this process, once it is known
 
 
 def begin(threads: int = 0, devices: int = 1) -> int:
-    """Let JAX begin, if it has not in this process. `threads` are all devices' together; 0: see `of_jax`.
+    """Start JAX, unless it has begun in this process. `threads` are all devices' together; 0: see `of_jax`.
 
     Returns:
-        How many it has: those that it began with.
+        The number of threads that JAX began with.
     """
     if not _threads:
         begun = _has_begun()
@@ -37,12 +37,12 @@ def begin(threads: int = 0, devices: int = 1) -> int:
 
 
 def has_cuda() -> bool:
-    """Whether JAX can use a CUDA device here. To find out, it begins; see `begin`."""
+    """Whether JAX can use a CUDA device here. JAX begins, to find out; see `begin`."""
     return jax.default_backend() == "gpu"
 
 
 def _has_begun() -> bool:
-    """JAX refuses another number of devices then, and does not say so otherwise."""
+    """Whether JAX has begun: only then it refuses another number of devices, and nothing else tells."""
     config: Any = jax.config
     devices = config.jax_num_cpu_devices
     try:
@@ -55,7 +55,7 @@ def _has_begun() -> bool:
 
 @contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """A variable of this process's environment, for as long as that."""
+    """Set a variable of this process's environment inside."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

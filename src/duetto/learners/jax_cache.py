@@ -39,7 +39,7 @@ _own: Path | None = None  # this process's folder
 
 
 def use() -> None:
-    """Keep what this process compiles from here on; nothing where the user has a folder, or there can be none."""
+    """Keep what this process compiles from here on, unless the user has set a folder, or none can be made."""
     global _own
     config: Any = jax.config  # its options are no attributes for a type checker
     if _own is not None or config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
@@ -60,7 +60,7 @@ def use() -> None:
 
 
 def hand_over() -> None:
-    """Let later processes have what has been compiled. Call it while nothing is being compiled."""
+    """Let later processes have what was compiled so far. To be called while nothing is being compiled."""
     if _own is None:
         return
     with suppress(OSError):
@@ -71,7 +71,7 @@ def hand_over() -> None:
 
 
 def end() -> None:
-    """Hand over, and leave no folder behind."""
+    """Hand over, and remove this process's folder."""
     hand_over()
     if _own is None:
         return
@@ -95,7 +95,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _folder() -> Path:
-    """For this JAX on this kind of processor: XLA makes code for the one that it runs on."""
+    """The folder for this JAX on this kind of processor: XLA makes code for the one that it runs on."""
     if sys.platform == "win32":
         parent = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:

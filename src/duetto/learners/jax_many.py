@@ -1,4 +1,4 @@
-"""The learner in JAX of several seeds at once: that of one under `vmap`, with a first axis of seeds in every array."""
+"""The learner in JAX of several seeds at once: one seed's under `vmap`, with a first axis of seeds in every array."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ class JaxMany(JaxLearner):
 
 
 def _first(rows: Any) -> Any:
-    """That of the first seed; of what lies on a device no more than its shape, which is all that is looked at."""
+    """The first seed's array; of an array on a device no more than its shape, which is all that is looked at."""
     return rows[0] if isinstance(rows, np.ndarray) else jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)

@@ -31,13 +31,13 @@ State = dict[str, Any]
 @partial(jax.tree_util.register_dataclass, data_fields=["buffer"], meta_fields=["packing"])
 @dataclass
 class Packed:
-    """Arrays in one buffer, (size,) uint8."""
+    """A tree of arrays in one buffer, (size,) uint8."""
 
     buffer: Any
     packing: Packing
 
     def unpacked(self) -> Any:
-        """Within a compiled program, the tree of them."""
+        """The tree of the arrays, within a compiled program."""
         return self.packing.read(self._array)
 
     def _array(self, place: Place) -> Array:
@@ -81,7 +81,9 @@ class Phase:
         self.epochs = learner.compiled(self._run_epochs, size)
 
     def _traced(self, state: State, batch: Any, noise: Any, rates: Rates) -> tuple[State, Array, Array | None]:
-        """What an update changes and reports; the names of both are `_found`."""
+        """The state that an update changes, and the values and priorities it reports; `_found` has the names of
+        both.
+        """
         trace = Trace(self._learner, state, rates)
         if self._learner.twins is not None:
             batch = self._learner.twins.shown(batch, state)
@@ -121,7 +123,7 @@ class Phase:
     def _scanned(
         self, donated: State, fixed: State, inputs_of: Callable[[Any], tuple[Any, ...]], each: Any
     ) -> tuple[State, Array, None]:
-        """`_run` with the inputs of one update after the other."""
+        """Run `_run` with the inputs of one update after the other."""
 
         def one(state: State, own: Any) -> tuple[State, Array]:
             changed, values, _ = self._run(state, fixed, *inputs_of(own))
@@ -132,7 +134,7 @@ class Phase:
 
 
 class Trace:
-    """What `update` sees as the learner while it is traced: the state, as it changes."""
+    """The learner that `update` sees while it is traced: the state, as it changes."""
 
     def __init__(self, learner: JaxLearner, state: State, rates: Rates):
         self.learner: JaxLearner = learner

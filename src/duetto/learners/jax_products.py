@@ -28,7 +28,7 @@ def by_eigen(rows: int, shapes: Iterable[tuple[int, ...]]) -> bool:
 
 @cache
 def known() -> bool:
-    """Whether this XLA has the choice, and it is left to us."""
+    """Whether this XLA has the choice, and `XLA_FLAGS` leaves it to us."""
     if any(option in os.environ.get("XLA_FLAGS", "") for option in EIGEN):
         return False
     try:

@@ -63,7 +63,7 @@ class JaxRanks(JaxLearner):
 
 
 def _devices(making: Making, number: int) -> list[Any]:
-    """So many of this process's."""
+    """The first `number` devices of this process. Raises UsageError where there are fewer."""
     if making.device == "cpu":
         begin(making.threads, number)
     found = jax.devices("gpu" if making.device == "cuda" else "cpu")

@@ -38,7 +38,7 @@ TO_PART = 0.3  # seconds
 
 
 class JaxRank:
-    """What a rank is asked by `remote.RemoteLearner`.
+    """A rank that answers what `remote.RemoteLearner` asks.
 
     Attributes:
         made: Updates so far, as far as ranks count them.
@@ -53,10 +53,10 @@ class JaxRank:
         self._port: socket.socket | None = None  # kept until there is a service at it
 
     def gpu(self) -> Gpu | None:
-        """JAX does not say which one; Ray, or `join`, gives each rank its own."""
+        """None: JAX does not say which one it is; Ray, or `join`, gives each rank its own."""
 
     def where(self, host: str) -> Receipt:
-        """Where this process can be reached from the machine `host`; a port that is free there."""
+        """A receipt with this process's address for the machine `host`, and a free port there; see `remote.Found`."""
         address = own_address(host)
         self._port, shared = socket.socket(), getattr(socket, "SO_REUSEPORT", None)
         if shared is not None:
@@ -73,7 +73,7 @@ class JaxRank:
         return Receipt(0, value=Found(meeting, machine, lonely))
 
     def join(self, meeting: Meeting, number: int, together: bool) -> None:
-        """Meet the others. `together` all are on this machine, and share out its GPUs. UsageError: one has none."""
+        """Meet the others. With `together`, all share this machine's GPUs. Raises UsageError where one has none."""
         device = self._making.device
         _set(jax_enable_preemption_service=False, jax_check_proxy_envs=False)  # it would take SIGTERM
         if device == "cpu":
@@ -96,19 +96,19 @@ class JaxRank:
             self._learner.meet()
 
     def share(self, *learned_from: Any) -> Receipt:
-        """Learn from this rank's share, see `JaxShare.learn`; rank 0 says what is to be reported of it."""
+        """Learn from this rank's share, see `JaxShare.learn`; rank 0's receipt has the metrics."""
         metrics = self._learner.learn(*learned_from)
         self.made += 1
         checksum = self._learner.checksum() if self.made % CHECKED_EVERY == 0 else None
         return Receipt(self.made, checksum, value=metrics if self._rank == 0 else None)
 
     def take(self, what: str, state: Any, made: int) -> None:
-        """Go on with these parameters, or optimisers' states."""
+        """Load parameters, or the optimisers' states, as `what` says, and go on from `made` updates."""
         getattr(self._learner, f"load_{what}")(state)
         self.made = made
 
     def give(self, what: str) -> Receipt:
-        """What a method of the learner gives."""
+        """A receipt with what the learner's method `what` returns."""
         return Receipt(self.made, value=getattr(self._learner, what)())
 
     def acting_parameters(self) -> Receipt:
@@ -116,11 +116,11 @@ class JaxRank:
         return Receipt(self.made, value=self._learner.acting_parameters()())
 
     def checksum(self) -> int:
-        """Of all that learning changes."""
+        """CRC-32 of all that learning changes."""
         return self._learner.checksum()
 
     def tidy(self) -> None:
-        """Nothing more will be asked."""
+        """Hand compiled programs over: nothing more will be asked."""
         jax_cache.end()
 
 
@@ -130,7 +130,7 @@ class JaxShare(JaxLearner):
     at_once = 1
 
     def __init__(self, making: Making, number: int) -> None:
-        """Waits for the others. Raises UsageError where a process has another number of devices than one."""
+        """Wait for the others. Raises UsageError where all processes together do not have one device each."""
         kind = "cpu" if making.device == "cpu" else "gpu"
         if kind == "cpu":
             begin(making.threads)
@@ -147,12 +147,12 @@ class JaxShare(JaxLearner):
         super().__init__(*making)
 
     def meet(self) -> None:
-        """Add something up, which JAX prepares for when it is first done."""
+        """Make a first sum over all processes, for which JAX prepares itself."""
         ones = self._share(np.ones(1, np.float32))
         jax.block_until_ready(jax.jit(lambda x: x.sum(), out_shardings=self._everywhere)(ones))
 
     def learn(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, dealt: Any, rates: Rates) -> Metrics:
-        """One update, with this process's share of the batch and of the noise that is `dealt`. Raises ApartError."""
+        """Make an update with this process's share of the batch, and of noise where `dealt`. Raises ApartError."""
         self._dealt_noise = dealt
         try:
             metrics = self._updated(phase, batch, rows, noise, rates)
@@ -164,7 +164,7 @@ class JaxShare(JaxLearner):
         return Metrics(metrics.names, values, priority)
 
     def checksum(self) -> int:
-        """Of all that learning changes."""
+        """CRC-32 of all that learning changes."""
         total = 0
         for array in jax.tree.leaves(self._state):
             total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
@@ -202,7 +202,7 @@ class JaxShare(JaxLearner):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing that this process prints is seen, from whatever language."""
+    """Discard what this process prints inside, from whatever language."""
     kept, nowhere = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
     try:
         for number in (1, 2):
@@ -216,7 +216,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _set(**options: Any) -> None:
-    """Those that this version of JAX has."""
+    """Set those of JAX's options that this version has."""
     config: Any = jax.config
     for name, value in options.items():
         with suppress(AttributeError):

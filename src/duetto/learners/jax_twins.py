@@ -16,7 +16,7 @@ from duetto.networks.pictures import joined
 
 
 class JaxTwins(Twins):
-    """On one device."""
+    """Twins on one device, in JAX."""
 
     def __init__(self, device: Any) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ ALIGNMENT = 64  # bytes: no framework's kernels want more
 
 @dataclass(frozen=True)
 class Place:
-    """Where an array lies."""
+    """The place of an array in the buffer."""
 
     begin: int
     shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class Place:
 
     @property
     def end(self) -> int:
-        """The first byte that is not its own."""
+        """Offset of the first byte after the array."""
         return self.begin + math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -56,19 +56,19 @@ class Packing:
             memory[place.begin : place.end].view(place.dtype).reshape(place.shape)[...] = leaf
 
     def read(self, part: Callable[[Place], Any]) -> Any:
-        """The tree, with what `part` makes of each place."""
+        """The tree, with `part(place)` for each array."""
         return every(self._places, part)
 
 
 def kind(tree: Any) -> Hashable:
-    """Equal for trees that are packed alike."""
+    """A key that is equal for trees that are packed alike."""
     found: list[Hashable] = []
     every(tree, lambda leaf: found.append((np.shape(leaf), getattr(leaf, "dtype", type(leaf)))))
     return tuple(found), _names(tree)
 
 
 def leaves(tree: Any) -> list[Any]:
-    """What is neither a dict, a tuple nor None, in order."""
+    """The leaves of a tree, in order: all that is neither a dict, a tuple nor None."""
     found: list[Any] = []
     every(tree, found.append)
     return found

@@ -41,7 +41,7 @@ def check_room(algorithm: Algorithm, observation: Space, action: Space) -> None:
 
 
 def _shapes(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Of every network and target that is not a user's own."""
+    """Shapes of the parameters of every network and target that is not a user's own, by their names."""
     specs, targets = algorithm.networks(observation, action), algorithm.targets()
     every = specs | {target: specs[source] for target, source in targets.items()}
     return {name: parameter_shapes(spec) for name, spec in every.items() if spec.custom is None}

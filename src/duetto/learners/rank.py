@@ -28,7 +28,7 @@ UNREAD = "unread"  # in place of what is asked, where that cannot be unpickled
 
 
 class Making(NamedTuple):
-    """What a learner with a share of every batch is made of."""
+    """The arguments of a learner with a share of every batch."""
 
     algorithm: Algorithm
     observation: Space
@@ -40,7 +40,7 @@ class Making(NamedTuple):
 
 
 class Rank:
-    """Does what rank 0 asks, and gives a receipt for each."""
+    """A rank's process, which does what it is asked, and returns a receipt for each."""
 
     def __init__(self) -> None:
         self._learner: Any = None
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _listen(asked: BinaryIO, messages: queue.Queue[tuple[Any, ...]], rank: Rank) -> None:
-    """The rank may be waiting for others that are gone as well, so its end does not wait for it."""
+    """Queue the parent's messages; end this process once the parent is gone, even while the rank waits."""
     try:
         with suppress(EOFError):
             while True:

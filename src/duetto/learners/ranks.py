@@ -46,14 +46,14 @@ _START = "from duetto.learners.rank import main; main()"
 
 
 class Gpu(NamedTuple):
-    """Which one it is."""
+    """The identity of a GPU."""
 
     machine: str
     uuid: str
 
 
 class Receipt(NamedTuple):
-    """What a rank answers."""
+    """A rank's answer to one message."""
 
     updates: int
     checksum: int | None = None
@@ -68,27 +68,27 @@ class ApartError(Exception):
 
 
 class GoneError(Exception):
-    """A rank will never answer; the end of a sentence that says why."""
+    """A rank will never answer; the message is the end of a sentence that says why."""
 
 
 class Line(Protocol):
-    """The way to one rank. None of its calls but `receive` raises because of what happens to the rank."""
+    """A connection to one rank. None of its calls but `receive` raises because of what happens to the rank."""
 
     def send(self, *message: Any) -> None:
-        """Ask it something; nobody waits. `message` is of `rank.Rank.do`."""
+        """Ask the rank something, without waiting. `message` are the arguments of `rank.Rank.do`."""
         ...
 
     def receive(self, timeout: float) -> Receipt:
-        """The answer to the oldest message that has none. GoneError where there will be none; TimeoutError."""
+        """The answer to the oldest open message. Raises GoneError where none will come, TimeoutError where none has."""
         ...
 
     def close(self) -> None:
-        """End it now."""
+        """End the rank now."""
         ...
 
 
 class Machines(Protocol):
-    """Where ranks live.
+    """The machines that ranks run on.
 
     Attributes:
         host: This machine's address for the others; "" where all ranks are on it.
@@ -97,12 +97,12 @@ class Machines(Protocol):
     host: str
 
     def start(self, rank: int, made_of: bytes) -> Line:
-        """A process that makes a rank's learner: see `rank.Rank`."""
+        """Start a process that makes a rank's learner, see `rank.Rank`; return the line to it."""
         ...
 
 
 class Meeting(NamedTuple):
-    """Where ranks find each other."""
+    """The place where ranks find each other."""
 
     address: str  # a file, or the machine of a store or service that rank 0 keeps ...
     port: int = 0  # ... at this port
@@ -110,7 +110,9 @@ class Meeting(NamedTuple):
 
 @contextmanager
 def beginning(number: int, close: Callable[[], None]) -> Iterator[None]:
-    """Around the beginning of so many learners: if one cannot, `close` ends the others, and PartLostError is raised."""
+    """Start `number` learners inside. On an error `close` ends the others; PartLostError then says that they could not
+    begin.
+    """
     try:
         yield
     except BaseException as error:
@@ -124,7 +126,7 @@ class Ranks:
     """The ranks in processes of their own, as the run knows them."""
 
     def __init__(self, made_of: Sequence[bytes], machines: Machines, first: int = 1) -> None:
-        """`made_of`, pickled, is of ranks `first`, `first` + 1, ..., which start now; the run is any before them."""
+        """Start ranks `first`, `first` + 1, ..., from `made_of`, pickled; the run itself is any rank before them."""
         self.number: int = first + len(made_of)
         self._lines: dict[int, Line] = {}
         try:
@@ -135,7 +137,9 @@ class Ranks:
             raise
 
     def begin(self, own: Gpu | None = None) -> None:
-        """Wait until all have begun. Raises PartLostError, and UsageError where two have one GPU; rank 0 has `own`."""
+        """Wait until all have begun; `own` is rank 0's GPU. Raises PartLostError, and UsageError where two share
+        one.
+        """
         having = {own: 0}
         for rank in self._lines:
             gpu = self._receive(rank, TO_START).gpu
@@ -148,30 +152,31 @@ class Ranks:
             having[gpu] = rank
 
     def send(self, *message: Any) -> None:
-        """Ask all the same."""
+        """Send all ranks the same message."""
         for line in self._lines.values():
             line.send(*message)
 
     def send_each(self, messages: Sequence[tuple[Any, ...]]) -> None:
-        """Ask each something of its own, in their order."""
+        """Send each rank a message of its own, in their order."""
         for line, message in zip(self._lines.values(), messages, strict=True):
             line.send(*message)
 
     def receive(self, updates: int, checksum: int | None = None) -> None:
-        """Wait for everybody's answer, and compare it with what rank 0 has, which is the run.
+        """Wait for every rank's answer, and compare it with what rank 0 has, which is the run.
 
         Raises:
             PartLostError: A rank is gone.
-            DuettoError: It has made other updates, or has other parameters.
+            DuettoError: A rank has made other updates, or has other parameters.
         """
         for rank in self._lines:
             self._compare(rank, self._receive(rank, TIMEOUT), updates, checksum)
 
     def gather(self, updates: int, timeout: float | None = None) -> list[Any]:
-        """Wait for everybody's answer, and compare it with rank 0's, which is one of them: what each was asked for.
+        """Wait for every rank's answer, compare it with rank 0's, which is one of them, and return what each was asked
+        for.
 
-        One that waits for others that are gone never answers, so all are looked at in turn. Raises as `receive`, and
-        what the user is told of, where a rank refuses it.
+        A rank that waits for others that are gone never answers, so all are looked at in turn. Raises what `receive`
+        does, and the user's error where a rank refuses its message.
         """
         timeout = timeout or TIMEOUT
         found, until, told = dict[int, Receipt](), time.monotonic() + timeout, list[DuettoError]()
@@ -194,7 +199,7 @@ class Ranks:
         return [found[rank].value for rank in self._lines]
 
     def ask(self, rank: int, *message: Any) -> Any:
-        """What one of them alone has to say. Raises PartLostError."""
+        """The answer of one rank alone. Raises PartLostError."""
         self._lines[rank].send(*message)
         return self._receive(rank, TIMEOUT).value
 
@@ -208,7 +213,8 @@ class Ranks:
             )
 
     def blame(self, known: Mapping[int, PartLostError] | None = None, well: Collection[int] = ()) -> PartLostError:
-        """What to raise where adding up has failed: who is gone. Those that are there have failed in it, too.
+        """The error to raise where adding up has failed: it says who is gone. Ranks that are there have failed in it,
+        too.
 
         `known` have failed already, and `well` have answered. Where JAX's rank 0 is gone all others end as well.
         """
@@ -230,13 +236,13 @@ class Ranks:
                 return PartLostError(f"{self._some(silent)} not answer.")
 
     def _some(self, ranks: Sequence[int]) -> str:
-        """The beginning of a sentence about them."""
+        """The beginning of a sentence about these ranks."""
         if len(ranks) == 1:
             return f"Learner {ranks[0]} of {self.number} does"
         return f"Learners {', '.join(map(str, ranks))} of {self.number} do"
 
     def close(self) -> None:
-        """End all of them; rank 0 last, by which JAX's others live."""
+        """End all ranks; rank 0 last, because JAX's others need it."""
         for line in reversed(self._lines.values()):
             line.close()
         self._lines.clear()
@@ -333,7 +339,7 @@ class ThisMachine:
 
 
 def own_address(host: str) -> str:
-    """At which this process can be reached from the machine `host`; "" is this one."""
+    """The address at which the machine `host` reaches this process; "" is this machine."""
     if not host:
         return "127.0.0.1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
@@ -342,7 +348,7 @@ def own_address(host: str) -> str:
 
 
 def packed(what: Any) -> bytes:
-    """The same for another process. UsageError where it cannot go there."""
+    """An object pickled for another process. Raises UsageError where it cannot be pickled."""
     try:
         return cloudpickle.dumps(what)
     except Exception as error:  # of any kind, from the user's own objects

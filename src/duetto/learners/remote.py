@@ -26,7 +26,7 @@ from duetto.learners.ranks import TO_END, TO_START, Machines, Meeting, Ranks, be
 
 
 class Found(NamedTuple):
-    """Where a rank finds itself."""
+    """What a rank finds out about its own place."""
 
     meeting: Meeting  # at which others could reach it
     machine: str
@@ -34,13 +34,13 @@ class Found(NamedTuple):
 
 
 class RemoteLearner(Learner):
-    """Hands out shares, and says what came of them."""
+    """A learner that deals shares to its ranks, and reports what they computed."""
 
     backend: Literal["torch", "jax"] = "jax"
     remote = True
 
     def __init__(self, making: Making, number: int, machines: Machines) -> None:
-        """Raises DuettoError where a rank cannot begin."""
+        """Start the ranks. Raises DuettoError where one cannot begin."""
         super().__init__(making.algorithm, making.observation, making.action, making.seed, making.precision)
         self._acts_on_host = False  # see `_act`
         self.ranks: int = number
@@ -152,7 +152,7 @@ class RemoteLearner(Learner):
 
 
 def _check_names(found: list[Found]) -> None:
-    """gloo listens where a machine's own name leads, and JAX gives no choice."""
+    """Raise UsageError where a machine's own name leads to an address that only it has: there gloo listens."""
     lonely = sorted({one.machine for one in found if one.lonely})
     if lonely:
         raise UsageError(

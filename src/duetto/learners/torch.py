@@ -49,7 +49,7 @@ def has_cuda() -> bool:
 
 
 class Inputs(NamedTuple):
-    """What a recorded update looks at."""
+    """The inputs of a recorded update."""
 
     batch: Any
     rows: Any  # (M, B) of its parts, or None
@@ -59,7 +59,7 @@ class Inputs(NamedTuple):
 
 
 class TorchLearner(Learner):
-    """Modules, fused Adam, `foreach` averaging; on a GPU as CUDA graphs, see `torch_recording`."""
+    """The learner in PyTorch: fused Adam, `foreach` averaging; on a GPU as CUDA graphs, see `torch_recording`."""
 
     backend: Literal["torch", "jax"] = "torch"
     records = True  # where it can
@@ -118,7 +118,7 @@ class TorchLearner(Learner):
         return made
 
     def _updated_as(self, update: int, *arguments: Any) -> Metrics:
-        """The `update`-th; by the time that it is made, more may have been counted."""
+        """Make the `update`-th update; by then, more may have been counted."""
         self._making = update
         return self._updated(*arguments)
 
@@ -139,7 +139,7 @@ class TorchLearner(Learner):
         return Metrics(tuple(self._names), _mean(values), self._priority)
 
     def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
-        """As optimisers take them."""
+        """Step sizes as optimisers take them."""
         return rates
 
     def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
@@ -153,7 +153,7 @@ class TorchLearner(Learner):
         return self.records and not self.recurrent and all(spec.custom is None for spec in self.specs.values())
 
     def _played(self, recorder: Recorder, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
-        """`_updated`, as it was recorded."""
+        """Make an update as `_updated` does, by playing its recording."""
         inputs = Inputs(batch, rows, np.zeros(1, np.int64), noise, every(rates, np.float32))
         times = 1 if rows is None else rows.shape[-2]
         given = recorder.play(("update", self._phase), inputs, self._of_arrived, times)
@@ -161,7 +161,7 @@ class TorchLearner(Learner):
         return Metrics(self._phase_names[self._phase], _mean(values), priorities[-1])
 
     def _of_arrived(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
-        """The work of an update, or of its next part: what it reports, and priorities."""
+        """Make an update, or its next part, from inputs on the device; return what it reports, and priorities."""
         self._rates, self._noise, self.scheduled = inputs.rates.learning, inputs.noise, inputs.rates.scheduled
         batch = inputs.batch
         if inputs.rows is not None:
@@ -172,7 +172,7 @@ class TorchLearner(Learner):
         return values, self._priority
 
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
-        """One of the parts of a batch that has arrived."""
+        """The `part`-th part of a batch that is on the device."""
         own = rows.index_select(0, part)[0]
         return every(batch, lambda array: array.index_select(0, own))
 
@@ -201,8 +201,8 @@ class TorchLearner(Learner):
 
     @contextlib.contextmanager
     def _learning(self) -> Iterator[None]:
-        """A user's own modules in train mode, but those of targets. What they draw, dropout for example, follows from
-        the seed and the number of the update, so that a run that goes on draws the same.
+        """Put a user's own modules, but those of targets, in train mode inside. What they draw, dropout for example,
+        follows from the seed and the number of the update, so that a run that goes on draws the same.
         """
         own = [net for name, net in self._nets.items() if isinstance(net, Custom) and name not in self.targets]
         if not own:
@@ -220,11 +220,11 @@ class TorchLearner(Learner):
 
     @property
     def _number(self) -> int:
-        """Of the update that is made."""
+        """Number of the update that is being made."""
         return self.updates if self._beside is None else self._making
 
     def _step_outcome(self, batch: Any) -> bytes:
-        """All that an update reports and changes, which is put back."""
+        """Every bit that an update reports and changes; what it changed is put back."""
         before = [tensor.clone() for tensor in self._changing()]
         reported = [self._step(batch), *(() if self._priority is None else (self._priority,))]
         bits = _bits([*reported, *self._changing()])
@@ -253,11 +253,11 @@ class TorchLearner(Learner):
         return info
 
     def _averaged(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Over all shares of the batch, of which this learner has the only one; see `torch_ranks`."""
+        """Mean gradients over all shares of the batch, of which this learner has the only one; see `torch_ranks`."""
         return gradients
 
     def _keep_statistics(self, minimized: str) -> None:
-        """Of the network that was minimised; those that others saw in passing are forgotten."""
+        """Keep the running statistics of the network that was minimised; forget those that others saw in passing."""
         for name, net in self._nets.items():
             if isinstance(net, Built) and net.moved:
                 if name == minimized:
@@ -285,7 +285,7 @@ class TorchLearner(Learner):
         return SimpleNamespace(**{name: self._called(name) for name in self._nets})
 
     def freeze(self) -> None:
-        """No gradient is wanted any more."""
+        """Turn gradients off for all parameters."""
         for net in self._nets.values():
             for value in net.values.values():
                 value.requires_grad_(False)
@@ -307,10 +307,10 @@ class TorchLearner(Learner):
                     to.values[name].copy_(value)
 
     def _set_threads(self, threads: int) -> None:
-        """As many as asked for; without a wish the results are those of one, whatever else is used.
+        """Set the number of threads that is asked for; for 0 results are those of one, whatever number is used.
 
         What a user's own networks draw or keep cannot be taken back, and how recurrent layers divide their work changes
-        with the episodes in a batch: there it cannot be tested beforehand, and one it is.
+        with the episodes in a batch: there it cannot be tested beforehand, and one thread is used.
         """
         self.threads, self._floating = threads or 1, None
         self._onednn = torch_layers.prefers_onednn(threads)
@@ -326,7 +326,7 @@ class TorchLearner(Learner):
             self._floating = FloatingThreads(most, self._use_threads)
 
     def _use_threads(self, number: int) -> None:
-        """From here on, with this learner's products; both are not its own, and another may have set them."""
+        """Use this number of threads, and this learner's products, from here on; another learner may have set both."""
         torch_layers.products.onednn = self._onednn
         if number and torch.get_num_threads() != number:
             torch.set_num_threads(number)
@@ -399,8 +399,8 @@ class TorchLearner(Learner):
 
 
 def _check_sizes(name: str, values: dict[str, Tensor]) -> None:
-    """Raise UsageError where a network of the user's own has parameters that get their sizes with the first call: what
-    learns and what follows it is made before that.
+    """Raise UsageError where a network of the user's own has parameters that get their sizes with the first call: the
+    optimisers and targets are made before that.
     """
     if lazy := [key for key, value in values.items() if nn.parameter.is_lazy(value)]:
         raise UsageError(
@@ -415,7 +415,7 @@ def _mean(values: Sequence[Tensor]) -> Tensor:
 
 
 def take(tree: Any, rows: np.ndarray) -> Any:
-    """These rows of every array in it."""
+    """The tree with these rows of every array."""
     if isinstance(tree, dict):
         return {name: take(value, rows) for name, value in tree.items()}
     if isinstance(tree, tuple):
@@ -434,7 +434,7 @@ def _bits(tensors: list[Tensor]) -> bytes:
 
 
 def as_arrays(tree: Any) -> Any:
-    """NumPy's of every tensor in it."""
+    """The tree with every tensor as a NumPy array."""
     if isinstance(tree, dict):
         return {name: as_arrays(value) for name, value in tree.items()}
     if isinstance(tree, tuple):
@@ -443,7 +443,7 @@ def as_arrays(tree: Any) -> Any:
 
 
 def as_tensors(tree: Any, device: torch.device) -> Any:
-    """Tensors of every array in it."""
+    """The tree with every NumPy array as a tensor on `device`."""
     if isinstance(tree, np.ndarray):
         return torch.from_numpy(tree).to(device, non_blocking=True)
     if isinstance(tree, dict):

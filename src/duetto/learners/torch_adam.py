@@ -65,7 +65,7 @@ class Adam:
         )
 
     def tensors(self) -> list[Tensor]:
-        """All that a step changes but the weights."""
+        """All tensors that a step changes, but the weights."""
         return [*self._first, *self._second, *self._steps]
 
     def state(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Adam:
         }
 
     def load(self, state: dict[str, Any], owner: str) -> None:
-        """Undo `state`."""
+        """Restore what `state` returned."""
         expected = {name: tuple(weight.shape) for name, weight in zip(self._names, self.weights, strict=True)}
         for kind, moments in (("first", self._first), ("second", self._second)):
             for moment, value in zip(moments, matched(state[kind], expected, owner).values(), strict=True):

@@ -30,7 +30,7 @@ Values = dict[str, Tensor]
 
 
 class Networks(NamedTuple):
-    """Those of one name, of all seeds."""
+    """The networks of one name, of all seeds."""
 
     values: Values  # (N, ...)
     learned: Values  # those of them that learn
@@ -108,7 +108,7 @@ class TorchMany(TorchLearner):
         return info
 
     def _networks_of(self, values: Mapping[str, Values]) -> SimpleNamespace:
-        """One seed's networks as losses and policies call them, with these tensors of its own."""
+        """A seed's networks as losses and policies call them, with these tensors of its own."""
         layers: Any = torch_many_layers
         found: dict[str, Any] = {}
         for name, own in values.items():
@@ -129,7 +129,7 @@ class TorchMany(TorchLearner):
 
 
 class AdamOfMany(Adam):
-    """One optimiser for all seeds, whose counts of steps are equal."""
+    """An optimiser for all seeds, whose counts of steps are equal."""
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor], rate: Any) -> Tensor | None:
@@ -158,5 +158,5 @@ def _together(nets: list[Any]) -> Networks:
 
 
 def _axes(tree: Any) -> Any:
-    """0 for every tensor, as `vmap` wants to know it; None for what is none."""
+    """The axis that `vmap` maps over: 0 for every tensor of the tree; None stays None."""
     return every(tree, lambda _: 0)

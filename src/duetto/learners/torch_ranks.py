@@ -45,7 +45,7 @@ class Group:
     """Ranks that add tensors up. Sums are made in one order, and are the same bits for all."""
 
     def __init__(self, meeting: Meeting, store: Any, rank: int, number: int, device: torch.device) -> None:
-        """Waits for the others. Raises ApartError."""
+        """Meet the others. Raises ApartError."""
         self.rank: int = rank
         self.number: int = number
         try:
@@ -65,15 +65,17 @@ class Group:
         return tensor
 
     def leave(self) -> None:
-        """Those that wait for what this rank adds know at once, by gloo's sockets; NCCL's only after their timeout."""
+        """Leave the group. Ranks that wait for this one know at once with gloo, by its sockets; with NCCL after a
+        timeout.
+        """
         del self._group
 
     def total(self, x: Tensor) -> Tensor:
-        """The same, of a copy that has no gradient."""
+        """The sum of x over all ranks, without gradient, as a new tensor."""
         return self.add(x.detach().clone())
 
     def every(self, x: Tensor) -> Tensor:
-        """What each rank has, (...), as (N, ...)."""
+        """All ranks' x (...), as (N, ...)."""
         found = x.new_zeros((self.number, *x.shape))
         found[self.rank] = x
         return self.add(found)
@@ -98,23 +100,23 @@ class TorchShare(TorchLearner):
         self._group: Group
 
     def gpu(self) -> Gpu | None:
-        """That it computes on, if any."""
+        """The GPU that it computes on; None on a CPU."""
         if self.device.type == "cpu":
             return None
         return Gpu(socket.gethostname(), str(torch.cuda.get_device_properties(self.device).uuid))
 
     def join(self, meeting: Meeting, number: int, store: Any = None) -> None:
-        """Meet the others. `store` is that of the meeting, where rank 0 keeps one."""
+        """Meet the others. `store` is the meeting's, where rank 0 keeps one."""
         self._group = Group(meeting, store, self.rank, number, self.device)
 
     def take(self, parameters: Values, optimizers: dict[str, Any], made: int) -> None:
-        """Go on from here."""
+        """Load parameters and optimisers, and go on from `made` updates."""
         self.load_parameters(parameters)
         self.load_optimizer_state(optimizers)
         self.made = made
 
     def share(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> int | None:
-        """Learn from this rank's share; what `counted` gives."""
+        """Learn from this rank's share; return what `counted` does."""
         try:
             self._updated(phase, every(batch, _writable), rows, every(noise, _writable), rates)
         except Exception:
@@ -123,12 +125,12 @@ class TorchShare(TorchLearner):
         return self.counted()
 
     def counted(self) -> int | None:
-        """One more update; a checksum where it is time to compare them."""
+        """Count an update; return a checksum where it is time to compare them, else None."""
         self.made += 1
         return self.checksum() if self.made % CHECKED_EVERY == 0 else None
 
     def checksum(self) -> int:
-        """Of all that learning changes."""
+        """CRC-32 of all that learning changes."""
         total = 0
         for tensor in self._changing():
             total = zlib.crc32(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes(), total)
@@ -162,10 +164,10 @@ class TorchShare(TorchLearner):
 
 
 class TorchRanks(TorchShare):
-    """Rank 0, which asks the others."""
+    """Rank 0, in the run's own process, which asks the others."""
 
     def __init__(self, making: Making, number: int, machines: Machines | None = None) -> None:
-        """Raises DuettoError where one of the others cannot begin."""
+        """Start the others. Raises DuettoError where one of them cannot begin."""
         machines = machines or ThisMachine()
         _check(making.device, 1 if machines.host else number)
         super().__init__(making, 0)
@@ -245,7 +247,7 @@ class TorchRanks(TorchShare):
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
-    """What came over a network may be read-only, which PyTorch warns of."""
+    """The array, copied where it is read-only, as it may be from a network: PyTorch warns of it."""
     return array if array.flags.writeable else array.copy()
 
 
@@ -266,7 +268,7 @@ def _store(meeting: Meeting, number: int) -> Any:
 
 
 def _store_here(host: str, number: int) -> Any:
-    """One that this process keeps. By itself PyTorch would listen at all addresses of the machine."""
+    """A store that this process keeps at `host` alone. PyTorch by itself would listen at all its addresses."""
     try:
         listening = socket.create_server((host, 0))
     except OSError as error:

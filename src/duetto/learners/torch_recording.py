@@ -31,19 +31,19 @@ Work = Callable[[Any], Any]  # from a tree of tensors to one
 
 
 class Tape(Protocol):
-    """What records: `CudaTape`, or in tests a stand-in on the processor."""
+    """A recorder of work: `CudaTape`, or in tests a stand-in on the processor."""
 
     def aside(self) -> contextlib.AbstractContextManager[Any]:
-        """Within it, work that is about to be recorded is tried."""
+        """A context in which work that is about to be recorded is tried."""
         ...
 
     def record(self, work: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
-        """What does the work again, and what it gives, which is overwritten each time."""
+        """A function that does the work again, and the work's results, which are overwritten each time."""
         ...
 
 
 class CudaTape:
-    """CUDA's own."""
+    """A tape of CUDA graphs."""
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -63,7 +63,7 @@ class CudaTape:
 
 
 class Recorded(NamedTuple):
-    """One kind of work."""
+    """A recording of one kind of work."""
 
     arrivals: Arrivals
     again: Callable[[], Any]
@@ -79,7 +79,7 @@ class Recorder:
         self._recorded: dict[Hashable, Recorded] = {}
 
     def play(self, name: Hashable, inputs: Any, work: Work, times: int = 1) -> list[Any]:
-        """What `work` gives for `inputs`, a tree of arrays, done so many times.
+        """The results of `work` for `inputs`, a tree of arrays, done `times` times.
 
         Work of one name may differ only by what the shapes and types of its inputs say. It gets the same tensors each
         time, and may change them to know which time it is.
@@ -112,10 +112,10 @@ class Recorder:
 
 
 class Arrivals:
-    """Where inputs arrive.
+    """The place on the device where inputs arrive.
 
     Attributes:
-        tensors: A tree of them, on the device.
+        tensors: The tree of inputs, on the device.
     """
 
     tensors: Any
@@ -129,7 +129,7 @@ class Arrivals:
         self.tensors = self._packing.read(lambda place: _part(there, place))
 
     def bring(self, inputs: Any) -> None:
-        """Have these arrive, after all that was asked of the device before."""
+        """Copy these inputs to the device, after all that was asked of it before."""
         self._buffers.reverse()
         buffer = self._buffers[0]
         buffer.wait()
@@ -146,12 +146,12 @@ class Buffer:
         self.array: np.ndarray = self._tensor.numpy()
 
     def wait(self) -> None:
-        """Until it may be filled again."""
+        """Wait until it may be filled again."""
         if self._sent is not None:
             self._sent.synchronize()
 
     def send(self, there: Tensor) -> None:
-        """Begin to copy it."""
+        """Begin to copy it to `there`."""
         there.copy_(self._tensor, non_blocking=True)
         if self._sent is not None:
             self._sent.record()

@@ -14,7 +14,7 @@ from duetto.networks.pictures import joined
 
 
 class TorchTwins(Twins):
-    """On one device."""
+    """Twins on one device, in PyTorch."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()

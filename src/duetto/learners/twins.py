@@ -35,16 +35,16 @@ def wanted(gpu: bool) -> bool:
 
 
 class Rows(NamedTuple):
-    """What a batch has in place of images: the twin's name, and the rows (..., k) int32 of each image's frames.
+    """Stand-in for a batch's images: the twin's name, and the rows (..., k) int32 of each image's frames.
 
-    One entry of a dict, so that the name belongs to the batch's structure, which compiled programs know it by.
+    They are one entry of a dict, so that the name belongs to the batch's structure, which compiled programs know it by.
     """
 
     of: dict[str, Any]
 
 
 class Twins(ABC):
-    """Those of one memory's tables. A table is held by its memory alone.
+    """The twins of one memory's tables. A table is held by its memory alone.
 
     Attributes:
         arrays: The twins by name, "images/<field>", (rows, C, H, W) uint8 each.
@@ -57,10 +57,10 @@ class Twins(ABC):
         self._tables: WeakValueDictionary[str, Table] = WeakValueDictionary()
 
     def keep(self, tables: Mapping[str, Table]) -> list[str]:
-        """Have twins of these tables, and no others, from here on; to be called before the first update.
+        """Keep twins of these tables, and no others, from here on; to be called before the first update.
 
         Returns:
-            A sentence, where there is no room: then batches bring their images.
+            A sentence, where there is no room: then batches bring their images. Else an empty list.
         """
         self._tables.clear()
         self.make({})  # first: two have no room, perhaps
@@ -76,7 +76,7 @@ class Twins(ABC):
         return []
 
     def named(self, batch: Any) -> Any:
-        """The batch with `Rows` in place of images that have a twin, which knows all of its table now.
+        """The batch with `Rows` in place of images that have a twin; all twins are brought up to date.
 
         Images of other tables become arrays.
 
@@ -90,7 +90,7 @@ class Twins(ABC):
         return every(batch, lambda leaf: _rows(leaf, names.get(id(leaf.table))) if isinstance(leaf, Picked) else leaf)
 
     def shown(self, batch: Any, twins: Mapping[str, Array]) -> Any:
-        """Within an update, undo `named`: images are gathered from the twins."""
+        """The batch that `named` was given, with images gathered from the twins, within an update."""
 
         def images(leaf: Any) -> Any:
             if not isinstance(leaf, Rows):
@@ -106,7 +106,7 @@ class Twins(ABC):
 
     @abstractmethod
     def make(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Have twins full of zeros, and forget those before."""
+        """Make twins full of zeros, and forget those before."""
 
     @abstractmethod
     def bring(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
@@ -114,7 +114,7 @@ class Twins(ABC):
 
     @abstractmethod
     def images(self, twin: Array, index: Array) -> Array:
-        """(..., k C, H, W), of rows (..., k)."""
+        """Images (..., k C, H, W), of rows (..., k) of a twin."""
 
 
 def _rows(leaf: Picked, name: str | None) -> Any:
@@ -124,7 +124,7 @@ def _rows(leaf: Picked, name: str | None) -> Any:
 
 
 def _pieces(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """As many rows at a time as have `MOST` bytes, of `size` bytes each: a power of two, or what is left."""
+    """Pieces of the rows, of `size` bytes a row and at most `MOST` in all: a power of two of them, or what is left."""
     number = 1 << (max(1, MOST // size).bit_length() - 1)
     for begin in range(0, len(rows), number):
         yield rows[begin : begin + number]

@@ -14,10 +14,10 @@ Array = Any
 
 
 class Unrolling:
-    """Runs over each window once, however often it is asked about some of its positions.
+    """A recurrent network that runs over each window once, however often it is asked about some of its positions.
 
-    A loss asks the online network twice (what was done, what would be best next), for two `at` of the same window.
-    Make a new one for each evaluation of a loss.
+    A loss asks the online network twice (what was done, what would be best next), for two `at` of the same window. Make
+    a new one for each evaluation of a loss.
 
     Attributes:
         carry: The network's state behind the last window, by name.
@@ -49,11 +49,11 @@ class Unrolling:
         return self._network.moved
 
     def first(self, window: Window, *inputs: Any) -> Array:
-        """Of an ensemble, the first member's."""
+        """The outputs of an ensemble's first member."""
         return self._network.first_head(_at(self._run(window).features, window.at), *inputs)
 
     def _run(self, window: Window) -> _Run:
-        """Features of all positions. Looks at the same stretch through other positions share its arrays."""
+        """The pass over a window, made once: the same stretch with other positions shares its arrays."""
         run = next((run for run in self._seen if run.of.previous_reward is window.previous_reward), None)
         if run is None:
             run = _Run(window, *self._network.trunk(window.within(self._prefix)))

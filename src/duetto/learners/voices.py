@@ -51,7 +51,7 @@ class Lesson(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a voice wants of its networks as they are; see `Learner._act`."""
+    """A call of a voice's networks as they are; see `Learner._act`."""
 
     method: Method
     inputs: tuple[Tree | None, ...]
@@ -93,8 +93,8 @@ class Choir:
     def answer(self, requests: Mapping[int, Request]) -> dict[int, Any]:
         """Answers, by the voices' numbers, to some of the requests of all voices that still sing, all of which wait.
 
-        Questions come first: they change nothing, so who is not asking is asked anything. An update is made once all
-        that sing want one, so all have made equally many.
+        Questions come first: they change nothing, so for a voice without one any other's is computed. An update is made
+        once all that sing want one, so all have made equally many.
         """
         lessons = {number: one for number, one in requests.items() if isinstance(one, Lesson)}
         if len(lessons) == len(requests):
@@ -126,12 +126,12 @@ class Choir:
         return {number: row(found, number) for number in questions}
 
     def _for_each(self, requests: Mapping[int, Any]) -> list[Any]:
-        """A request of every seed: where there is none, anybody's."""
+        """A request for every seed: where a seed has none, another's."""
         other = next(iter(requests.values()))
         return [requests.get(number, other) for number in range(len(self.seeds))]
 
     def _alone(self, number: int, request: Request) -> Any:
-        """An answer while nobody sings."""
+        """Answer a question while nobody sings. Raises RuntimeError for an update."""
         if isinstance(request, Lesson):
             raise RuntimeError("Seeds that learn side by side do so within run_together.")
         return self._respond({number: request})[number]
@@ -143,7 +143,7 @@ class Choir:
 
     # ------------------------------------------------------------------------------------------------ state
     def state(self, kind: Kind, number: int) -> dict[str, Any]:
-        """What a method of `Many` says of one seed: copies."""
+        """A copy of what `Many`'s method `kind` returns, for one seed."""
         if number in self._kept:
             return copy.deepcopy(self._kept[number][kind])
         if kind not in self._copies:
@@ -151,7 +151,7 @@ class Choir:
         return row(self._copies[kind], number, copied=True)
 
     def load(self, kind: Kind, number: int, state: dict[str, Any]) -> None:
-        """Set it, for one seed."""
+        """Set what `kind` names, for one seed."""
         if number in self._kept:
             self._kept[number][kind] = state
         every = getattr(self._made, kind)()
@@ -160,21 +160,21 @@ class Choir:
         self._copies.clear()
 
     def leave(self, number: int) -> None:
-        """Keep what this seed has as it is now: the others learn on, and the updates are of all."""
+        """Keep this seed's state as it is now: the others learn on, and their updates change all seeds."""
         if self._many is None:  # one alone has networks of its own
             return
         self._kept[number] = {kind: self.state(kind, number) for kind in get_args(Kind)}
 
     def rest(self) -> None:
-        """Let those that have left act as they did then, once nobody learns on. Counts of Adam's steps are of all, so
-        optimisers stay with what was kept.
+        """Give the seeds that have left their kept parameters to act with, once nobody learns on. Counts of Adam's
+        steps are of all, so optimisers stay with what was kept.
         """
         for number, kept in self._kept.items():
             self.load("parameters", number, kept["parameters"])
 
 
 class Voice(Learner):
-    """One seed's learner."""
+    """The learner of one seed of a choir."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class Voice(Learner):
 
 
 def row(tree: Any, number: int, copied: bool = False) -> Any:
-    """One row of every array and list in it; what is no array is the same for all."""
+    """The tree with row `number` of every array and list; anything else is the same for all."""
     if isinstance(tree, dict):
         return {name: row(part, number, copied) for name, part in tree.items()}
     if isinstance(tree, tuple):
@@ -263,7 +263,7 @@ def row(tree: Any, number: int, copied: bool = False) -> Any:
 
 
 def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
-    """Undo `row`."""
+    """Set row `number` of every array and list of a tree to those in `own`: the inverse of `row`."""
     for name, part in tree.items():
         if isinstance(part, dict):
             put(part, number, own[name])
@@ -274,7 +274,7 @@ def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
 
 
 def shapes(tree: Any) -> Any:
-    """Of every array in it."""
+    """The tree with the shape of every array."""
     if isinstance(tree, dict):
         return {name: shapes(part) for name, part in tree.items()}
     if isinstance(tree, tuple):
@@ -287,7 +287,7 @@ def _shapes(values: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
 
 
 def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:
-    """UsageError for networks that cannot be computed side by side, or gain nothing by it."""
+    """Raise UsageError for networks that cannot be computed side by side, or gain nothing by it."""
     nets = [spec for spec in algorithm.networks(observation, action).values() if isinstance(spec, Network)]
     found = {
         "networks of your own": any(net.custom is not None for net in nets),

@@ -1,1 +1,1 @@
-"""What a network is (`specs`, `spaces`), and how each framework builds it (`torch`, `jax`)."""
+"""Networks as data (`specs`, `spaces`), and how each framework builds and runs them (`torch`, `jax`, `numpy`)."""

@@ -29,7 +29,7 @@ WARM_UP = 100_000  # batches without renormalisation
 
 
 def shaped(vector: Array, like: Array) -> Array:
-    """A norm's numbers (width,), or (M, width) of an ensemble, such that they broadcast over the rows of `like`."""
+    """A norm's numbers (width,), or (M, width) of an ensemble, in a shape that broadcasts over the rows of `like`."""
     shape = (*(1,) * (like.ndim - 1), -1) if vector.ndim < 2 else (len(vector), 1, -1)
     return array_namespace(vector).reshape(vector, shape)
 
@@ -60,7 +60,7 @@ def renormalized(
 
 
 def settled(x: Array, values: Values, name: str, scale: Array, shift: Array) -> Array:
-    """x by the running statistics."""
+    """x normalised by the running statistics, scaled and shifted."""
     xp = array_namespace(x)
     factor = scale / xp.sqrt(values[f"{name}.variance"] + EPSILON)
     y = x * shaped(factor, x) + shaped(shift - values[f"{name}.mean"] * factor, x)

@@ -1,4 +1,4 @@
-"""What a user's own network gives, as the heads that it stands in for give it."""
+"""Outputs of a user's own network, in the form that the heads it replaces would give them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from duetto.networks.specs import Network, Policy, SquashedGaussian, StateValue,
 
 
 def check_made(made: type, arguments: dict[str, Any], keyed: bool = False) -> None:
-    """Raise UsageError where a class of the user's own is not made from what it is handed."""
+    """Raise UsageError where a class of the user's own cannot be constructed from the arguments it will get."""
     if keyed and "key" in arguments:
         raise UsageError("arguments has a 'key', which is JAX's random key here. Call it otherwise.")
     try:
@@ -60,7 +60,7 @@ def _interpreted(head: Any, output: Any) -> Any:
 
 
 def ensemble(spec: Network, stack: Callable[[list[Any]], Any], members: Sequence[Any], *inputs: Any) -> Any:
-    """Every member's value, (members, B), or of each action (members, B, actions)."""
+    """Every member's values, (members, B), or (members, B, actions) of each action."""
     found = [member(*inputs) for member in members]
     for output in found:
         _check(spec, spec.heads[0], output)
@@ -68,7 +68,7 @@ def ensemble(spec: Network, stack: Callable[[list[Any]], Any], members: Sequence
 
 
 def _check(spec: Network, head: Any, output: Any) -> None:
-    """Raise UsageError where what a network of the user's own returns has another shape than it must have."""
+    """Raise UsageError where a network of the user's own returns an array of another shape than it must have."""
     width = _width(head)
     shape = tuple(getattr(output, "shape", ())) or None
     if spec.torso.recurrent is None and (shape is None or shape[1:] != (() if width is None else (width,))):
@@ -76,7 +76,7 @@ def _check(spec: Network, head: Any, output: Any) -> None:
 
 
 def _width(head: Any) -> int | None:
-    """How many numbers a head gives for an observation; None for one without an axis of its own."""
+    """How many numbers a head gives for an observation; None for a single one, without an axis of its own."""
     match head:
         case Policy():
             return outputs(head.space)

@@ -11,7 +11,7 @@ from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, co
 
 
 def encode(space: Space, obs: Any) -> Any:
-    """(..., size) float32: boxes flattened, integers one-hot, the parts of a Dict side by side in sorted order."""
+    """Observations as (..., size) float32: boxes flattened, integers one-hot, a Dict's parts side by side, sorted."""
     if isinstance(space, Dict):
         parts = [encode(part, obs[name]) for name, part in space.parts]
         return array_namespace(*parts).concat(parts, axis=-1)
@@ -27,7 +27,7 @@ def encode(space: Space, obs: Any) -> Any:
 
 
 def encode_action(space: Space, action: Any) -> Any:
-    """(..., size) float32 of actions as algorithms give them: of a Box (..., size) whatever its shape, of a Dict
+    """Actions as algorithms give them, as (..., size) float32: a Box's are (..., size) whatever its shape, a Dict's
     (..., columns), see `spaces`.
     """
     if isinstance(space, Box):
@@ -55,7 +55,7 @@ def is_image(space: Space) -> bool:
 
 
 def flattened_images(space: Space) -> list[str]:
-    """A sentence for each part that seems to be an image, and is taken as a vector."""
+    """A sentence for each part that looks like an image but is treated as a vector."""
     said = []
     for name, part in named_parts(space):
         if isinstance(part, Box) and part.seems_image:
@@ -77,7 +77,7 @@ def named_parts(space: Space) -> list[tuple[str, Box | Discrete | MultiDiscrete]
 
 
 def split(space: Space, obs: Any) -> tuple[dict[str, Any], list[Any]]:
-    """The images by name as they are, (B, ...) uint8, and the other parts encoded, each (B, size) float32."""
+    """Images by name as they are, (B, ...) uint8, and the other parts encoded, (B, size) float32 each."""
     images: dict[str, Any] = {}
     vectors: list[Any] = []
     for name, part in named_parts(space):
@@ -90,7 +90,7 @@ def split(space: Space, obs: Any) -> tuple[dict[str, Any], list[Any]]:
 
 
 def chw(image: Box) -> tuple[int, int, int]:
-    """Channels, height and width, whichever way round the image is stored."""
+    """Channels, height and width of an image, whichever way it is stored."""
     first, second, third = image.shape
     return (first, second, third) if image.channels_first else (third, first, second)
 
@@ -100,7 +100,8 @@ SMALL = ((16, 2, 1), (32, 2, 1), (64, 2, 1))  # where NATURE's kernels do not fi
 
 
 def convolutions(image: Box) -> tuple[tuple[int, int, int], ...]:
-    """NATURE from 36 pixels on; below as many layers of SMALL, each of which takes a pixel, as fit this image.
+    """Channels, kernel and stride of each layer: NATURE from 36 pixels on; below as many layers of SMALL, each of which
+    takes a pixel, as fit this image.
 
     Raises:
         UsageError: A side of one pixel, which leaves none to convolve.

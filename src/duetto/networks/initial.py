@@ -13,7 +13,7 @@ Values = dict[str, np.ndarray]
 
 
 def initial_parameters(spec: NetworkSpec, random: np.random.Generator) -> Values:
-    """Fresh values, float32, for all arrays of a network that is not a user's own: parameters, then statistics."""
+    """Fresh float32 values for all arrays of a network that is not a user's own: parameters, then statistics."""
     values = {"value": np.full(spec.shape, spec.initial)} if isinstance(spec, Parameter) else _network(spec, random)
     return {name: value.astype(np.float32) for name, value in values.items()}
 
@@ -68,7 +68,7 @@ def _network(spec: Network, random: np.random.Generator) -> Values:
 def _stack(
     prefix: str, stack: Stack, init: Initializer, random: np.random.Generator, members: int = 0, gain: float = 1.0
 ) -> Values:
-    """A stack's layers; `gain` is that of an orthogonal last layer."""
+    """Fresh values of a stack's layers; `gain` is that of an orthogonal last layer."""
     lead, values = (members,) if members else (), {}
     for i, (inputs, outputs) in enumerate(stack.layers):
         last = bool(stack.outputs) and i == len(stack.layers) - 1
@@ -88,7 +88,7 @@ def _layer(
     lead: int = 0,
     last: float | None = None,
 ) -> Values:
-    """Weight and bias; `last` is the gain of an orthogonal last layer, None of another layer."""
+    """Fresh weight and bias of a layer; `last` is the gain of an orthogonal last layer, None for any other layer."""
     inputs, biases = math.prod(shape[lead + 1 :]), shape[: lead + 1]
     if init.kind == "orthogonal":
         gain, bound = init.gain if last is None else last, 0.0 if init.zero_biases else 1 / math.sqrt(inputs)
@@ -116,7 +116,8 @@ def _recurrent(spec: Recurrent | None, inputs: int, random: np.random.Generator)
 
 
 def orthogonal(random: np.random.Generator, shape: tuple[int, ...], gain: float) -> np.ndarray:
-    """Rows, or where there are more of them columns, at right angles, of length `gain` (Saxe et al., 2014).
+    """A weight whose rows, or whose columns where there are more rows, are at right angles, of length `gain` (Saxe et
+    al., 2014).
 
     All axes but the first are taken as one. Row after row in memory: PyTorch keeps an array's order, and where the
     factorisation left it turned, each gradient was turned, too, and each product read across.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def build(spec: NetworkSpec, random: np.random.Generator) -> Built | Custom:
-    """The network that the spec describes, with fresh parameters from `random`."""
+    """The network that the spec describes, with fresh parameters drawn from `random`."""
     if spec.custom is not None:
         from duetto.networks.jax_custom import Custom  # Equinox takes long to import, and nothing else needs it
 
@@ -32,9 +32,10 @@ def build(spec: NetworkSpec, random: np.random.Generator) -> Built | Custom:
 
 
 class Built:
-    """A network of ours.
+    """A network of Duetto's own, not a user's.
 
-    Attributes: names, shapes, arrays (its first ones) in one order, statistics last; learned, how many precede those.
+    Attributes: names, shapes, arrays (the first ones), all in one order, statistics last; learned, how many arrays
+    precede the statistics.
     """
 
     def __init__(self, spec: NetworkSpec, values: dict[str, np.ndarray]) -> None:
@@ -45,7 +46,7 @@ class Built:
         self.learned: int = len(values) - len(spec.statistics)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
-        """The network that computes with these arrays; a `Parameter` is its array."""
+        """The network computing with these arrays; of a `Parameter` the array itself."""
         if isinstance(self._spec, Parameter):
             return arrays[0]
         exact = self._spec.exact | self._spec.statistics.keys()
@@ -56,6 +57,6 @@ class Built:
         return network.Network(self._spec, own, jax_layers)
 
     def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
-        """The running statistics as calls of `net` with `train` left them, else as they were."""
+        """The running statistics as calls of `net` with `train` left them, else unchanged."""
         own = list(zip(self.names, arrays, strict=True))[self.learned :]
         return [net.moved.get(name, array) for name, array in own]

@@ -27,14 +27,15 @@ from duetto.processor import multiplies_bfloat16
 
 
 def linear(x: Array, weight: Array, bias: Array) -> Array:
-    """x (..., in) with weights (out, in) and biases (out), or (N, B, in) with (N, out, in) and (N, out)."""
+    """x Wᵀ + b of x (..., in), weights (out, in) and biases (out); or of (N, B, in), (N, out, in) and (N, out)."""
     if weight.ndim == 2:
         return jnp.reshape(_linear(jnp.reshape(x, (-1, x.shape[-1])), weight, bias), (*x.shape[:-1], len(weight)))
     return _linear(x, weight, bias)
 
 
 def product(first: Array, second: Array, axis: int) -> Array:
-    """Sums over the last axis of `first` and this one of `second`, for each of the axes before these two: float32.
+    """Float32 sums over the last axis of `first` and the axis `axis` of `second`, for each index of the axes before
+    these.
 
     `first` is rounded to bfloat16, which `second` is.
     """
@@ -73,12 +74,12 @@ def _over_rows_padded(gradient: Array, x: Array) -> Array:
 
 
 def to_bits(x: Array) -> Array:
-    """x rounded to bfloat16, as whole numbers: a loop that collects bfloat16 converts all of it at every step."""
+    """x rounded to bfloat16, its bits as uint16: a loop that collects bfloat16 converts all of it at every step."""
     return jax.lax.bitcast_convert_type(x.astype(jnp.bfloat16), jnp.uint16)
 
 
 def from_bits(bits: Array) -> Array:
-    """See `to_bits`."""
+    """The bfloat16 numbers whose bits `to_bits` returned."""
     return jax.lax.bitcast_convert_type(bits, jnp.bfloat16)
 
 

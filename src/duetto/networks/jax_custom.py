@@ -1,4 +1,4 @@
-"""A user's own Equinox modules, in the place of a network of ours."""
+"""A user's own Equinox modules in place of a network of Duetto's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from duetto.networks.specs import Network
 
 
 class Custom:
-    """A user's own modules as the network that stands in their place; see `jax.Built`."""
+    """A user's own modules with the interface of the network that they replace; see `jax.Built`."""
 
     def __init__(self, spec: Network, random: np.random.Generator) -> None:
         self._spec, modules = spec, _modules(spec, random)
@@ -36,7 +36,7 @@ class Custom:
         return _Called(self._spec, eqx.combine(jax.tree.unflatten(self._structure, own), self._static))
 
     def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
-        """None."""
+        """An empty list: a user's own network has no running statistics."""
         return []
 
 
@@ -65,7 +65,7 @@ class _Called:
 
 
 def _float32(tree: Any) -> Any:
-    """Every array in it. What else a user's class returns is left, for whoever says what it should have been."""
+    """The tree with every array in float32. Anything else a user's class returns stays, for later checks to name."""
     return jax.tree.map(lambda x: x.astype(jnp.float32) if hasattr(x, "astype") else x, tree)
 
 

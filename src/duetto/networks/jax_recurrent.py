@@ -26,9 +26,9 @@ State = tuple[Array, ...]  # (B, size) each; the first one is also the output
 
 
 class Cell(NamedTuple):
-    """One step, from x Wᵀ + b and h Wᵀ + b, (B, gates * size) each, and the state before it.
+    """The step of a recurrent layer, from x Wᵀ + b and h Wᵀ + b, (B, gates * size) each, and the state before it.
 
-    Where the gradients of both are equal, `backward` gives one object twice, and it is kept once.
+    Where the gradients of both are equal, `backward` returns one object twice, and it is kept once.
     """
 
     forward: Callable[[Array, Array, State], tuple[State, State]]  # the state after it, and what `backward` needs
@@ -36,7 +36,7 @@ class Cell(NamedTuple):
 
 
 def _lstm(entering: Array, recurrent: Array, state: State) -> tuple[State, State]:
-    """Hochreiter & Schmidhuber, 1997; gates in PyTorch's order: input, forget, cell, output."""
+    """One step of an LSTM (Hochreiter & Schmidhuber, 1997); gates in PyTorch's order: input, forget, cell, output."""
     scale = jnp.repeat(jnp.asarray([0.5, 0.5, 1.0, 0.5], entering.dtype), state[1].shape[-1])[None]
     gates = jnp.tanh((entering + recurrent) * scale) * scale + (1 - scale)  # σ(x) = tanh(x/2)/2 + 1/2, in one pass
     i, f, g, o = jnp.split(gates, 4, -1)
@@ -55,7 +55,7 @@ def _lstm_back(kept: State, state: State, gradients: State) -> tuple[Array, Arra
 
 
 def _gru(entering: Array, recurrent: Array, state: State) -> tuple[State, State]:
-    """Cho et al., 2014, as PyTorch has it: gates reset, update, new."""
+    """One step of a GRU (Cho et al., 2014) as PyTorch has it: gates reset, update, new."""
     (xr, xz, xn), (hr, hz, hn) = jnp.split(entering, 3, -1), jnp.split(recurrent, 3, -1)
     r, z = jnp.tanh((xr + hr) / 2) / 2 + 0.5, jnp.tanh((xz + hz) / 2) / 2 + 0.5
     n = jnp.tanh(xn + r * hn)

@@ -26,7 +26,7 @@ OTHERS = ("action_mask", "action_masks", "avail_actions", "legal_actions", "vali
 
 
 def beside(obs: Tree, mask: Array | None) -> Tree:
-    """The observation with a mask beside it; None: as it is."""
+    """The observation with a mask beside it; unchanged where the mask is None."""
     if mask is None:
         return obs
     return {**(obs if isinstance(obs, dict) else {"": obs}), MASK: mask}
@@ -38,7 +38,7 @@ def of(obs: Tree) -> Array | None:
 
 
 def parted(obs: Tree) -> tuple[Tree, Array | None]:
-    """Undo `beside`: the observation as its space says, and the mask."""
+    """The observation as its space says, and the mask beside it: the inverse of `beside`."""
     mask = of(obs)
     if mask is None:
         return obs, None
@@ -47,14 +47,14 @@ def parted(obs: Tree) -> tuple[Tree, Array | None]:
 
 
 def part_of(observation: Space, action: Space) -> str:
-    """The part of an observation that others read as a mask, by its name; "" where there is none."""
+    """Name of the part of an observation that other libraries read as a mask; "" where there is none."""
     if not (isinstance(observation, Dict) and choices(action)):
         return ""
     return next((name for name, _ in observation.parts if name in OTHERS), "")
 
 
 def choices(action: Space) -> tuple[int, ...]:
-    """How many actions each choice has that a mask speaks of; () for numbers."""
+    """Number of actions of each choice that a mask covers; () for an action of numbers."""
     match action:
         case Discrete():
             return (action.n,)
@@ -66,13 +66,13 @@ def choices(action: Space) -> tuple[int, ...]:
 
 
 def space(observation: Space, action: Space) -> Dict:
-    """What is observed together with a mask, for whoever stores both."""
+    """The space of an observation together with its mask, for what stores both."""
     parts = observation.parts if isinstance(observation, Dict) else (("", observation),)
     return Dict((*parts, (MASK, Box((sum(choices(action)),), "bool", (0.0,), (1.0,)))))
 
 
 def masked(spec: Network, outputs: Any, mask: Array | None) -> Any:
-    """What the heads give, of allowed actions alone; the mask has the axes of the outputs, but not an ensemble's."""
+    """The heads' outputs for allowed actions alone; the mask has the axes of the outputs, but not an ensemble's."""
     if mask is None:
         return outputs
     if not isinstance(spec.head, tuple):
@@ -90,6 +90,6 @@ def _masked(head: Any, output: Any, mask: Array) -> Any:
 
 
 def drawn(random: np.random.Generator, mask: np.ndarray) -> np.ndarray:
-    """(N,) int64, of N choices each an allowed one, all alike likely; `mask` is (N, n)."""
+    """An allowed action for each of N choices, (N,) int64, all equally likely; `mask` is (N, n)."""
     rank = random.integers(mask.sum(axis=1))
     return (mask.cumsum(axis=1) > rank[:, None]).argmax(axis=1)

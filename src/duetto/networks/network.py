@@ -32,11 +32,11 @@ class Layers(Protocol):
 
     @property
     def activations(self) -> Mapping[str, Callable[[Array], Array]]:
-        """By name."""
+        """Activation functions by name."""
         ...
 
     def linear(self, x: Array, weight: Array, bias: Array) -> Array:
-        """(..., in) to (..., out); with weights (M, out, in), (M, B, in) or (B, in) to (M, B, out)."""
+        """x Wᵀ + b, (..., in) to (..., out); with weights (M, out, in), (M, B, in) or (B, in) to (M, B, out)."""
         ...
 
     def norm(self, x: Array, scale: Array, shift: Array) -> Array:
@@ -44,7 +44,7 @@ class Layers(Protocol):
         ...
 
     def moments(self, x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-        """Mean and variance over `axes`, float32."""
+        """Mean and variance over `axes`, in float32."""
         ...
 
     def batch_norm(self, x: Array, scale: Array, shift: Array, mean: Array, variance: Array) -> Array:
@@ -52,7 +52,7 @@ class Layers(Protocol):
         ...
 
     def convolve(self, x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
-        """A convolution without padding, of x times `factor`, and ReLU; images lie as `picture` gives them."""
+        """A convolution of x times `factor`, without padding, then ReLU; images lie as `picture` returns them."""
         ...
 
     def picture(self, image: Array, channels_first: bool, like: Array) -> Array:
@@ -60,11 +60,11 @@ class Layers(Protocol):
         ...
 
     def flat(self, picture: Array) -> Array:
-        """(B, features) of what convolutions gave, row by row, channels last."""
+        """Outputs of convolutions as (B, features), row by row, channels last."""
         ...
 
     def recurrent(self, spec: specs.Recurrent, weights: Values, x: Array, window: Window) -> tuple[Array, Carry]:
-        """Features (B, S, F) to (B, S, size), and the carry after the last of them."""
+        """Features (B, S, F) to outputs (B, S, size), and the carry after the last of them."""
         ...
 
     def members(self, values: Values) -> Sequence[Values] | None:
@@ -101,7 +101,7 @@ class Network:
         self.moved: dict[str, Array] = {}
 
     def __call__(self, obs: Any, *inputs: Array, train: bool = False) -> Any:
-        """What the heads make of observations (B, ...), and of `inputs` such as actions.
+        """The heads' outputs for observations (B, ...), and for `inputs` such as actions.
 
         With `train`, batch normalisation is by the statistics of these B rows, and the running ones move. Where a mask
         is beside the observations, forbidden actions have no probability and the value -∞; see `masks`.
@@ -110,11 +110,11 @@ class Network:
         return masks.masked(self.spec, self.head(self._features(obs), *inputs, train=train), mask)
 
     def first(self, obs: Any, *inputs: Array) -> Array:
-        """Of an ensemble the first member's output alone, at its cost alone."""
+        """The output of an ensemble's first member alone, at its cost alone."""
         return self.first_head(self._features(obs), *inputs)
 
     def trunk(self, window: Window) -> tuple[Features, Carry]:
-        """Features (B, S, width) of a window, of each torso; and the carry behind them."""
+        """Features (B, S, width) of a window, a tuple of them for several torsos; and the carry after it."""
         spec, shape = self.spec.recurrent, window.previous_reward.shape
         assert spec is not None
         obs, _ = masks.parted(window.obs)  # see `Unrolling`
@@ -152,7 +152,7 @@ class Network:
         return xp.reshape(found, (self.spec.members, *lead, *found.shape[2:]))
 
     def first_head(self, features: Features, *inputs: Array) -> Array:
-        """The first member's outputs (...)."""
+        """The outputs (...) of the first member's head."""
         values = {name: array if name.startswith("torso") else array[0] for name, array in self.values.items()}
         return self._heads(features, inputs, values)
 
@@ -181,7 +181,7 @@ class Network:
 
     # ------------------------------------------------------------------------------------------------ heads
     def _heads(self, features: Features, inputs: Any, values: Values, moved: dict[str, Array] | None = None) -> Any:
-        """`moved` is where running statistics are put; None: not training."""
+        """The heads' outputs; `moved` is where new running statistics are put, None when not training."""
         several = isinstance(features, tuple)
         found = tuple(
             self._head(i, features[i] if several else features, inputs, values, moved)
@@ -190,7 +190,7 @@ class Network:
         return found if isinstance(self.spec.head, tuple) else found[0]
 
     def _head(self, i: int, x: Array, inputs: Any, values: Values, moved: dict[str, Array] | None = None) -> Any:
-        """A new kind of head is one more case here."""
+        """The output of the `i`-th head. A new kind of head is one more case here."""
         head = self.spec.heads[i]
         x = self._layers.entering(x, next(iter(values.values())))
         outputs = [self._stack(stack, x, values, "", *inputs, moved=moved) for stack in self.spec.stacks[i]]
@@ -246,7 +246,7 @@ class Network:
         return x
 
     def _residual(self, stack: specs.Stack, x: Array, values: Values, prefix: str, joined: Array | None) -> Array:
-        """SimBa's residual blocks; see `specs.Stack`."""
+        """The output of SimBa's residual blocks; see `specs.Stack`."""
 
         def linear(i: int, x: Array) -> Array:
             return self._layers.linear(x, *self._pair(values, prefix + stack.layer(i)))
@@ -265,7 +265,7 @@ class Network:
     def _over_batches(
         self, stack: specs.Stack, x: Array, values: Values, joined: Array | None, moved: dict[str, Array] | None
     ) -> Array:
-        """Batch normalisation before the first layer and after each activation; see `specs.Stack`."""
+        """The output of layers with a batch norm before the first and after each activation; see `specs.Stack`."""
         x = x if joined is None else _beside(x, joined)
         for i in range(len(stack.hidden)):
             x = self._layers.linear(
@@ -291,14 +291,14 @@ class Network:
 
 
 def squashed(outputs: Array, limits: tuple[float, float]) -> SquashedGaussian:
-    """The distribution that means and logarithms of the std (..., 2 A), side by side, stand for."""
+    """The distribution for outputs (..., 2 A): means, then logarithms of the std, which are clipped to `limits`."""
     size = outputs.shape[-1] // 2
     log_std = outputs[..., size:].clip(*limits)  # the arrays' own: the standard's takes half of acting in NumPy
     return SquashedGaussian(outputs[..., :size], log_std)
 
 
 def _beside(x: Array, joined: Array) -> Array:
-    """Both side by side; the numbers that join are the same for all members of an ensemble."""
+    """x and the numbers that join it, side by side; these are the same for all members of an ensemble."""
     xp = array_namespace(x)
     joined = xp.astype(joined, x.dtype)
     if x.ndim > joined.ndim:

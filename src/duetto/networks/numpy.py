@@ -19,21 +19,21 @@ LARGEST = 300  # units of a hidden layer: with more the frameworks' products win
 
 
 def possible(spec: NetworkSpec) -> bool:
-    """Whether this network can act here: no images, no ensembles, no network of a user's own."""
+    """Whether this network can act in NumPy: no images, no ensembles, no network of a user's own."""
     if not isinstance(spec, Network) or spec.custom is not None or spec.members:
         return False
     return not is_image(spec.observation)
 
 
 def worth_it(spec: NetworkSpec) -> bool:
-    """Whether acting with this network is faster here than in a framework that is there anyway."""
+    """Whether acting with this network is faster in NumPy than in a framework that is imported anyway."""
     if not isinstance(spec, Network) or not possible(spec) or spec.recurrent:
         return False
     return isinstance(spec.heads[0], Policy) and max(spec.torso.hidden, default=0) <= LARGEST
 
 
 def build(spec: NetworkSpec, parameters: dict[str, np.ndarray]) -> network.Network:
-    """The network with these parameters; only for what is `possible`, and of an ensemble its `first` member."""
+    """The network with these parameters; only for what is `possible`, or for the `first` member of an ensemble."""
     assert isinstance(spec, Network)
     layers: Any = numpy_layers  # not all of them: what is possible needs no others
     return network.Network(spec, parameters, layers)

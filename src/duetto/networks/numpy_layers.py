@@ -38,14 +38,14 @@ def norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
 
 
 def entering(x: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """As it is."""
+    """x unchanged."""
     return x
 
 
 def recurrent(
     spec: Recurrent, weights: Values, x: np.ndarray, window: Window
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Features (B, S, F) to (B, S, size), and the carry after the last of them."""
+    """See `network.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
     previous = encode_action(spec.action, window.previous_action)
     x = np.concatenate([x, previous, window.previous_reward[..., None]], -1, dtype=np.float32)
     carry = {name: window.carry.get(name) for name in spec.state()}
@@ -63,7 +63,7 @@ def recurrent(
 def _layer(
     spec: Recurrent, weights: Values, layer: int, x: np.ndarray, state: State, starts: np.ndarray
 ) -> tuple[np.ndarray, State]:
-    """(B, S, in) to (B, S, size), and the state after the last step; `starts` (B, S) zeroes the state before a step."""
+    """One layer: outputs (B, S, size), and the last state; `starts` (B, S) zeroes the state before a step."""
     w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
     entering = linear(x, w["weight_ih"], w["bias_ih"])  # of all steps at once
     outputs = []
@@ -76,7 +76,7 @@ def _layer(
 
 
 def _lstm(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
-    """Hochreiter & Schmidhuber, 1997; gates in PyTorch's order: input, forget, cell, output."""
+    """One step of an LSTM (Hochreiter & Schmidhuber, 1997); gates in PyTorch's order: input, forget, cell, output."""
     size, gates = state[0].shape[-1], entering + recurrent
     i, f, g, o = (gates[:, k * size : (k + 1) * size] for k in range(4))
     c = _sigmoid(f) * state[1] + _sigmoid(i) * np.tanh(g)
@@ -84,7 +84,7 @@ def _lstm(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
 
 
 def _gru(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
-    """Cho et al., 2014, as PyTorch has it: gates reset, update, new."""
+    """One step of a GRU (Cho et al., 2014) as PyTorch has it: gates reset, update, new."""
     size = state[0].shape[-1]
     (xr, xz, xn), (hr, hz, hn) = (
         tuple(given[:, k * size : (k + 1) * size] for k in range(3)) for given in (entering, recurrent)
@@ -94,7 +94,7 @@ def _gru(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    """Which never overflows."""
+    """The logistic function, without overflow."""
     return 0.5 * np.tanh(0.5 * x) + 0.5
 
 

@@ -1,10 +1,10 @@
-"""Images of a batch that are named and not held: by rows of the table that they lie in.
+"""Images of a batch that are referred to instead of held: by the rows of the table that they lie in.
 
     table    row 0 1 2 3 4 ..     one frame each, (C, H, W) uint8
     index    (B, k)               of each image the rows of its k frames, the oldest first
     images   (B, k C, H, W)       the frames side by side along the first axis
 
-What asks for the images as an array gets them. A device that has a copy of the table needs the index alone.
+Code that asks for the images as an array gets them. A device that has a copy of the table needs the index alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Tree = Any
 
 
 class Table:
-    """An array of images (rows, C, H, W) uint8, and which of its rows were written since somebody asked.
+    """An array of images (rows, C, H, W) uint8 that tracks which rows were written since `news` was last called.
 
     Rows are set, taken and sliced as the array's.
 
@@ -28,7 +28,7 @@ class Table:
     """
 
     def __init__(self, array: np.ndarray, written: bool) -> None:
-        """`written`: there may be images in it already."""
+        """Wrap `array`. Set `written` where it may hold images already."""
         self.array: np.ndarray = array
         self.writes: int = 0
         self._new = np.ones(len(array), bool) if written else np.zeros(len(array), bool)
@@ -48,23 +48,23 @@ class Table:
         return self.array.take(index, axis=axis)
 
     def news(self) -> np.ndarray:
-        """(K,) int64, the rows that were set since this was last asked, each once, in order."""
+        """Rows that were set since the last call, (K,) int64, each once, in order."""
         rows = np.flatnonzero(self._new)
         self._new[rows] = False
         return rows
 
 
 class Picked:
-    """Images (..., k C, H, W) uint8 of a table. They are those of now only until the table's next row is set.
+    """Images (..., k C, H, W) uint8 of a table, by their rows. They are valid only until the table's next row is set.
 
     Attributes:
-        table: Where they lie.
+        table: The table that the images lie in.
     """
 
     dtype: np.dtype[Any] = np.dtype(np.uint8)
 
     def __init__(self, table: Table, index: np.ndarray) -> None:
-        """`index` (..., k) are the rows of each image's frames."""
+        """Refer to images by `index` (..., k), the rows of each image's frames."""
         self.table: Table = table
         self._index, self._writes = index, table.writes
         channels, *rest = table.array.shape[1:]
@@ -72,7 +72,7 @@ class Picked:
 
     @property
     def index(self) -> np.ndarray:
-        """(..., k) int, the rows of each image's frames.
+        """The rows of each image's frames, (..., k) int.
 
         Raises:
             RuntimeError: The table has changed since, so other images may lie there.
@@ -90,18 +90,18 @@ class Picked:
         return images if dtype is None else images.astype(dtype)
 
     def __getitem__(self, item: Any) -> np.ndarray:
-        """A part of the array of them."""
+        """A part of the array of images."""
         return np.asarray(self)[item]
 
 
 def joined(frames: Array) -> Array:
-    """(..., k, C, H, W) as (..., k C, H, W)."""
+    """Frames (..., k, C, H, W) as images (..., k C, H, W)."""
     *lead, number, channels, height, width = frames.shape
     return frames.reshape((*lead, number * channels, height, width))
 
 
 def held(obs: Tree) -> Tree:
-    """The observation with arrays in place of images that are only named."""
+    """The observation with arrays in place of images that are only referred to."""
     if isinstance(obs, dict):
         return {name: held(part) for name, part in obs.items()}
     return np.asarray(obs)

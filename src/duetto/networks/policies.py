@@ -12,7 +12,7 @@ from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 
 def outputs(action: Space) -> int:
-    """How many numbers a network must give to make the distribution over these actions."""
+    """How many numbers a network must give for the distribution over these actions."""
     if isinstance(action, Dict):
         return sum(outputs(part) for _, part in action.parts)
     return 2 * action.size if isinstance(action, Box) else action.size
@@ -21,8 +21,8 @@ def outputs(action: Space) -> int:
 def distribution(action: Space, parameters: Any) -> Distribution:
     """The distribution that a network's output (..., outputs) stands for.
 
-    Discrete: logits. MultiDiscrete: the parts' logits side by side. Box: means, then logarithms of the std.
-    Dict: those of the parts side by side.
+    Discrete: logits. MultiDiscrete: the parts' logits side by side. Box: means, then logarithms of the std. Dict: the
+    outputs of its parts side by side.
     """
     match action:
         case Discrete():
@@ -37,7 +37,7 @@ def distribution(action: Space, parameters: Any) -> Distribution:
 
 
 def joint(action: Dict, parameters: Sequence[Any]) -> Joint:
-    """The distribution over all parts, of the outputs for each of them."""
+    """The distribution over all parts of a Dict action, from the outputs for each part."""
     parts: Any = [distribution(part, own) for (_, part), own in zip(action.parts, parameters, strict=True)]
     return Joint(tuple(parts))
 

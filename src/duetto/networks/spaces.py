@@ -1,4 +1,4 @@
-"""What goes into a network and what comes out: spaces as plain data, without any environment library.
+"""Spaces of a network's inputs and outputs as plain data, without any environment library.
 
 `environments.spaces` makes them from Gymnasium's spaces. They are recorded in every checkpoint, so that a trained agent
 acts without the environment it was trained on.
@@ -26,10 +26,10 @@ _BOX = {"shape": Several(int), "dtype": str, "low": Several(float), "high": Seve
 
 @dataclass(frozen=True)
 class Box:
-    """Arrays of one shape.
+    """A space of arrays of one shape.
 
     `low` and `high` are bounds per element, flattened in C order. Where a Box of more than 64 elements has one and the
-    same bound for all, as images have, that bound stands there once. Either way of writing it makes the same Box.
+    same bound for all, as images have, that bound is kept once. Either way of writing it makes the same Box.
     """
 
     shape: tuple[int, ...]
@@ -58,7 +58,7 @@ class Box:
 
     @property
     def seems_image(self) -> bool:
-        """Whether it looks like an image, or a stack of them, though it is none: whoever gave it may have meant one."""
+        """Whether it looks like an image, or a stack of them, but is none here: whoever gave it may have meant one."""
         rest = sorted(self.shape)[:-2]  # but the two longest
         dimensions = (2, 4) if self.dtype == "uint8" else (3, 4)
         sides = len(self.shape) in dimensions and sorted(self.shape)[-2] >= LEAST_SIDE
@@ -90,7 +90,7 @@ class Box:
 
     @property
     def unbounded(self) -> list[int]:
-        """The elements of which a bound is infinite."""
+        """Indices of the elements that have an infinite bound."""
         low, high = self.bounds
         return np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high)).tolist()
 
@@ -109,7 +109,7 @@ class Box:
             return np.where(both, (low + high) / 2, one), half
 
     def in_detail(self) -> str:
-        """With dtype and bounds, which seldom matter."""
+        """The space as text with dtype and bounds, which seldom matter."""
         low, high = (_bound_text(bound) for bound in (self.low, self.high))
         return f"{self} of {self.dtype} from {low} to {high}"
 
@@ -118,7 +118,7 @@ class Box:
 
 
 def _bound_text(bound: tuple[float, ...]) -> str:
-    """One number where all are the same, else the first ones."""
+    """A bound as text: one number where all elements have the same, else the first ones."""
     if len(set(bound)) == 1:
         return f"{bound[0]:g}"
     return "[" + ", ".join(f"{one:g}" for one in bound[:8]) + (", ...]" if len(bound) > 8 else "]")
@@ -126,7 +126,7 @@ def _bound_text(bound: tuple[float, ...]) -> str:
 
 @dataclass(frozen=True)
 class Discrete:
-    """Integers 0 .. n-1. An environment's own may begin at `start`; `environments` shifts them."""
+    """A space of integers 0 .. n-1. An environment's own may begin at `start`; `environments` shifts them."""
 
     n: int
     start: int = field(default=0, compare=False)
@@ -142,7 +142,7 @@ class Discrete:
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """Vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n).
+    """A space of vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n).
 
     An environment's own may have a `shape`, and begin at `start`; () stands for a vector and for zeros.
     """
@@ -162,7 +162,9 @@ class MultiDiscrete:
 
 @dataclass(frozen=True)
 class Dict:
-    """Named parts in sorted order. Nested Dict and Tuple spaces are flattened to one level, keys joined by "/"."""
+    """A space of named parts in sorted order. Nested Dict and Tuple spaces are flattened to one level, keys joined by
+    "/".
+    """
 
     parts: tuple[tuple[str, Box | Discrete | MultiDiscrete], ...]
 
@@ -179,7 +181,7 @@ Space = Box | Discrete | MultiDiscrete | Dict
 
 
 def differing(kind: str, one: Space, other: Space) -> tuple[str, str] | None:
-    """Two spaces in as much detail as it takes to see what differs; None where networks see no difference.
+    """The two spaces as text, in as much detail as shows the difference; None where networks see none.
 
     `kind` is "observation" or "action": networks use no bounds of observations.
     """
@@ -206,7 +208,7 @@ def _in_detail(space: Space) -> str:
 
 
 def columns(space: Space) -> int:
-    """How many numbers an action has, the parts of a Dict side by side; a choice is one."""
+    """Number of columns of an action, the parts of a Dict side by side; a choice has one."""
     match space:
         case Dict():
             return sum(columns(part) for _, part in space.parts)
@@ -226,7 +228,7 @@ def to_json(space: Space) -> dict[str, Any]:
 
 
 def from_json(value: dict[str, Any]) -> Space:
-    """Undo `to_json`. Raises CheckpointError for what is no space, or one of more elements than there can be."""
+    """The space that `to_json` wrote. Raises CheckpointError where the value is no space, or has too many elements."""
     forms.check(value, {"kind": str}, "a space")
     if value["kind"] == "Dict":
         forms.check(value, {"parts": Each({"kind": str})}, "a space")

@@ -1,4 +1,4 @@
-"""What a network is, in data. Both frameworks build from the same spec and start from the same numbers.
+"""Networks as data. Both frameworks build from the same spec and start from the same numbers.
 
 A network is composed: a `Torso` turns an observation into features, a head turns features (and perhaps an action) into
 what it is for. Between them they are made of a few kinds of layers (`Stack`, convolutions, `Recurrent`), and layers are
@@ -61,7 +61,7 @@ class CustomNetwork:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """UsageError where a class is none, and where there is none at all."""
+        """Raise UsageError where a field is no class, and where there is no class at all."""
         for name in ("torch", "jax"):
             given = getattr(self, name)
             if given is not None and not isinstance(given, type):
@@ -99,11 +99,11 @@ class Recurrent:
         return 4 if self.kind == "lstm" else 3
 
     def state(self) -> dict[str, tuple[int, int]]:
-        """The arrays of a carry by name, without the leading batch axis: "h", and an LSTM's cells "c"."""
+        """Shapes of a carry's arrays by name, without the leading batch axis: "h", and an LSTM's cells "c"."""
         return dict.fromkeys(("h", "c") if self.kind == "lstm" else ("h",), (self.layers, self.size))
 
     def shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
-        """Every parameter by PyTorch's name of it, for `inputs` numbers before the previous action and reward."""
+        """Shapes of all parameters by PyTorch's names, for `inputs` numbers before the previous action and reward."""
         found: dict[str, tuple[int, ...]] = {}
         width = inputs + self.action.size + 1
         for layer in range(self.layers):
@@ -149,7 +149,7 @@ class Stack:
 
     @property
     def width(self) -> int:
-        """How many numbers come out."""
+        """Number of outputs."""
         return self.outputs or (self.hidden[-1] if self.hidden else self.inputs)
 
     @cached_property
@@ -170,7 +170,7 @@ class Stack:
 
     @cached_property
     def over_batches(self) -> bool:
-        """Whether its normalisation is over the rows of a batch."""
+        """Whether normalisation is over the rows of a batch."""
         return self.blocks in ("batch_norm", "batch_renorm") and bool(self.hidden)
 
     @cached_property
@@ -202,7 +202,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Torso:
-    """Observations (B, ...) to features (B, width), what comes before a head.
+    """The part before a head: observations (B, ...) to features (B, width).
 
     Every image part goes through convolutions and a layer of `image_features` units, with ReLU; what comes out and the
     vector parts, side by side, go through the `hidden` layers, then through the recurrent ones.
@@ -257,7 +257,7 @@ class Deterministic:
     gain: ClassVar[float] = 1.0
 
     def stacks(self, width: int) -> list[Stack]:
-        """Its layers, on `width` features."""
+        """The head's layers, for `width` features."""
         return [Stack("layers", width, self.hidden, self.action, self.activation, self.blocks)]
 
 
@@ -277,7 +277,7 @@ class SquashedGaussian:
     gain: ClassVar[float] = 1.0
 
     def stacks(self, width: int) -> list[Stack]:
-        """Its layers, on `width` features."""
+        """The head's layers, for `width` features."""
         return [Stack("layers", width, self.hidden, 2 * self.action, self.activation, self.blocks)]
 
 
@@ -294,13 +294,13 @@ class Values:
     gain: ClassVar[float] = 1.0
 
     def stacks(self, width: int) -> list[Stack]:
-        """Its layers, on `width` features."""
+        """The head's layers, for `width` features."""
         return [Stack("layers", width, self.hidden, 1, self.activation, self.blocks, self.action, self.joins)]
 
 
 @dataclass(frozen=True)
 class ActionValues:
-    """Features to the values (B, actions) of a choice; dueling, of a state's value and the actions' advantages."""
+    """The values (B, actions) of a choice, from features; dueling, from a state's value and the actions' advantages."""
 
     action: int  # how many there are to choose from
     hidden: tuple[int, ...] = ()  # of each of its streams
@@ -311,14 +311,14 @@ class ActionValues:
     gain: ClassVar[float] = 1.0
 
     def stacks(self, width: int) -> list[Stack]:
-        """Its layers, on `width` features."""
+        """The head's layers, for `width` features: one stack, or two of a dueling head."""
         ends = {"value": 1, "advantage": self.action} if self.dueling else {"advantage": self.action}
         return [Stack(name, width, self.hidden, end, self.activation, self.blocks) for name, end in ends.items()]
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Features to the distribution over an action space's actions that fits it.
+    """A distribution over actions, from features; the action space says which.
 
     The logarithm of a Gaussian's std is a parameter that does not depend on the observation (Schulman et al., 2015).
     """
@@ -330,30 +330,30 @@ class Policy:
 
     @property
     def action(self) -> int:
-        """How many numbers make the distribution; what a user's own network is constructed with."""
+        """Number of outputs that make the distribution; a user's own network is constructed with it."""
         return outputs(self.space)
 
     @property
     def parameter(self) -> dict[str, tuple[int, ...]]:
-        """What it has beside layers."""
+        """Shapes of the parameters beside layers, by name: "log_std" where actions have numbers."""
         numbers = outputs(self.space) - self.space.size  # those of the std beside the means
         return {"log_std": (numbers,)} if numbers else {}
 
     def stacks(self, width: int) -> list[Stack]:
-        """Its layer, on `width` features."""
+        """The head's one layer, for `width` features."""
         return [Stack("policy_head", width, (), self.space.size, numbered=False)]
 
 
 @dataclass(frozen=True)
 class StateValue:
-    """Features to values (B,)."""
+    """State values (B,), from features."""
 
     gain: float = 1.0
     action: ClassVar[int] = 1
     name: ClassVar[str] = "value"
 
     def stacks(self, width: int) -> list[Stack]:
-        """Its layer, on `width` features."""
+        """The head's one layer, for `width` features."""
         return [Stack("value_head", width, (), 1, numbered=False)]
 
 
@@ -363,7 +363,7 @@ Head = Deterministic | SquashedGaussian | Values | ActionValues | Policy | State
 # ---------------------------------------------------------------------------------------------------------- networks
 @dataclass(frozen=True)
 class Network:
-    """A torso and a head; or several heads, on one torso or on one each. Several heads give a tuple."""
+    """A spec of a torso and a head; or of several heads, on one torso or on one each. Several heads give a tuple."""
 
     torso: Torso
     head: Head | tuple[Head, ...]
@@ -383,22 +383,22 @@ class Network:
 
     @property
     def observation(self) -> Space:
-        """What it takes."""
+        """The space of the observations that it takes."""
         return self.torso.observation
 
     @property
     def recurrent(self) -> Recurrent | None:
-        """Of each torso."""
+        """The recurrent layers of each torso; None for none."""
         return self.torso.recurrent
 
     @cached_property
     def heads(self) -> tuple[Head, ...]:
-        """One or several."""
+        """The heads as a tuple, also where there is one."""
         return self.head if isinstance(self.head, tuple) else (self.head,)
 
     @property
     def action_size(self) -> int:
-        """What a user's own network is constructed with: numbers of an action, or outputs that stand for it."""
+        """The `action_size` for a user's own network: numbers of an action, or outputs that stand for it."""
         return self.heads[0].action
 
     @cached_property
@@ -424,12 +424,12 @@ class Network:
 
     @cached_property
     def exact(self) -> frozenset[str]:
-        """Names of the arrays that its outputs are made with, which are float32 in every precision."""
+        """Names of the arrays that make the outputs, which are float32 in every precision."""
         last = [stack.layer(len(stack.layers) - 1) for stacks in self.stacks for stack in stacks if stack.outputs]
         return frozenset([f"{name}.{part}" for name in last for part in ("weight", "bias")] + ["log_std"])
 
     def carry(self) -> dict[str, tuple[int, int]]:
-        """The arrays of its carry by name, without the leading batch axis; none without recurrence."""
+        """Shapes of the carry's arrays by name, without the leading batch axis; none without recurrence."""
         state = self.recurrent.state() if self.recurrent else {}
         if len(self.heads) == 1:
             return state
@@ -448,7 +448,7 @@ class Parameter:
     statistics: ClassVar[dict[str, tuple[int, ...]]] = {}
 
     def carry(self) -> dict[str, tuple[int, int]]:
-        """None."""
+        """An empty dict: a parameter carries nothing."""
         return {}
 
 

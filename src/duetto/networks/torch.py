@@ -17,7 +17,7 @@ from duetto.networks.specs import Network, NetworkSpec, Parameter
 
 
 def build(spec: NetworkSpec, random: np.random.Generator, device: str = "cpu") -> Any:
-    """The network that the spec describes, with fresh parameters from `random`.
+    """The network that the spec describes, with fresh parameters drawn from `random`.
 
     Attributes of what is returned: `values`, the arrays by name; `learned`, those of them that learn.
     """
@@ -30,19 +30,22 @@ def build(spec: NetworkSpec, random: np.random.Generator, device: str = "cpu") -
 
 
 def _laid_out(value: Tensor) -> Tensor:
-    """Weights of convolutions with the channels last in memory."""
+    """The tensor, channels last in memory where it is a convolution's weight."""
     return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
 
 
 class Built(network.Network):
-    """A network of ours. Attributes: as `network.Network`; learned, all of its arrays but the running statistics."""
+    """A network of Duetto's own, not a user's.
+
+    Attributes: those of `network.Network`; learned, all of its arrays but the running statistics.
+    """
 
     def __init__(self, spec: Network, values: dict[str, Tensor], layers: Any) -> None:
         super().__init__(spec, values, layers)
         self.learned: dict[str, Tensor] = {name: value for name, value in values.items() if value.requires_grad}
 
     def keep_statistics(self) -> None:
-        """Running statistics as the last call with `train` left them."""
+        """Set the running statistics to what the last call with `train` left."""
         with torch.no_grad():
             for name, value in self.moved.items():
                 self.values[name].copy_(value)
@@ -58,9 +61,9 @@ class Parameters:
 
 
 class Custom:
-    """A user's own modules as the network that stands in their place. What they return is taken in float32.
+    """A user's own modules with the interface of the network that they replace. Their outputs are taken in float32.
 
-    They are in eval mode but while they learn, see `learning`.
+    The modules are in eval mode except while they learn, see `learning`.
     """
 
     spec: Network
@@ -74,7 +77,7 @@ class Custom:
         }
 
     def __call__(self, obs: Any, *inputs: Tensor, train: bool = False) -> Any:
-        """See `network.Network`; what its modules keep of a batch is their own affair."""
+        """See `network.Network`; what the modules keep of a batch is up to them."""
         obs, mask = masks.parted(obs)
         obs = seen(self.spec, obs)
         if self.spec.members:
@@ -87,25 +90,25 @@ class Custom:
         return _float32(self._modules[0](seen(self.spec, obs), *inputs))
 
     def learning(self, learns: bool) -> None:
-        """Whether dropout drops, and batches are normalised by their own statistics, which are remembered."""
+        """Set whether dropout drops, and batches are normalised by their own statistics, which are remembered."""
         for module in self._modules:
             module.train(learns)
 
     @property
     def kept(self) -> list[str]:
-        """Names of the numbers that its modules save and no optimiser moves: statistics of the rows that they see."""
+        """Names of the numbers that the modules save and no optimiser moves: statistics of the rows that they see."""
         buffers = (name for name, value in self.values.items() if not isinstance(value, nn.Parameter))
         return [name for name in buffers if self.values[name].is_floating_point()]
 
     @property
     def mixing(self) -> list[str]:
-        """Kinds of its modules that compute a row's output from the other rows, whether or not they keep anything."""
+        """Class names of the modules that compute a row's output from other rows, whether or not they keep anything."""
         parts = (part for module in self._modules for part in module.modules())
         return [type(part).__name__ for part in parts if isinstance(part, nn.modules.batchnorm._BatchNorm)]
 
 
 def _float32(given: Any) -> Any:
-    """Every tensor in it. What else a user's class returns is left, for whoever says what it should have been."""
+    """The output with every tensor in float32. Anything else a user's class returns stays, for later checks to name."""
     if isinstance(given, tuple | list):
         return tuple(_float32(part) for part in given)
     return given.float() if isinstance(given, Tensor) else given

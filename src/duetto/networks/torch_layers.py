@@ -39,7 +39,7 @@ class OneDnnLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Only the gradients that are asked for."""
+        """The gradients that are asked for; None in place of the others."""
         (x, weight), (gradient,) = ctx.saved_tensors, gradients
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         return (
@@ -54,7 +54,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def mkl_speed(cpuinfo: str, operator: bool) -> Literal["best", "even", "half"]:
-    """How fast MKL is on a processor of which Linux says this, where `operator`, oneDNN's, exists.
+    """How fast MKL is on the processor of this `/proc/cpuinfo`, where `operator`, oneDNN's, exists.
 
     What was measured decides, and nothing that is timed at the start: a run that goes on has the products that it had.
     256 x 400 x 300 on one core, oneDNN against MKL: 230 and 102 GFLOP/s on an AMD EPYC of the generation Zen 5, 105 and
@@ -76,7 +76,7 @@ MKL = _here()
 
 
 class _Products(threading.local):
-    """Who makes this thread's products from here on: a learner says so before it computes, as it does of threads."""
+    """Which library makes this thread's products: a learner sets it before it computes, as it does the threads."""
 
     onednn: bool = MKL != "best"
 
@@ -85,10 +85,11 @@ products: _Products = _Products()
 
 
 def prefers_onednn(threads: int) -> bool:
-    """Whether oneDNN makes the products of a learner with so many threads; 0: as many as come to the same numbers.
+    """Whether oneDNN makes the products of a learner with `threads`; 0: as many as come to the same numbers.
 
-    Where both are even, it is for numbers that do not depend on threads: oneDNN's do not, so without a wish it has all
-    cores where MKL has one, and one thread is to have the same numbers. With more MKL's calls cost less.
+    Where both are equally fast, oneDNN is for learners whose numbers must not depend on threads: its numbers do not, so
+    with 0 it has all cores where MKL has one, and one thread is to have the same numbers. With more threads MKL's calls
+    cost less.
     """
     return MKL == "half" or (MKL == "even" and threads < 2)
 
@@ -111,7 +112,7 @@ def _merged(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """y = x Wᵀ + b, (B, in) to (B, out), by the fastest way there is here."""
+    """y = x Wᵀ + b, (B, in) to (B, out), by the fastest way on this machine."""
     if not products.onednn or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not _is_large(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
@@ -141,9 +142,10 @@ def moments(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 class BatchNorm(torch.autograd.Function):
-    """(x - mean) / √(variance + ε) · scale + shift, where mean and variance are x's own: their derivatives too.
+    """(x - mean) / √(variance + ε) · scale + shift; mean and variance are x's own, and its gradient goes through them
+    too.
 
-    A few passes over the rows, where derivatives of each operation would take dozens.
+    It takes a few passes over the rows, where derivatives of each operation would take dozens.
     """
 
     @staticmethod
@@ -156,7 +158,7 @@ class BatchNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """With n rows and x̂ = (x - μ) / s:  dx = γ / s (dy - Σ dy / n - x̂ Σ (dy x̂) / n)."""
+        """Gradients of `forward`; with n rows and x̂ = (x - μ) / s:  dx = γ / s (dy - Σ dy / n - x̂ Σ (dy x̂) / n)."""
         (centred, scale, inverse), (gradient,) = ctx.saved_tensors, gradients
         of_x, dtype = ctx.needs_input_grad[0], gradient.dtype
         axes = tuple(range(scale.ndim - 1, centred.ndim - 1))
@@ -182,25 +184,28 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, factor: float
 
 
 def picture(image: Tensor, channels_first: bool, like: Tensor) -> Tensor:
-    """(B, C, H, W), channels last in memory."""
+    """Images (B, C, H, W), channels last in memory, in the precision of products."""
     x = image if channels_first else image.movedim(-1, -3)
     # Bytes are moved to channels last, then converted: in one step, which looks simpler, it takes twice as long.
     return x.contiguous(memory_format=torch.channels_last).to(_precision(x))
 
 
 def _precision(x: Tensor) -> torch.dtype:
-    """What a product with x is computed in; bfloat16 holds the whole numbers to 256 exactly."""
+    """The dtype that a product with x is computed in; bfloat16 holds the whole numbers to 256 exactly."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
 
 
 def flat(picture: Tensor) -> Tensor:
-    """As it lies: without a copy."""
+    """See `network.Layers`; no copy is made."""
     return picture.permute(0, 2, 3, 1).flatten(1)
 
 
 def members(values: Values) -> list[dict[str, Tensor]] | None:
-    """On a CPU a batched product is no faster, and one member after the other stays in the cache."""
+    """The arrays of each member on a CPU, None elsewhere.
+
+    On a CPU a batched product is no faster, and one member after the other stays in the cache.
+    """
     own = {name: array.unbind(0) for name, array in values.items() if not name.startswith("torso")}
     some = next(iter(own.values()))
     if some[0].device.type != "cpu":
@@ -209,7 +214,7 @@ def members(values: Values) -> list[dict[str, Tensor]] | None:
 
 
 def entering(x: Tensor, like: Tensor) -> Tensor:
-    """As it is: autocast converts where a product is to be in bfloat16."""
+    """x unchanged: autocast converts it where a product is to be in bfloat16."""
     return x
 
 
@@ -219,7 +224,7 @@ def last(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def unrounded(layer: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """A linear layer without autocast."""
+    """The output of a linear layer without autocast."""
     if not torch.is_autocast_enabled(x.device.type):
         return layer(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):

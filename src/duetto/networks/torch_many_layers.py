@@ -48,7 +48,7 @@ def last(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def moments(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """See `network.Layers`. They carry their derivatives with them."""
+    """See `network.Layers`. Gradients flow through them."""
     x = x.float()
     mean = x.mean(axes, keepdim=True)
     return mean.squeeze(axes), ((x - mean) ** 2).mean(axes)

@@ -81,7 +81,7 @@ def _run(spec: Recurrent, weights: list[Tensor], x: Tensor, state: State, starts
 
 
 class _Parts(NamedTuple):
-    """P rows that hold one episode each: first those of which each of the B rows is at its beginning."""
+    """P rows that hold one episode each: first the one at the beginning of each of the B rows, then all later ones."""
 
     row: Tensor  # (P,) the row that it is part of
     early: Tensor  # (P, S) bool: its episode has not begun
@@ -103,7 +103,7 @@ def _parted(starts: Tensor) -> _Parts:
 
 
 def _holding(spec: Recurrent, weight: Tensor) -> Tensor:
-    """The input's weights with a column more: nothing enters the state while its number is 1."""
+    """The input's weights with one column more: nothing enters the state while the input in that column is 1."""
     column = torch.zeros_like(weight[:, :1])
     if spec.kind == "lstm":
         column[: spec.size] = -HELD  # the input gate

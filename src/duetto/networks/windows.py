@@ -1,4 +1,4 @@
-"""What a recurrent network reads: stretches of successive observations, and where each of them stands."""
+"""Inputs of a recurrent network: stretches of successive observations, and where each of them stands."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ class Window(NamedTuple):
     at: Array | None  # (B, T) int in 0 .. S-1; None while acting, when S = 1 and outputs have no axis for time
 
     def within(self, prefix: str) -> Window:
-        """With that part of the carry alone whose names begin with `prefix`, which they lose."""
+        """The window with that part of the carry alone whose names begin with `prefix`, which they lose."""
         own = {name.removeprefix(prefix): part for name, part in self.carry.items() if name.startswith(prefix)}
         return self._replace(carry=own)
