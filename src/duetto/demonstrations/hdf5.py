@@ -112,7 +112,7 @@ class EpisodeFile:
 
 
 def _child(group: Any, path: str) -> Any:
-    """Return what lies at `path` in a group. ValueError unless all its links are hard: others may lead out of the file."""
+    """Return what lies at `path` in a group. ValueError unless all links are hard: others may lead out of the file."""
     for name in filter(None, path.split("/")):
         if not isinstance(group, h5py().Group):
             raise ValueError(f"{group.name} has no {name}")
