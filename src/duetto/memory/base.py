@@ -1,4 +1,4 @@
-"""What goes into a memory and what comes out of it."""
+"""The data that goes into a memory and comes out of it, and the interface that memories share."""
 
 from __future__ import annotations
 
