@@ -23,7 +23,7 @@ MOST_BITS = 2**20  # of a MultiBinary space, whose description says no more than
 
 
 class Counted(NamedTuple):
-    """What is known of each of N episodes before any is read."""
+    """The facts about each of N episodes that are known before any is read."""
 
     returns: np.ndarray  # (N,) float64
     lengths: np.ndarray  # (N,) int64
@@ -33,7 +33,7 @@ class Counted(NamedTuple):
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
-    """Minari's metadata. ValueError, or another of `form.DAMAGE`, where it is none that Duetto reads."""
+    """Read Minari's metadata. ValueError, or another of `form.DAMAGE`, where Duetto cannot read it."""
     check_own_file(folder / METADATA)
     metadata = json.loads((folder / METADATA).read_bytes())
     if not isinstance(metadata, dict):
@@ -44,7 +44,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
 
 
 def minari_spaces(metadata: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Observation and action space as Gymnasium's. Nothing that the metadata names is imported or made.
+    """Return observation and action space as Gymnasium's. Nothing that the metadata names is imported or made.
 
     Minari itself makes the environment where a space is missing, whose specification is a stranger's code to import.
     """
@@ -58,7 +58,7 @@ def minari_spaces(metadata: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _check_minari_space(space: Any) -> None:
-    """ValueError where a space would take more memory than its description, or is none."""
+    """Raise ValueError where a space would take more memory than its description, or is none."""
     match space["type"]:
         case "Dict":
             for part in space["subspaces"].values():
@@ -80,7 +80,7 @@ def _check_minari_space(space: Any) -> None:
 
 # ---------------------------------------------------------------------------------------------------- our own
 def write_description(about: Description) -> dict[str, Any]:
-    """The description as JSON, without what is counted of each episode."""
+    """Return the description as JSON, without the numbers of each episode."""
     signature = trust.signature(about.environment, about.options)
     return {
         "environment": about.environment,
@@ -94,7 +94,7 @@ def write_description(about: Description) -> dict[str, Any]:
 
 
 def read_description(about: Mapping[str, Any]) -> Description:
-    """Undo `write_description`. ValueError, or another of `form.DAMAGE`, where it is none."""
+    """Read what `write_description` returned. ValueError, or another of `form.DAMAGE`, where it is not that."""
     try:
         observation, action = (spaces.from_json(about[f"{kind}_space"]) for kind in ("observation", "action"))
     except CheckpointError as error:  # its sentence speaks of checkpoints
@@ -109,7 +109,7 @@ def read_description(about: Mapping[str, Any]) -> Description:
 
 
 def _check_depth(value: Any, left: int = MOST_NESTED) -> None:
-    """ValueError where dicts and lists are nested so deeply that showing them ends in a RecursionError."""
+    """Raise ValueError where dicts and lists are nested so deeply that showing them would end in a RecursionError."""
     if not left:
         raise ValueError("its options are nested too deeply")
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -117,7 +117,7 @@ def _check_depth(value: Any, left: int = MOST_NESTED) -> None:
 
 
 def _check_space(space: Space) -> None:
-    """ValueError unless all in a space is of the kind that it is annotated with, as JSON cannot promise."""
+    """Raise ValueError unless all values in a space have their annotated types, which JSON cannot promise."""
     match space:
         case Dict():
             for name, part in space.parts:
@@ -138,7 +138,7 @@ def _check_space(space: Space) -> None:
 
 
 def read_counted(about: Mapping[str, Any], description: Description, size: int) -> Counted:
-    """What is said of the episodes; ValueError where it cannot be so, in a data file of `size` bytes for example."""
+    """Read the numbers of each episode; ValueError where they cannot be true, as for a data file of `size` bytes."""
     columns = [about[name] for name in Counted._fields]
     returns, lengths, terminated, seeds, parts = columns
     if not all(isinstance(column, list) for column in columns) or len({len(column) for column in columns}) > 1:

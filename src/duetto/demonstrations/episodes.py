@@ -1,4 +1,4 @@
-"""What a demonstration is, and what a set of them says about itself."""
+"""A demonstration, a set of them with its description, and the checks that they fit each other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Demonstration(NamedTuple):
 
 @dataclass(frozen=True)
 class Description:
-    """What demonstrations are of, so that nobody learns from them in another environment."""
+    """The environment, options, expert and spaces of demonstrations, so that nobody uses them for another one."""
 
     environment: str  # an id
     options: dict[str, Any]  # of the environment, as `environments.make` takes them
@@ -68,12 +68,12 @@ class Demonstrations:
 
     @property
     def steps(self) -> int:
-        """Of all episodes together."""
+        """The number of steps of all episodes together."""
         return int(self.lengths.sum())
 
 
 def check(episode: Demonstration, description: Description) -> None:
-    """UsageError where an episode is not as the description's spaces say, or not finite, or has no end."""
+    """Raise UsageError where an episode does not fit the description's spaces, is not finite, or has no end."""
     steps = len(episode.reward)
     if steps < 1:
         raise UsageError("It has no steps. Leave empty episodes out.")
@@ -133,7 +133,7 @@ def _check_part(name: str, array: np.ndarray, space: Space, rows: int, *, is_act
 
 
 def row(space: Space, *, is_action: bool) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of one row as a `Stepper` gives observations and takes actions."""
+    """Return shape and dtype of one row as a `Stepper` gives observations and takes actions."""
     match space:
         case Box():
             return ((space.size,), np.dtype(np.float32)) if is_action else (space.shape, np.dtype(space.dtype))
@@ -145,7 +145,7 @@ def row(space: Space, *, is_action: bool) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def apart(action: np.ndarray, space: Dict) -> Iterator[tuple[str, np.ndarray]]:
-    """The parts of actions (T, A) by name, each as if it were alone: choices are whole numbers."""
+    """Yield the parts of actions (T, A) by name, each as if it were alone: choices are whole numbers."""
     ends = cuts([columns(part) for _, part in space.parts])
     for (name, part), (low, high) in zip(space.parts, ends, strict=True):
         shape, dtype = row(part, is_action=True)
@@ -153,7 +153,7 @@ def apart(action: np.ndarray, space: Dict) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def together(parts: Mapping[str, np.ndarray], space: Dict) -> np.ndarray:
-    """Undo `apart`. ValueError where a part is not as it was."""
+    """Join the parts that `apart` gave into actions (T, A). ValueError where a part has another dtype or shape."""
     for name, part in space.parts:
         shape, dtype = row(part, is_action=True)
         if parts[name].dtype != dtype or parts[name].shape[1:] != shape:

@@ -1,4 +1,4 @@
-"""Whether demonstrations are of the environment in which one wants to learn from them."""
+"""Check that demonstrations are of the environment in which one wants to learn from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_fits(
     environment: str,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """UsageError that shows both specifications where the demonstrations are of another environment than this one.
+    """Raise a UsageError with both specifications where the demonstrations are of another environment than this one.
 
     Options that are left out count as their defaults. The bounds of observations do not matter, those of actions do.
     """
@@ -53,7 +53,7 @@ def _table(title: str, lines: Mapping[str, str]) -> str:
 
 
 def spell(space: Space, *, bounds: bool = True) -> str:
-    """The space in full, in contrast to `str`: with its dtype, and with its bounds where they are wanted."""
+    """Spell out a space in full, unlike `str`: with its dtype, and with its bounds where they are wanted."""
     if isinstance(space, Dict):
         return "Dict(" + ", ".join(f"{name}: {spell(part, bounds=bounds)}" for name, part in space.parts) + ")"
     if not isinstance(space, Box):

@@ -34,7 +34,7 @@ DAMAGE = (
 
 
 def stored(space: Space, *, is_action: bool = False) -> Space:
-    """The space of what is in the arrays: choices from 0, rows flat, actions in [-1, 1], keys that HDF5 can have."""
+    """Return the space of the stored arrays: choices from 0, rows flat, actions in [-1, 1], keys that HDF5 allows."""
     match space:
         case Box() if is_action:
             low, high = limits(space)
@@ -50,7 +50,7 @@ def stored(space: Space, *, is_action: bool = False) -> Space:
 
 
 def limits(space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest number (A,) that an algorithm's action has where its numbers have bounds: -1 and 1."""
+    """Return the bounds (A,) of an algorithm's actions: -1 and 1 where the space has bounds, infinite elsewhere."""
     match space:
         case Dict():
             low, high = zip(*(limits(part) for _, part in space.parts), strict=True)
@@ -63,17 +63,17 @@ def limits(space: Space) -> tuple[np.ndarray, np.ndarray]:
 
 
 def key(name: str) -> str:
-    """The name of a part in a file."""
+    """Return the name of a part in a file."""
     return quote(name, safe=" ")  # in HDF5 "camera/left" would be a group
 
 
 def h5py() -> Any:
-    """The package; `minari` says it where it is missing."""
+    """Return the h5py package. Call `minari` first, which says so where it is missing."""
     return importlib.import_module("h5py")
 
 
 def minari() -> Any:
-    """The package, with its storage; UsageError where it is missing."""
+    """Return the minari package, with its storage; UsageError where it is missing."""
     try:
         h5py()
         for part in ("dataset.minari_storage", "serialization", "storage.local"):

@@ -34,17 +34,17 @@ class EpisodeFile:
         self.size: int = self._path.stat().st_size  # bytes
 
     def count(self) -> int:
-        """The number of episodes."""
+        """Return the number of episodes."""
         with h5py().File(self._path, "r") as file:
             return len(file)
 
     def steps(self, number: int) -> int:
-        """The length of an episode."""
+        """Return the length of an episode, in steps."""
         with h5py().File(self._path, "r") as file:
             return len(self._numbers(_child(file, f"episode_{number}/rewards")))
 
     def read(self, number: int, observation: Layout, action: Layout) -> dict[str, Any]:
-        """An episode's arrays by Minari's names, observations nested as their space is, and its seed, or None."""
+        """Read an episode's arrays by Minari's names, observations nested as their space is, and its seed, or None."""
         with h5py().File(self._path, "r") as file:
             group = _child(file, f"episode_{number}")
             rewards = self._numbers(_child(group, "rewards"))
@@ -98,7 +98,7 @@ class EpisodeFile:
         return images
 
     def _check_here(self, dataset: Any) -> None:
-        """ValueError unless all that the dataset claims to be lies in this file, as it is."""
+        """Raise ValueError unless all that the dataset claims to hold is in this file, uncompressed."""
         if not isinstance(dataset, h5py().Dataset):
             raise ValueError(f"{dataset.name} is no array")
         made = dataset.id.get_create_plist()
@@ -112,7 +112,7 @@ class EpisodeFile:
 
 
 def _child(group: Any, path: str) -> Any:
-    """What is in a group under these names, each of them a hard link: all others may lead out of the file."""
+    """Return what lies at `path` in a group. ValueError unless all links are hard: others may lead out of the file."""
     for name in filter(None, path.split("/")):
         if not isinstance(group, h5py().Group):
             raise ValueError(f"{group.name} has no {name}")
@@ -132,7 +132,7 @@ def _seed(group: Any) -> int | None:
 
 
 def _is_image(space: Space) -> bool:
-    """Minari's own rule for what it makes a JPEG of."""
+    """Apply Minari's own rule for the spaces whose images it stores as JPEGs."""
     if not isinstance(space, Box) or space.dtype != "uint8" or len(space.shape) not in (2, 3):
         return False
     return min(space.shape[:2]) >= 32 and set(space.low) == {0.0} and set(space.high) == {255.0}

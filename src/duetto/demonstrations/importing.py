@@ -44,7 +44,7 @@ ROUNDING = 1e-6  # by which actions may be outside of their bounds
 
 
 class Source(NamedTuple):
-    """What is to be taken over."""
+    """The episodes that are to be taken over."""
 
     expert: str  # as the source says it
     total: int  # episodes
@@ -52,7 +52,7 @@ class Source(NamedTuple):
 
 
 def open_source(source: str, observation_space: Space, action_space: Space) -> Source:
-    """Episodes of a folder (Minari's, or of npz files), a single npz file, or a Minari dataset in its local folder.
+    """Open episodes of a folder (Minari's, or of npz files), a single npz file, or a dataset in Minari's local folder.
 
     Raises:
         UsageError: There is nothing of this kind, or its spaces are not these; damaged files show when they are read.
@@ -76,7 +76,7 @@ def open_source(source: str, observation_space: Space, action_space: Space) -> S
 
 
 def as_learned(source: Source, environment: str, options: Mapping[str, Any]) -> Source:
-    """With the rewards that a run with these options of the environment learns from: of Atari's, clipped ones perhaps.
+    """Return the source with the rewards that a run with these environment options learns from, such as clipped ones.
 
     Raises:
         UsageError: Episodes would end with each life; where one is lost, recordings do not say.
@@ -168,7 +168,7 @@ def _read_npz(path: Path, observation_space: Space, action_space: Space) -> Demo
 
 
 def _check_kept(given: Tree, flat: Tree) -> None:
-    """UsageError where fractions, or more than a byte, were to become bytes."""
+    """Raise UsageError where fractions, or numbers beyond a byte, would become bytes."""
     for (name, before), (_, after) in zip(trees.parts(given), trees.parts(flat), strict=True):
         if after.dtype == np.uint8 and not np.array_equal(before, after):
             raise UsageError(f"Its observations {name} are no whole numbers from 0 to 255, as the space wants them.")

@@ -1,4 +1,4 @@
-"""Arrays from an npz file of anybody's: no pickle, and no more memory than the file can account for.
+"""Read arrays from an npz file of anybody's: no pickle, and no more memory than the file can account for.
 
 NumPy makes room for what an array's header claims before it reads it, and `zipfile` unpacks what is there, however much
 that is. Both sizes are compared with the file's first.
@@ -21,7 +21,7 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 
 
 def read_npz(path: Path, wanted: Sequence[str]) -> dict[str, np.ndarray]:
-    """These arrays of the file; others are not unpacked.
+    """Read the arrays `wanted` of the file; others are not unpacked.
 
     Raises:
         ValueError: An array is missing, holds no numbers, or claims to be larger than it can be.
@@ -39,7 +39,7 @@ def read_npz(path: Path, wanted: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _check_sizes(archive: zipfile.ZipFile, members: list[str], most: int, size: int) -> None:
-    """ValueError unless each array is as large as its member says, and all of them fit into `most` bytes."""
+    """Raise ValueError unless each array is as large as its member says, and all of them fit into `most` bytes."""
     infos = [archive.getinfo(member) for member in members]
     claimed = sum(info.file_size for info in infos)
     if claimed > most or any(info.compress_size > size for info in infos):

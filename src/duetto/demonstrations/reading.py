@@ -1,4 +1,4 @@
-"""Demonstrations from disk, each when it is asked for."""
+"""Read demonstrations from disk, each when it is asked for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNSEALED = (
 
 
 def load(path: str | Path) -> Demonstrations:
-    """The demonstrations in a folder; each is read when it is asked for. Loading runs no code that the folder brings.
+    """Load the demonstrations in a folder; each is read when it is asked for. No code that the folder brings is run.
 
     Raises:
         UsageError: The folder holds no dataset, one that does not describe itself, or one that is damaged, has other
@@ -51,7 +51,7 @@ def load(path: str | Path) -> Demonstrations:
 
 
 def read(path: Path) -> Demonstrations:
-    """`load`, without looking at the seal."""
+    """Load demonstrations as `load` does, but without looking at the seal."""
     try:
         metadata = read_metadata(path)
         about = metadata.get(KEY)
@@ -80,7 +80,7 @@ def _described(path: Path, metadata: dict[str, Any], about: dict[str, Any]) -> D
 
 
 class _Episodes(Sequence[Demonstration]):
-    """Reads, and checks, an episode when it is asked for."""
+    """Episodes on disk, each read and checked when it is asked for."""
 
     def __init__(self, path: Path, file: EpisodeFile, description: Description, lengths: np.ndarray) -> None:
         self._path, self._file, self._description, self._lengths = path, file, description, lengths

@@ -18,14 +18,14 @@ MOST_TRIES = 20  # episodes for each one that is kept: whoever needs more is no 
 
 
 class Expert(Protocol):
-    """Whoever knows what to do."""
+    """The interface to whoever knows what to do."""
 
     def __call__(self, obs: Tree, starts: np.ndarray) -> np.ndarray:
-        """Actions (N, ...) for observations (N, ...); `starts` (N,) is True where an episode begins."""
+        """Return actions (N, ...) for observations (N, ...); `starts` (N,) is True where an episode begins."""
         ...
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """The rewards (K,) that its last actions brought in the environments `env` (K,)."""
+        """Note the rewards (K,) that its last actions brought in the environments `env` (K,)."""
 
 
 class Game(NamedTuple):
@@ -39,7 +39,7 @@ class Game(NamedTuple):
 def record(
     expert: Expert, stepper: Stepper, episodes: int, seed: int, keep: Callable[[float], bool] = lambda score: True
 ) -> Iterator[Game]:
-    """`episodes` whole episodes, begun with seed, seed + 1, ... and in that order.
+    """Yield `episodes` whole episodes, begun with seed, seed + 1, ... and in that order.
 
     Those whose score is not one to `keep` are left out, and later seeds take their place. So what comes out does not
     depend on how many environments run side by side.
@@ -72,7 +72,7 @@ def record(
 
 
 def _play(expert: Expert, stepper: Stepper, seed: int, more: Callable[[int], bool]) -> Iterator[Game]:
-    """Games as they end; another one begins while `more(number of games that run)`."""
+    """Yield games as they end; another one begins while `more(number of games that run)`."""
     stepper.reset(seed)
     upcoming = seed
     running: dict[int, _Tape] = {}
@@ -98,7 +98,7 @@ def _play(expert: Expert, stepper: Stepper, seed: int, more: Callable[[int], boo
 
 
 class _Tape:
-    """What happens in one environment since a game began in it."""
+    """A record of one environment since a game began in it."""
 
     def __init__(self, seed: int, action: Space) -> None:
         self.seed, self._limits = seed, limits(action)
@@ -114,7 +114,9 @@ class _Tape:
 
 
 def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) -> Demonstration:
-    """Numbers beyond a bound, as a Gaussian policy gives them, are what the environment made of them: the bound."""
+    """Make a demonstration of rows; actions beyond a bound, as a Gaussian policy gives them, are clipped to it, as the
+    environment did.
+    """
     last, row = rows[-1]
     trees = [(step.obs, i) for step, i in rows] + [(last.next_obs, row)]
     seen: list[Any] = [_row(masks.parted(tree)[0], i) for tree, i in trees]

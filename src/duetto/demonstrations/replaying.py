@@ -10,7 +10,7 @@ from duetto.errors import UsageError
 
 
 class Replay:
-    """Gives the recorded actions one by one, as long as the environment shows what was recorded.
+    """A player of the recorded actions, one by one, as long as the environment shows what was recorded.
 
     Where a game has several demonstrations, it is played from its beginning, whichever of them is asked for.
 
@@ -47,7 +47,7 @@ class Replay:
         return self._next == len(self._actions)
 
     def __call__(self, obs: Tree) -> np.ndarray:
-        """The next action (1, ...); UsageError where `obs` (1, ...) is not what was seen when it was recorded."""
+        """Return the next action (1, ...); UsageError where `obs` (1, ...) is not what was recorded at this step."""
         seen = {name: part[0] for name, part in trees.parts(obs)}
         if self.finished or any(not np.array_equal(seen[name], part) for name, part in self._obs[self._next].items()):
             raise UsageError(

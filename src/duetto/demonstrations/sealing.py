@@ -25,7 +25,7 @@ def write_seal(folder: Path) -> None:
 
 
 def check_seal(folder: Path) -> None:
-    """ValueError unless every file is the one that was sealed. The folder has to have a seal."""
+    """Raise ValueError unless every file is the one that was sealed. The folder has to have a seal."""
     check_own_file(folder / MANIFEST)
     try:
         content = unseal((folder / MANIFEST).read_bytes())
@@ -49,7 +49,7 @@ def is_sealed(folder: Path) -> bool:
 
 
 def check_own_file(path: Path) -> None:
-    """UsageError where a folder has a link, a pipe or a device in a file's place; FileNotFoundError for nothing."""
+    """Raise UsageError where a link, a pipe or a device is in a file's place; FileNotFoundError where nothing is."""
     mode = path.lstat().st_mode
     if not stat.S_ISREG(mode):
         kind = "a link" if stat.S_ISLNK(mode) else "no plain file"

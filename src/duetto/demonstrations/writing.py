@@ -1,4 +1,4 @@
-"""Demonstrations to disk, all of them or none."""
+"""Write demonstrations to disk, all of them or none."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def seal(path: str | Path) -> Demonstrations:
 
 @contextmanager
 def writer(path: str | Path, description: Description, overwrite: bool = False) -> Iterator[Writer]:
-    """Takes episodes one by one. The folder appears when all of them are written, or not at all.
+    """Open a `Writer` that takes episodes one by one. The folder appears when all are written, or not at all.
 
     Raises:
         UsageError: The folder exists, and is not to be overwritten; or nothing was written.
@@ -101,7 +101,7 @@ def writer(path: str | Path, description: Description, overwrite: bool = False) 
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """UsageError where something is at `path`, unless it is a dataset that may be overwritten."""
+    """Raise UsageError where something is at `path`, unless it is a dataset that may be overwritten."""
     if not path.exists():
         return
     if not overwrite:
@@ -112,7 +112,7 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 class Writer:
-    """Adds episodes to a dataset that nobody sees yet."""
+    """A dataset that takes episodes, and that nobody sees yet."""
 
     def __init__(self, folder: Path, name: str, description: Description) -> None:
         self._description = description
@@ -187,7 +187,8 @@ def _buffer(episode: Demonstration, seed: int | None, space: Space) -> Any:
 def _publish(temporary: Path, path: Path, overwrite: bool) -> None:
     """Give the folder its name in one step; what was there before is gone only then.
 
-    Raises UsageError where something came there meanwhile that is not to be overwritten: it has another name then.
+    Raises UsageError where something came there meanwhile that is not to be overwritten; the new folder gets another
+    name then.
     """
     for file in temporary.iterdir():
         with file.open("rb") as opened:

@@ -1,4 +1,4 @@
-"""From the actions that algorithms give, in [-1, 1] or counted from 0, to the environment's own, and back."""
+"""Map the actions that algorithms give, in [-1, 1] or counted from 0, to the environment's own, and back."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ActionMap:
             self._start = np.reshape(getattr(space, "start", np.zeros(self.row_shape, np.int64)), self.row_shape)
 
     def _split(self, action: np.ndarray) -> list[tuple[ActionMap, np.ndarray]]:
-        """Each part with its own of the actions (N, A); a fraction of a choice stays one, to be refused."""
+        """Return each part with its own actions of (N, A); choices with fractions stay floats, to be refused."""
         found = []
         for part, (low, high) in zip(self._parts, self._ends, strict=True):
             own = action[:, low:high].reshape(len(action), *part.row_shape)
@@ -65,10 +65,10 @@ class ActionMap:
         return self.space.size if isinstance(self.space, Box) else len(self.space.nvec)  # type: ignore[union-attr]
 
     def to_environment(self, action: np.ndarray) -> np.ndarray:
-        """Actions (N, ...) in the environment's shape and dtype, in a new array.
+        """Convert actions (N, ...) to the environment's shape and dtype, in a new array.
 
-        Those of several spaces are rows float64. Values outside [-1, 1] (a Gaussian policy's, for example) end at the
-        bounds, where there are any.
+        Actions of Dict and Tuple spaces are rows (N, A) float64. Values outside [-1, 1] (a Gaussian policy's, for
+        example) end at the bounds, where there are any.
         """
         if self._parts:
             each = [part.to_environment(own) for part, own in self._split(action)]
@@ -85,7 +85,7 @@ class ActionMap:
         return own.astype(self._own_dtype).reshape(len(action), *self._own_shape)
 
     def from_environment(self, action: np.ndarray) -> np.ndarray:
-        """The inverse: the environment's actions (N, ...) as an algorithm gives them; 0 where low equals high."""
+        """Convert the environment's actions (N, ...) to an algorithm's, the inverse; 0 where low equals high."""
         rows = np.asarray(action).reshape(len(action), *self.row_shape)
         if not self.continuous:
             return (rows - self._start).astype(self.dtype)
@@ -93,9 +93,9 @@ class ActionMap:
         return ((rows - self._centre) / half).astype(self.dtype)
 
     def sample(self, random: np.random.Generator, n: int, mask: np.ndarray | None = None) -> np.ndarray:
-        """n independent uniform actions, every dimension on its own; without bounds, uniform in [-1, 1].
+        """Draw n independent uniform actions, every dimension on its own; without bounds, uniform in [-1, 1].
 
-        Of those that `mask` (n, ...) allows.
+        Choices are drawn among those that `mask` (n, ...) allows.
         """
         if mask is not None and self._parts:
             ends = cuts([sum(masks.choices(part.space)) for part in self._parts])
@@ -113,7 +113,7 @@ class ActionMap:
         return random.integers(0, self._count, (n, *self.row_shape))
 
     def forbidden(self, action: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """(N,) bool, which of the actions (N, ...) their `mask` (N, n) does not allow."""
+        """Return which of the actions (N, ...) their `mask` (N, n) does not allow, as (N,) bool."""
         if self._parts:
             chosen = [own.reshape(len(own), -1) for part, own in self._split(action) if not part.continuous]
             action = np.concatenate(chosen, axis=1)
@@ -122,7 +122,7 @@ class ActionMap:
         return np.asarray(~chosen.all(axis=1))
 
     def check(self, action: Any, n: int) -> np.ndarray:
-        """The actions for n environments, copied to our dtype.
+        """Check the actions for n environments, and return them copied to our dtype.
 
         Raises:
             UsageError: Another shape, fractions where choices are wanted, or a choice that does not exist.
@@ -147,7 +147,7 @@ class ActionMap:
 
 
 def structure(space: gymnasium.Space[Any]) -> list[Any]:
-    """How a Dict or Tuple space is made, of lists that a checkpoint can hold; [] for any other.
+    """Describe how a Dict or Tuple space is made, in lists that a checkpoint can hold; [] for any other space.
 
     ["dict", key, part, key, part ...], ["tuple", part, part ...], ["array", name, shape, dtype].
     """
@@ -166,7 +166,7 @@ def _structure(space: gymnasium.Space[Any], path: tuple[str, ...]) -> list[Any]:
 
 
 class Structure:
-    """An environment's actions as it takes them, of rows (N, A) with the parts side by side; see `structure`."""
+    """The form of an environment's actions, made from rows (N, A) with the parts side by side; see `structure`."""
 
     def __init__(self, made: list[Any]) -> None:
         self._made = made
@@ -176,24 +176,24 @@ class Structure:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many numbers of a row each part has, by name."""
+        """Size of each part in a row, by name."""
         return {name: high - low for name, (low, high) in self._ends.items()}
 
     @property
     def dtypes(self) -> dict[str, np.dtype]:
-        """What each part is of, by name; {} where there is one array."""
+        """The dtype of each part, by name; {} where the action is one array."""
         return {name: np.dtype(dtype) for _, name, _, dtype in _arrays(self._made)}
 
     def named(self, called: Callable[[str], str]) -> Any:
-        """The same of names: {"aim": "aim", "move": ("move/0", "move/1")}, as `called` has them."""
+        """Return the names in the structure, each as `called` has it: {"aim": "aim", "move": ("move/0", "move/1")}."""
         return _filled(self._made, lambda name, shape, dtype: called(name))
 
     def many(self, rows: np.ndarray) -> Any:
-        """Those of N environments together, as a vector environment takes them: (N, ...) in every part."""
+        """Return the actions of N environments as a vector environment takes them: (N, ...) in every part."""
         return self._of(rows) if self._made else rows
 
     def one(self, row: Any) -> Any:
-        """That of one environment, of its row (A,)."""
+        """Return the action of one environment, made from its row (A,)."""
         return self._of(row) if self._made else single(row)
 
     def _of(self, rows: np.ndarray) -> Any:
@@ -205,9 +205,9 @@ class Structure:
 
 
 def single(own: Any) -> Any:
-    """An environment's action, or parts of one, where a number of a Box is an array, also one without axes.
+    """Return an action, or parts of one, with each NumPy float of a Box as an array without axes.
 
-    A choice is one of NumPy's numbers, as Gymnasium has it.
+    Choices stay NumPy's integers, as Gymnasium has them.
     """
     if isinstance(own, dict):
         return {key: single(part) for key, part in own.items()}
@@ -217,7 +217,7 @@ def single(own: Any) -> Any:
 
 
 def _filled(made: list[Any], fill: Callable[[str, list[int], str], Any]) -> Any:
-    """Dicts and tuples as they were, with what `fill` makes of each array's name, shape and dtype."""
+    """Rebuild the dicts and tuples, with what `fill` makes of each array's name, shape and dtype."""
     match made:
         case ["dict", *pairs]:
             return {key: _filled(part, fill) for key, part in zip(pairs[::2], pairs[1::2], strict=True)}

@@ -1,4 +1,4 @@
-"""Which actions an environment allows, as its info says (`info["action_mask"]`): checked, and put beside observations.
+"""Check which actions an environment allows (`info["action_mask"]`), and put these masks beside observations.
 
 reset, step    the mask belongs to the observation that comes with it: it is for the next action
 episode's end  what belongs to the final observation; where the episode terminated nothing follows, and nothing is
@@ -27,8 +27,8 @@ class Allowing:
 
     Attributes:
         given: Whether the environments give masks, which their first reset says; None before it.
-        ignored: They give some, but their actions are numbers.
-        misnamed: A name in their infos that others give masks; "" where there is none.
+        ignored: Whether they give masks that are of no use, since their actions are continuous.
+        misnamed: A key of their infos that is a mask's name elsewhere; "" where there is none.
     """
 
     def __init__(self, action_space: gymnasium.Space[Any]) -> None:
@@ -38,14 +38,14 @@ class Allowing:
         self.misnamed: str = ""
 
     def heed(self, names: Container[Any]) -> None:
-        """See what an info has."""
+        """Note a misnamed mask in an info."""
         if self._choices and not self.misnamed:
             self.misnamed = next((name for name in MISNAMED if name in names), "")
 
     def beside(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
-        """Observations (N, ...) with the masks `found` in N infos (None: there was none) beside them.
+        """Return observations (N, ...) with the masks `found` in N infos (None: there was none) beside them.
 
-        Where `over` (N,) says so, no action follows.
+        Where `over` (N,) is true no action follows, and a mask may be missing or forbid everything.
         """
         if self.given is None:
             some = any(one is not None for one in found)
@@ -102,7 +102,7 @@ ALWAYS = f"Give one in the info of every reset and every step, or never: info[{K
 
 
 def in_vector(infos: dict[str, Any], num_envs: int) -> list[Any]:
-    """What each of N environments gave, of a vector environment's infos; None where one gave nothing."""
+    """Return the mask of each of N environments from a vector environment's infos; None where one gave none."""
     if KEY not in infos:
         return [None] * num_envs
     there = infos.get(f"_{KEY}", np.ones(num_envs, bool))
@@ -110,7 +110,7 @@ def in_vector(infos: dict[str, Any], num_envs: int) -> list[Any]:
 
 
 def finally_in_vector(infos: dict[str, Any], num_envs: int) -> list[Any]:
-    """The same of the final observations, where others are there already (SAME_STEP)."""
+    """Return the same for the final observations, where the next episode's are there already (SAME_STEP)."""
     final = infos.get("final_info", {})
     if isinstance(final, dict):
         return in_vector(final, num_envs)
@@ -118,7 +118,7 @@ def finally_in_vector(infos: dict[str, Any], num_envs: int) -> list[Any]:
 
 
 def flat(mask: Any, choices: Sequence[int]) -> np.ndarray | None:
-    """A mask as one array; of several choices it may be an array each, as Gymnasium samples with. None: it is none."""
+    """Return a mask as one array; several choices may have an array each, as in Gymnasium. None where it is no mask."""
     parts = mask if isinstance(mask, tuple | list) and len(choices) > 1 and len(mask) == len(choices) else None
     try:
         if parts is not None and [np.shape(part) for part in parts] == [(n,) for n in choices]:

@@ -92,7 +92,7 @@ class AtariOptions:
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> AtariOptions:
-        """Options by name; UsageError with the nearest name for one that does not exist."""
+        """Make options from names and values; UsageError with the nearest name for one that does not exist."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name in kwargs:
             if name not in known:
@@ -103,18 +103,18 @@ class AtariOptions:
 
     @property
     def max_steps(self) -> int:
-        """Steps of the agent after which a game is truncated."""
+        """Number of the agent's steps after which a game is truncated."""
         return -(-self.max_frames // self.frame_skip)
 
     @property
     def channels(self) -> int:
-        """Of an observation."""
+        """Number of channels of an observation."""
         return self.stack * (1 if self.grayscale else 3)
 
 
 @dataclass(frozen=True)
 class Game:
-    """What an id says."""
+    """An Atari game, as its id describes it."""
 
     id: str  # ALE/Breakout-v5, for example
     rom: str  # breakout
@@ -122,7 +122,7 @@ class Game:
 
 
 def find(environment: str) -> Game | None:
-    """The Atari game of an id; None for an id of something else, and for one that nobody knows.
+    """Find the Atari game of an id; None for an id of something else, and for an unknown one.
 
     Raises:
         UsageError: It is another kind of Atari id, or ale-py is missing.
@@ -146,7 +146,7 @@ def find(environment: str) -> Game | None:
 
 
 def sticky_actions(game: Game, options: AtariOptions) -> float:
-    """The probability to repeat an action."""
+    """Return the probability to repeat an action: the option's, or else the id's own."""
     return game.sticky_actions if options.sticky_actions is None else float(options.sticky_actions)
 
 

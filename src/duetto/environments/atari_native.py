@@ -99,7 +99,7 @@ class NativeAtari(Engine):
         return tapes | {"digest": self._digests()}
 
     def load(self, saved: dict[str, Any]) -> bool:
-        """See Engine. False where the observations come out otherwise, with another ale-py for example."""
+        """See Engine. Return False where the observations differ, with another ale-py for example."""
         self._tapes = [Tape.of(saved[str(env)]) for env in range(self.num_envs)]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, begin = timetable(self._tapes)
@@ -117,7 +117,7 @@ class NativeAtari(Engine):
         self._vector.close()
 
     def _begin(self, mask: np.ndarray, seeds: list[int | None]) -> np.ndarray:
-        """Begin a game in the environments of `mask` (N,), each with its seed; observations of all N."""
+        """Begin a game in the environments of `mask` (N,), each with its seed; return the observations of all N."""
         given = np.array([-1 if seed is None else seed for seed in seeds], np.int64)
         options = None if mask.all() else {"reset_mask": mask.copy()}
         return self._image(self._vector.reset(seed=given, options=options)[0])
@@ -134,7 +134,7 @@ class NativeAtari(Engine):
         return self._begin(np.zeros(self.num_envs, bool), [])  # a reset of none of them only shows what is seen now
 
     def _image(self, raw: np.ndarray) -> np.ndarray:
-        """(N, stack, H, W), or (N, stack, H, W, 3) in colour, as (N, channels, H, W); arrays of ale-py are new ones."""
+        """Return (N, stack, H, W), or (N, stack, H, W, 3) in colour, as (N, channels, H, W); these are never reused."""
         if raw.ndim == 4:
             return raw
         n, _, height, width, _ = raw.shape

@@ -19,7 +19,7 @@ from duetto.errors import UsageError
 
 
 def make(game: Game, options: AtariOptions, render_mode: str | None) -> gymnasium.Env:
-    """One environment, in a subprocess too. Raises UsageError for what Gymnasium's wrappers cannot do."""
+    """Make one environment; runs in a subprocess too. Raises UsageError for what Gymnasium's wrappers cannot do."""
     if options.frame_skip > 1 and not options.max_pool:
         raise UsageError(
             'max_pool=False is not possible with engine="gymnasium", nor in a video. '
@@ -53,7 +53,7 @@ def make(game: Game, options: AtariOptions, render_mode: str | None) -> gymnasiu
 
 
 def _channels_first(env: gymnasium.Env) -> gymnasium.Env:
-    """From (stack, H, W, 3) to (stack * 3, H, W)."""
+    """Wrap an environment so that observations (stack, H, W, 3) become (stack * 3, H, W)."""
     stack, height, width, _ = env.observation_space.shape  # type: ignore[misc]
     shape = (stack * 3, height, width)
     space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
@@ -61,7 +61,7 @@ def _channels_first(env: gymnasium.Env) -> gymnasium.Env:
 
 
 class _FireReset(gymnasium.Wrapper):
-    """Presses FIRE in a game's first frame, where the game has that button."""
+    """A wrapper that presses FIRE in a game's first frame, where the game has that button."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -78,7 +78,7 @@ class _FireReset(gymnasium.Wrapper):
 
 
 class _Recorded(gymnasium.Wrapper):
-    """Keeps a tape, from which it comes back to the same state. See `tapes`."""
+    """A wrapper that records a tape, and plays it again to return to the same state. See `tapes`."""
 
     saves_what_is_inside = True
 
@@ -100,7 +100,7 @@ class _Recorded(gymnasium.Wrapper):
         return self.env.step(action)
 
     def state_dict(self) -> dict[str, Any]:
-        """The tape."""
+        """Return the tape."""
         assert self._tape is not None, "saved before the first reset"
         return self._tape.state_dict()
 

@@ -29,7 +29,11 @@ def is_bullet(env: gymnasium.Env) -> bool:
 
 
 def save(env: Any) -> dict[str, Any]:
-    """The state of an environment that has been reset, as arrays and JSON values; NotSimpleError for the inexact."""
+    """Return the state of an environment that has been reset, as arrays and JSON values.
+
+    Raises:
+        NotSimpleError: It is one of those that did not continue exactly when measured.
+    """
     if type(env).__name__ in _INEXACT:
         raise values.NotSimpleError(f"{type(env).__name__} does not continue exactly")
     return {"env": _attributes(env), "robot": _attributes(env.robot), "world": _snapshot(env._p)}
@@ -44,7 +48,7 @@ def load(env: Any, saved: dict[str, Any]) -> None:
 
 
 class QuietStart(gymnasium.Wrapper):
-    """Hides what Bullet's C code prints when the first reset connects a physics client.
+    """A wrapper that hides what Bullet's C code prints when the first reset connects a physics client.
 
     That reset builds the world, the later ones restore it, and their episodes differ. Here the first is one of these
     too, so that an episode depends on its seed alone.

@@ -1,4 +1,4 @@
-"""The calls of an environment that may be a user's: what comes back is checked before it is lost in arrays.
+"""Call an environment that may be a user's, and check what comes back before it is lost in arrays.
 
 NumPy makes NaN of None and a number of "3", False of `terminated=None`. All functions raise `Fault`.
 """
@@ -23,7 +23,7 @@ _FLAGS = frozenset({bool, np.bool_})
 
 
 def step(env: gymnasium.Env, number: int | None, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """One step of environment `number`: observation, which `Layout` checks, reward, terminated, truncated, info."""
+    """Step environment `number`; return observation (which `Layout` checks), reward, terminated, truncated and info."""
     try:
         given = env.step(action)
     except DuettoError:
@@ -48,7 +48,7 @@ def step(env: gymnasium.Env, number: int | None, action: Any) -> tuple[Any, Any,
 
 
 def reset(env: gymnasium.Env, number: int | None, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-    """The first observation of a new episode, which `Layout` checks, and its info."""
+    """Begin a new episode; return its first observation, which `Layout` checks, and its info."""
     try:
         given = env.reset(**arguments)
     except DuettoError:
@@ -62,7 +62,7 @@ def reset(env: gymnasium.Env, number: int | None, **arguments: Any) -> tuple[Any
 
 
 def set_attr(env: gymnasium.Env, number: int | None, name: str, value: Any) -> None:
-    """Set an attribute that the environment or one of its wrappers has, the outermost one's, to a copy of `value`."""
+    """Set an attribute to a copy of `value`, in the outermost wrapper that has it, or else in the environment."""
     if not env.has_wrapper_attr(name):
         raise Fault(f"it has no attribute {name!r} to set. Give it one in __init__.", number)
     try:
@@ -72,7 +72,7 @@ def set_attr(env: gymnasium.Env, number: int | None, name: str, value: Any) -> N
 
 
 def close(env: gymnasium.Env) -> None:
-    """Close it. What it raises is a warning: the run is over, or has an error of its own to tell."""
+    """Close an environment. What it raises becomes a warning: the run is over, or has an error of its own to tell."""
     try:
         env.close()
     except Exception as error:
@@ -80,14 +80,16 @@ def close(env: gymnasium.Env) -> None:
 
 
 def reset_vector(given: Any) -> tuple[Any, dict[str, Any]]:
-    """The observations in what a vector environment's reset gave, and the infos."""
+    """Return the observations and the infos that a vector environment's reset gave."""
     if isinstance(given, tuple | list) and len(given) == 2:
         return given[0], given[1] if isinstance(given[1], dict) else {}
     raise Fault(f"reset gave {shown(given)}. Return observations, infos.")
 
 
 def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-    """What a vector environment's step gave: observations, rewards float64 (N,), two of bool (N,), infos."""
+    """Check what a vector environment's step gave; return observations, rewards (N,) float64, terminated and truncated
+    (N,) bool, and infos.
+    """
     try:
         obs, reward, terminated, truncated, infos = given
     except (TypeError, ValueError):
@@ -107,7 +109,7 @@ def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray,
 
 
 def check_spaces(env: Any, label: str, prefix: str = "") -> None:
-    """UsageError unless it has two spaces that networks can take; `prefix` is "single_" for vector environments."""
+    """Raise UsageError unless networks can take both spaces of `env`; vector environments have the prefix "single_"."""
     for name in (f"{prefix}observation_space", f"{prefix}action_space"):
         space = getattr(env, name, None)
         if space is None:

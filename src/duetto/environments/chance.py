@@ -46,11 +46,11 @@ class Chance(gymnasium.Env):
         return self._draw(self._observation), reward, terminated, bool(ends and not terminated), self._allow()
 
     def state_dict(self) -> dict[str, Any]:
-        """The mask; the generator is saved in any case."""
+        """Return the mask; the generator is saved in any case."""
         return {"mask": self._mask.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Restore the mask from `state_dict`."""
         self._mask = np.array(state["mask"])
 
     def _allow(self) -> dict[str, Any]:

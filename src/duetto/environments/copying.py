@@ -1,4 +1,4 @@
-"""Single environments like an object that a user handed over, with what was set on it: for evaluations and videos.
+"""Make single environments like an object that a user handed over, with what was set on it, to evaluate or film.
 
 They are deep copies: `gymnasium.make` with an object's `spec` knows nothing of `env.unwrapped.gravity = 0.0`. Where no
 copy can be made, it is made anew, and `note` says what that leaves out.
@@ -35,7 +35,7 @@ _ONLY_WATCH = (around.RecordEpisodeStatistics, around.RecordVideo, around.HumanR
 
 
 class Another:
-    """Makes them, one at each call.
+    """A factory of environments like a given one: each call makes another.
 
     Attributes:
         note: A sentence for the user where one was made anew; "" where all were copies.
@@ -81,7 +81,7 @@ class Another:
             self._anew = lambda render_mode: gymnasium.make(spec, render_mode=render_mode or own)
 
     def __call__(self, render_mode: str | None = None) -> gymnasium.Env:
-        """A new one; with a render mode, if it can have that."""
+        """Make a new environment; with a render mode, if it can have that."""
         failure: Exception = UsageError("it is in another process")
         if self._single is not None:
             try:
@@ -112,7 +112,7 @@ class Another:
 
 
 def wrappers_of(environment: Any) -> list[str]:
-    """The classes of the wrappers around a whole vector environment that may change what is learned from."""
+    """Return the class names of wrappers around a whole vector environment that may change what is learned from."""
     names: list[str] = []
     while isinstance(environment, VectorWrapper):
         if not isinstance(environment, _ONLY_WATCH):
@@ -152,7 +152,7 @@ def _copied(environment: gymnasium.Env) -> gymnasium.Env:
 
 
 def _functions(value: Any, seen: set[int]) -> Iterator[types.FunctionType]:
-    """Those that lie in an object, its attributes and containers of any depth: `deepcopy` takes them as they are."""
+    """Yield the functions in an object, its attributes and containers of any depth: `deepcopy` copies none."""
     if isinstance(value, types.FunctionType):
         yield value
         return
@@ -185,14 +185,14 @@ def _leads_to(function: types.FunctionType, layers: list[gymnasium.Env]) -> bool
 
 
 def _outside(function: types.FunctionType) -> list[Any]:
-    """What it reads by its closure, its module's globals or its defaults; a copy of a function has the same ones."""
+    """Return what a function reads by its closure, its module's globals or its defaults; a copy shares these."""
     outside = inspect.getclosurevars(function)
     found = [*outside.nonlocals.values(), *outside.globals.values(), *(function.__defaults__ or ())]
     return found + [value.__self__ for value in found if isinstance(value, types.MethodType)]
 
 
 def _simulates_in_bullet(layer: gymnasium.Env) -> bool:
-    """Whether its package, or its script, uses PyBullet: a copy would have the number of the same world."""
+    """Whether the layer's package, or its script, uses PyBullet: a copy would have the number of the same world."""
     bullet = sys.modules.get("pybullet")
     package = type(layer).__module__.partition(".")[0]
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
@@ -200,7 +200,7 @@ def _simulates_in_bullet(layer: gymnasium.Env) -> bool:
 
 
 def _can_show(made: gymnasium.Env, render_mode: str | None) -> bool:
-    """Whether it has this render mode, or could be given it."""
+    """Whether the environment has this render mode, or could be given it, which is tried."""
     if render_mode is None or render_mode == made.render_mode:
         return True
     if render_mode != "rgb_array" or render_mode not in made.metadata.get("render_modes", ()):

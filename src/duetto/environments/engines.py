@@ -1,4 +1,4 @@
-"""What steps the environments: our own loop, or a Gymnasium vector environment in any autoreset mode.
+"""Engines that step the environments: our own loop, or a Gymnasium vector environment in any autoreset mode.
 
 Both give the same `Outcome`, so that nobody else needs to know that autoreset modes exist (SPEC 1.1).
 """
@@ -25,7 +25,7 @@ from duetto.errors import DuettoError, UsageError
 
 
 class Outcome(NamedTuple):
-    """One vector step; all arrays have N rows and are nobody else's."""
+    """The outcome of one vector step; all arrays have N rows and are nobody else's."""
 
     next_obs: Tree  # what the actions really produced, the final observation where an episode ended
     reward: np.ndarray  # float64
@@ -55,27 +55,27 @@ class Engine(ABC):
 
     @abstractmethod
     def reset(self, seed: int | None) -> Tree:
-        """Begin an episode everywhere, environment i with seed + i; the first observations."""
+        """Begin an episode everywhere, environment i with seed + i; return the first observations."""
 
     @abstractmethod
     def step(self, actions: np.ndarray) -> Outcome:
-        """One step of every environment with its own kind of actions, (N, ...)."""
+        """Step every environment, with actions (N, ...) of the environment's own kind."""
 
     @abstractmethod
     def reset_env(self, env: int, seed: int) -> Tree:
-        """Begin a new episode in one environment; observations of which only row `env` counts."""
+        """Begin a new episode in one environment; return observations of which only row `env` counts."""
 
     @abstractmethod
     def render(self) -> np.ndarray | None:
-        """The first environment's frame, (H, W, 3) uint8; None without a render mode."""
+        """Return the first environment's frame, (H, W, 3) uint8; None without a render mode."""
 
     @abstractmethod
     def save(self) -> dict[str, Any] | None:
-        """Every environment's state; None where one of them cannot be saved."""
+        """Return every environment's state; None where one of them cannot be saved."""
 
     @abstractmethod
     def load(self, saved: dict[str, Any]) -> bool:
-        """Restore what `save` gave; False where that is not possible, or not exactly."""
+        """Restore what `save` gave; return False where that is not possible, or not exactly."""
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment to a copy of `value`.
@@ -94,7 +94,7 @@ class Engine(ABC):
         """Release windows, processes and physics engines."""
 
     def numbers(self) -> dict[str, float]:
-        """How the stepping goes, for the log: names begin with "time/", since it depends on machines."""
+        """Return numbers about the stepping, for the log; names begin with "time/", for they depend on machines."""
         return {}
 
 
@@ -228,7 +228,7 @@ class Vector(Engine):
         return self._first(seed=seed)
 
     def _first(self, begun: np.ndarray | None = None, **arguments: Any) -> Tree:
-        """Observations of a reset; where it is one of those in `begun` (N,) only, the others' are those of before."""
+        """Reset, and return the observations; with `begun` (N,) bool only those, and the other rows are as before."""
         others = None
         if begun is not None:
             others, arguments = ~begun, arguments | {"options": {"reset_mask": begun.copy()}}
@@ -293,7 +293,7 @@ class Vector(Engine):
             self.layout.write(next_obs, i, infos[key][i])
 
     def _check_kept(self, final: Any, env: int) -> None:
-        """UsageError where an environment gave its final observation in memory that the reset behind it has written."""
+        """Raise UsageError where an environment's final observation lies in memory that the reset has overwritten."""
         now: Any = getattr(self.vector.unwrapped, "_env_obs", None)  # of Gymnasium's own, which keeps what it was given
         if not isinstance(now, list | tuple) or len(now) != self.num_envs:
             return
@@ -359,7 +359,7 @@ class Vector(Engine):
 
 
 def label_of(env: gymnasium.Env | VectorEnv) -> str:
-    """The environment's name in messages: its id, or its class."""
+    """Return the environment's name for messages: its id, or its class."""
     return getattr(getattr(env, "spec", None), "id", None) or type(env.unwrapped).__name__
 
 
@@ -368,7 +368,7 @@ def _numbered(saved: list[dict[str, Any] | None]) -> dict[str, Any] | None:
 
 
 def _arrays(obs: Any) -> list[np.ndarray]:
-    """Those in an observation of any space."""
+    """Return the arrays in an observation of any space."""
     if isinstance(obs, dict):
         return [array for part in obs.values() for array in _arrays(part)]
     if isinstance(obs, tuple | list):

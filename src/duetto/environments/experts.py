@@ -40,7 +40,7 @@ class _Player(Protocol):
 
 
 def make_bot(environment: str, kwargs: Mapping[str, Any] | None = None) -> tuple[Stepper, Bot]:
-    """One environment, as `make` makes it, and the bot that plays in it.
+    """Make one environment, as `separate` does, and the bot that plays in it.
 
     Raises:
         UsageError: No bot solves this environment.
@@ -60,7 +60,7 @@ def make_bot(environment: str, kwargs: Mapping[str, Any] | None = None) -> tuple
 
 
 class Bot:
-    """Plays in environments of this process; where it does not know how to go on, it does nothing until the end."""
+    """A player in environments of this process; where it knows no way to go on, it does nothing until the end."""
 
     about: str
 
@@ -69,7 +69,7 @@ class Bot:
         self._players: list[_Player] = []
 
     def __call__(self, obs: Tree, starts: np.ndarray) -> np.ndarray:
-        """Actions (N,) int64; `starts` (N,) says where an episode begins. It looks into the environments instead."""
+        """Return actions (N,) int64; `starts` (N,) says where an episode begins. Bots ignore `obs` and look inside."""
         if not self._players:
             self._players = [self._player(env) for env in self._envs]
         for row in np.flatnonzero(starts).tolist():
@@ -77,7 +77,7 @@ class Bot:
         return np.array([player.act() for player in self._players], np.int64)
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """It does not care."""
+        """Ignore the rewards: bots need none."""
 
 
 class _BabyAIPlayer:
@@ -94,7 +94,7 @@ class _BabyAIPlayer:
         self._last: Any = None
 
     def act(self) -> int:
-        """The next action."""
+        """Return the next action; DONE once the bot has lost its way."""
         self._searches = 0
         if not self._lost:
             try:
@@ -104,7 +104,10 @@ class _BabyAIPlayer:
         return DONE if self._lost else int(self._last)
 
     def _search_a_little(self, *args: Any, **kwargs: Any) -> Any:
-        """In a plan that replaces itself for ever it searches for ever."""
+        """Search a path as the bot does, but raise RecursionError after MOST_SEARCHES for one action.
+
+        In a plan that replaces itself for ever the bot would search for ever.
+        """
         self._searches += 1
         if self._searches > MOST_SEARCHES:
             raise RecursionError("a plan without an end")

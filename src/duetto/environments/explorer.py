@@ -1,4 +1,4 @@
-"""Solves MiniGrid's tasks without instructions, knowing only the cells that the agent has seen.
+"""Solve MiniGrid's tasks without instructions, knowing only the cells that the agent has seen.
 
 The goal is a green square, or an object to pick up (`env.obj`). In every step, the first of these that can be reached:
 
@@ -46,7 +46,7 @@ class Aim(NamedTuple):
 
 
 class Explorer:
-    """Plays one episode in `env`, a MiniGrid environment that was just reset."""
+    """A player of one episode in `env`, a MiniGrid environment that was just reset."""
 
     about = "Duetto's explorer of MiniGrid"
 
@@ -58,7 +58,7 @@ class Explorer:
         self._kind = self._target.type if self._target else "goal"
 
     def act(self) -> int:
-        """The next action; DONE where it knows nothing more to do."""
+        """Return the next action; DONE where it knows nothing more to do."""
         self._look()
         held = self._env.carrying
         for aim in self._aims(held):
@@ -89,12 +89,12 @@ class Explorer:
         self._things = {cell: thing for cell, thing in things if thing is not None}
 
     def _known(self, kind: str) -> list[tuple[Cell, Any]]:
-        """The things of a kind, with where they are."""
+        """Return the things of a kind that were seen, each with its cell."""
         return [(cell, thing) for cell, thing in self._things.items() if thing.type == kind]
 
     # ------------------------------------------------------------------------------------------------ what to do
     def _aims(self, held: Any, past_things: bool = False) -> Iterator[Aim]:
-        """What is worth doing, the best first."""
+        """Yield the aims that are worth pursuing, the best first."""
         goals = {cell for cell, thing in self._known(self._kind) if self._target in (None, thing)}
         if goals:
             yield Aim(goals.__contains__, lambda _: PICK_UP if self._target else FORWARD, hand=self._target is not None)
@@ -141,14 +141,14 @@ class Explorer:
         return self._follow(fair[1], lambda _: DROP) if fair else DONE
 
     def _in_reach(self, aim: Aim) -> Place:
-        """Places from where one comes to what is aimed at."""
+        """Return the rule for places to put a thing down from where the aim can still be reached."""
         wanted = [aim.wanted] if aim.then is None else [aim.wanted, aim.then]
         return lambda state, cell: all(self._route(one, None, start=state, laid=cell) for one in wanted)
 
     def _no_farther(self) -> Place:
-        """Places from where there is no more in the way than from here, and where it would not be picked up again.
+        """Return the rule for places to put a thing down that leave no more things in the way than from here.
 
-        Otherwise it would go on for ever.
+        The thing itself must not be in the way either, or it would be picked up again, for ever.
         """
         for aim in self._aims(None, past_things=True):
             route = self._route(aim.wanted, None, past_things=True)
@@ -172,14 +172,14 @@ class Explorer:
 
     # ------------------------------------------------------------------------------------------------ how to get there
     def _route(self, wanted: Wanted, held: Any, **options: Any) -> list[State] | None:
-        """The cheapest way to face a wanted cell, from where the agent is now."""
+        """Return the cheapest way to face a wanted cell, from where the agent is now; None where there is none."""
         found = ((state, before) for _, state, before in self._routes(held, **options) if wanted(_front(state)))
         return next((_back(state, before) for state, before in found), None)
 
     def _routes(
         self, held: Any, past_things: bool = False, start: State | None = None, laid: Cell | None = None
     ) -> Iterator[tuple[int, State, dict[State, State | None]]]:
-        """Every state that can be reached, the cheapest first: its cost in steps, and from where each one is reached.
+        """Yield every state that can be reached, the cheapest first: its cost in steps, and each state's predecessor.
 
         `past_things` walks over balls, boxes and keys; `laid` is where another one would lie; `held` is in the hand.
         """
@@ -205,7 +205,7 @@ class Explorer:
                     heapq.heappush(queue, (cost + price, number, then, state))
 
     def _cost(self, cell: Cell, held: Any, past_things: bool, laid: Cell | None) -> int | None:
-        """Steps that it takes to enter a cell from beside it; None where that is impossible."""
+        """Return the steps that it takes to enter a cell from beside it; None where that is impossible."""
         if cell not in self._seen:
             return None
         thing = self._things.get(cell)
@@ -224,14 +224,14 @@ class Explorer:
         return sum(getattr(self._things.get(cell), "type", None) in MOVABLE for cell in entered)
 
     def _until_thing(self, states: list[State]) -> list[State] | None:
-        """The way to the first ball, box or key on a way; None if there is none."""
+        """Return the way to the first ball, box or key on a way; None if there is none."""
         for i, state in enumerate(states[1:]):
             if _moves(states[i], state) and getattr(self._things.get(state[:2]), "type", None) in MOVABLE:
                 return states[: i + 1]
         return None
 
     def _follow(self, states: list[State], action: Callable[[Cell], int]) -> int:
-        """The first action on a way, or `action` at its end."""
+        """Return the first action on a way, or at its end what `action` says."""
         if len(states) == 1:
             return action(_front(states[0]))
         now, then = states[:2]

@@ -14,7 +14,7 @@ from duetto.extras import install
 
 @dataclass(frozen=True)
 class Family:
-    """Environments that come with one package."""
+    """A family of environments that come with one package."""
 
     name: str
     examples: tuple[str, ...]
@@ -93,7 +93,7 @@ ENVPOOL = Family("EnvPool", ("Pong-v5", "HalfCheetah-v4", "CartPole-v1"), "envpo
 
 
 def examples() -> list[str]:
-    """Ids that every family is known by."""
+    """Return the ids that the families are known by."""
     return [example for family in FAMILIES for example in family.examples]
 
 
@@ -121,16 +121,16 @@ def import_family(family: Family, module: str, environment: str) -> ModuleType:
 
 
 def said(error: Exception) -> str:
-    """What is missing, without the command that others would install it with, which knows nothing of our extras."""
+    """Return an error's message without its own `pip install` command, which knows nothing of our extras."""
     before, command, _ = str(error).partition("pip install")
     return re.sub(r"[,;.:]\s[^,;.:]*$", "", before) if command else before
 
 
 def missing(family: Family, environment: str, error: Exception) -> UsageError:
-    """What to tell a user without the family's package."""
+    """Return the UsageError for a user who lacks the family's package."""
     return UsageError(f"{environment} needs the {family.name} environments ({said(error)}). Install: {family.install}")
 
 
 def of_entry_point(entry_point: object) -> Family | None:
-    """The family of a registered environment, by the module it lives in."""
+    """Return the family of a registered environment, by the module it lives in; None if Duetto does not know it."""
     return next((f for f in FAMILIES if str(entry_point).startswith(f.entry_point)), None)

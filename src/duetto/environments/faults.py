@@ -1,4 +1,4 @@
-"""What a user's environment does wrong, in words.
+"""Words for the mistakes of a user's environment.
 
 A mistake is found where it is made, in this process or in a worker, as a `Fault`. The `Stepper`, which knows the
 environment's name and the step, turns it into an error for the user.
@@ -46,14 +46,14 @@ class Fault(Exception):  # noqa: N818 - it never leaves this package
         return self.what if self.env is None else f"environment {self.env}: {self.what}"
 
     def told(self, name: str, step: int, first: int = 0) -> DuettoError:
-        """The error for the user, where environments are counted from `first`."""
+        """Return the error for the user, where environments are counted from `first`."""
         number = "" if self.env is None else f"environment {self.env + first}, "
         sentence = f"{name}, {number}vector step {step}: {self.what}"
         return EnvironmentFailedError(sentence, self.trace) if self.failed else UsageError(sentence)
 
 
 def raised(call: str, error: BaseException, env: int | None) -> Fault:
-    """What `call` of an environment raised; the traceback without Gymnasium's frames and ours."""
+    """Make a Fault of what `call` of an environment raised, with a traceback without Gymnasium's frames and ours."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_OURS)]
     unpacked = re.match(r"(?:not enough|too many) values to unpack \(expected 5(?:, got (\d+))?", str(error))
@@ -68,20 +68,20 @@ def raised(call: str, error: BaseException, env: int | None) -> Fault:
 
 
 def summary(error: BaseException) -> str:
-    """The exception's class and the first line of its message."""
+    """Return the exception's class and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {_short(lines[0]).rstrip('.')}" if lines else type(error).__name__
 
 
 def wrong_number(count: str | None) -> str:
-    """What to say of a step that gave `count` values."""
+    """Return the sentence for a step that gave `count` values; None for more than five."""
     if count == "4":
         return f"step gave 4 values, as in the old Gym. {FIVE}: `done` is two of these now."
     return f"step gave {count or 'more than 5'} values. {FIVE}."
 
 
 def shown(value: Any) -> str:
-    """A value in a sentence: itself where that is short, otherwise what it is."""
+    """Describe a value in a sentence: itself where that is short, otherwise its type and size."""
     if value is None or isinstance(value, bool | int | float | np.number):
         return str(value)
     if isinstance(value, str):
@@ -94,7 +94,7 @@ def shown(value: Any) -> str:
 
 
 def kind(value: Any) -> str:
-    """NumPy's letter for the kind of one number or truth value; "-" for whatever is neither."""
+    """Return NumPy's letter for the kind of one number or truth value; "-" for whatever is neither."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):  # parts of several lengths, for example

@@ -1,4 +1,4 @@
-"""Generators that environments draw from beside their own: their spaces', and the process's two global ones."""
+"""Save generators that environments draw from beside their own: their spaces', and the process's two global ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def remember(env: gymnasium.Env) -> None:
 
 
 def save(layers: list[gymnasium.Env], seen: values.Seen) -> dict[str, Any]:
-    """The state of each space that has been sampled from or seeded, and of `random` and `np.random` if they were used.
+    """Return the state of each space that was sampled from or seeded, and of `random` and `np.random` if used.
 
     Raises:
         NotSimpleError: Two spaces, or a space and its environment, share one generator.
@@ -41,7 +41,7 @@ def save(layers: list[gymnasium.Env], seen: values.Seen) -> dict[str, Any]:
 
 
 def load(layers: list[gymnasium.Env], saved: dict[str, Any]) -> None:
-    """Undo `save`."""
+    """Restore what `save` returned."""
     for path, space in _spaces(layers):
         if path in saved["spaces"]:
             space._np_random = values.decode(saved["spaces"][path])
@@ -53,20 +53,20 @@ def load(layers: list[gymnasium.Env], saved: dict[str, Any]) -> None:
 
 
 def are_drawn_from(saved: Any) -> bool:
-    """Whether somewhere in a saved state of environments the process's global generators are."""
+    """Whether a saved state of environments holds the process's global generators anywhere."""
     if isinstance(saved, dict):
         return {"python", "numpy", "spaces"} <= saved.keys() or any(map(are_drawn_from, saved.values()))
     return isinstance(saved, list | tuple) and any(map(are_drawn_from, saved))
 
 
 def _checksum() -> int:
-    """Of where both stand, for this process alone."""
+    """Return a hash of both global generators' states, valid in this process alone."""
     numpy: Any = np.random.get_state()
     return hash((random.getstate(), numpy[1].tobytes(), numpy[2:]))
 
 
 def _spaces(layers: Iterable[gymnasium.Env]) -> Iterator[tuple[str, gymnasium.Space]]:
-    """Every space once, with a path to it."""
+    """Yield every space once, with a path to it."""
     known: set[int] = set()
     for depth, layer in enumerate(layers):
         own = {name: value for name, value in vars(layer).items() if isinstance(value, gymnasium.Space)}

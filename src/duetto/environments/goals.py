@@ -1,4 +1,4 @@
-"""What an environment with goals says of any two goals: the reward, and whether the task is over.
+"""Ask an environment with goals about any two goals: the reward, and whether the task is over.
 
 Gymnasium-Robotics' `GoalEnv` defines it: `compute_reward(achieved_goal, desired_goal, info)`, for one pair or for a
 batch of pairs, and `compute_terminated`, which some of its environments answer for one pair only.
@@ -44,22 +44,22 @@ class Goals:
         self._terminated = _function(env, "compute_terminated")
 
     def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """(B,) float32, for goals (B, ...)."""
+        """Return the rewards (B,) float32 for goals (B, ...)."""
         return self._ask("compute_reward", self._reward, achieved, desired, np.float32)
 
     def terminated(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray | None:
-        """(B,) bool; None where the environment does not say it of goals."""
+        """Return whether the task is over (B,) bool; None where the environment has no `compute_terminated`."""
         if self._terminated is None:
             return None
         return self._ask("compute_terminated", self._terminated, achieved, desired, np.bool_)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """As it was set in the environments that are learned from."""
+        """Set an attribute here too that was set in the environments that are learned from."""
         self._stepper.set_attr(name, value)
         self.changed = True
 
     def become(self, saved: Any) -> bool:
-        """Have what was set in an environment of that kind, whose state this is; False where that cannot be."""
+        """Load the saved state of an environment of this kind, with what was set in it; return False if that fails."""
         self.changed = True
         self._stepper.reset(0)
         if saved is None:
@@ -88,6 +88,6 @@ class Goals:
 
 
 def _function(env: gymnasium.Env, name: str) -> Callable[..., Any] | None:
-    """The outermost that a wrapper or the environment has."""
+    """Return the function of that name of the outermost wrapper that has it, or of the environment; else None."""
     found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     return found if callable(found) else None

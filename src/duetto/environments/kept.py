@@ -1,4 +1,4 @@
-"""What is known of objects, by the objects themselves: equal ones, and such as have no hash, are told apart."""
+"""Values kept for objects by their identity: equal objects are told apart, and objects without a hash are fine."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Kept(Generic[Known]):
         self._values: dict[int, tuple[ref[Any], Known]] = {}
 
     def get(self, owner: Any) -> Known | None:
-        """None where there is none."""
+        """Return the value kept for `owner`; None where there is none."""
         found = self._values.get(id(owner))
         return None if found is None or found[0]() is not owner else found[1]
 
     def set(self, owner: Any, value: Known) -> None:
-        """In the place of an earlier one."""
+        """Keep a value for `owner`, in the place of an earlier one."""
         key = id(owner)
         self._values[key] = ref(owner, lambda gone: self._forget(key, gone)), value
 
     def forget(self, owner: Any) -> None:
-        """What is known of it, if anything is."""
+        """Drop the value kept for `owner`, if there is one."""
         self._values.pop(id(owner), None)
 
     def _forget(self, key: int, gone: ref[Any]) -> None:

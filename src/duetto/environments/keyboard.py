@@ -42,7 +42,7 @@ class PlayEndedError(Exception):
 
 
 class Keys(NamedTuple):
-    """Which key is which action; the names of keys that are to be down together are joined by "+"."""
+    """The action of each key; the names of keys that are to be down together are joined by "+"."""
 
     actions: dict[str, int]
     otherwise: int | None  # the action without a key; None: the environment waits for one
@@ -54,7 +54,7 @@ class Keys(NamedTuple):
 
 
 def make_player(environment: str, kwargs: Mapping[str, Any] | None = None) -> tuple[Stepper, Keyboard]:
-    """One environment with a picture, and the person who plays in it.
+    """Make one environment with a picture, and the person who plays in it.
 
     Raises:
         UsageError: The environment has other than Discrete actions, or more than there are keys for; or pygame is
@@ -65,7 +65,11 @@ def make_player(environment: str, kwargs: Mapping[str, Any] | None = None) -> tu
 
 
 def keys_for(environment: str, stepper: Stepper) -> Keys:
-    """The keys of an environment: ours where it has some, else its own, else digits."""
+    """Return the keys of an environment: Duetto's where there are some, else its own, else digits.
+
+    Raises:
+        UsageError: Its actions are not Discrete, or there are more than ten and it has no keys of its own.
+    """
     name = environment.rpartition(":")[2].partition("-v")[0]
     if naming.family_of(environment) is families.MINIGRID:
         return Keys(MINIGRID, None, _MINIGRID)
@@ -105,7 +109,7 @@ class Keyboard:
         self._game: Any = None
 
     def __call__(self, obs: Tree, starts: np.ndarray) -> np.ndarray:
-        """The action (1,) int64. Raises PlayEndedError once the player has had enough."""
+        """Return the action (1,) int64. Raises PlayEndedError once the player has had enough."""
         while True:
             self._show()
             for event in self._events():
@@ -122,7 +126,7 @@ class Keyboard:
                 return np.array([self._pressed.popleft()])
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """The player sees it."""
+        """Do nothing: the player sees the rewards."""
 
     def close(self) -> None:
         """Close the window."""
@@ -145,7 +149,7 @@ def _name(key: str | int) -> str:
 
 
 def _pygame() -> tuple[Any, Any]:
-    """pygame, and Gymnasium's module `play`."""
+    """Import and return pygame and Gymnasium's module `play`; UsageError where pygame is missing."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there is no matplotlib, which would only draw curves

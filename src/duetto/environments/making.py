@@ -1,4 +1,4 @@
-"""From an id, an instance, a vector environment or a factory to a `Stepper`, with errors that say what to do."""
+"""Make a `Stepper` of an id, an instance, a vector environment or a factory, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def make(
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Stepper:
-    """A Stepper for `num_envs` environments.
+    """Make a Stepper for `num_envs` environments.
 
     Args:
         environment: An id ("HalfCheetah-v5", "module:Id-v0"), a class in a file ("FILE.py:CLASS"), an instance (then
@@ -87,7 +87,7 @@ def separate(
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Stepper:
-    """A new Stepper that shares nothing with `environment`, for evaluation: see `make` for the arguments.
+    """Make a new Stepper that shares nothing with `environment`, for evaluation: see `make` for the arguments.
 
     Ids and factories are made anew. An instance is copied, with what was set on it, or else remade from its `spec`,
     which the stepper's `notices` say; of a vector environment, its first environment is copied `num_envs` times. Atari
@@ -160,7 +160,7 @@ def _make(
 
 
 def _of_another_kind(environment: Any) -> str:
-    """What is said of an object with `step` that Gymnasium does not know."""
+    """Return the error's text for an object that has `step` but is no gymnasium.Env."""
     kind = type(environment)
     return (
         f"{kind.__module__}.{kind.__qualname__} is no gymnasium.Env. Derive its class from gymnasium.Env; where it "
@@ -228,7 +228,7 @@ def _make_atari(
 
 
 def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """One environment by id. Runs in a subprocess too, where the id has to be registered again."""
+    """Make one environment by id. Runs in a subprocess too, where the id has to be registered again."""
     families.register(environment)
     own.look_here(environment)
     own_model = naming.family_of(environment) is families.MUJOCO
@@ -248,7 +248,7 @@ def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str
 def _take_options(
     environment: str, kwargs: dict[str, Any]
 ) -> tuple[Callable[[gymnasium.Env], gymnasium.Env], list[str], dict[str, Any]]:
-    """What an id's own options do to its environment; all their names; the arguments left for its constructor."""
+    """Return the wrapper for an id's own options, the names of all these, and the arguments for the constructor."""
     kept, kwargs = masking.take(environment, kwargs)
     if naming.family_of(environment) is families.MINIGRID:
         seen, kwargs = MiniGridOptions.take(kwargs)

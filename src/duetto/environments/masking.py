@@ -32,7 +32,7 @@ def can(environment: str) -> bool:
 
 
 def take(environment: str, kwargs: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, dict[str, Any]]:
-    """The elements to keep, or None for all, and the other arguments, which are for the environment's constructor.
+    """Return the elements to keep, or None for all, and the other arguments, for the environment's constructor.
 
     Raises:
         UsageError: It is not known which elements of this environment are velocities, or the option is no bool.
@@ -49,7 +49,7 @@ def take(environment: str, kwargs: Mapping[str, Any]) -> tuple[tuple[int, ...] |
 
 
 def without_velocity(env: gymnasium.Env, kept: tuple[int, ...] | None) -> gymnasium.Env:
-    """Only the given elements of the observation, None for all; its space shrinks with it."""
+    """Wrap `env` to show only the elements `kept` of its observation, None for all; its space shrinks with it."""
     if kept is None:
         return env
     space: Any = env.observation_space

@@ -1,4 +1,4 @@
-"""MiniGrid and BabyAI by their ids, and how what they show becomes observations for networks.
+"""MiniGrid and BabyAI by their ids, with observations that networks can read.
 
 An agent sees the 7 x 7 cells before it, each as three numbers (object, colour, state), the direction it looks in, and
 its mission as a text. Rewards, ends and actions stay MiniGrid's own: 1 - 0.9 * steps / max_steps for success and 0
@@ -61,7 +61,7 @@ class MiniGridOptions:
 
     @classmethod
     def take(cls, kwargs: Mapping[str, Any]) -> tuple[MiniGridOptions, dict[str, Any]]:
-        """The options among `kwargs`, and the others, which are for the environment's constructor."""
+        """Return the options among `kwargs`, and the others, which are for the environment's constructor."""
         own = {name: value for name, value in kwargs.items() if name in OPTIONS}
         if own.get("mission") is False:  # so YAML, and with it the command line, reads the word off
             own["mission"] = "off"
@@ -72,7 +72,7 @@ OPTIONS = [field.name for field in dataclasses.fields(MiniGridOptions)]
 
 
 def wrap(env: gymnasium.Env, options: MiniGridOptions) -> gymnasium.Env:
-    """A MiniGrid environment as networks see it, which can save itself.
+    """Wrap a MiniGrid environment so that networks can read it and it can save itself.
 
     Raises:
         UsageError: It is made from a pattern whose picture is missing.
@@ -90,9 +90,9 @@ def wrap(env: gymnasium.Env, options: MiniGridOptions) -> gymnasium.Env:
 
 
 class _Placing(gymnasium.Wrapper):
-    """Lets a search for the agent's place end, where there is none.
+    """A wrapper that ends the search for the agent's place where there is none.
 
-    BabyAI wants the cell before the agent to be free. In a small room that may be so nowhere, and it would search for
+    BabyAI wants the cell before the agent to be free. In a small room no place may have that, and it would search for
     ever: at one reset in 2,000 of BabyAI-SynthS5R2-v0. After a RecursionError it draws the whole level again.
     """
 
@@ -115,7 +115,7 @@ class _Placing(gymnasium.Wrapper):
 
 
 class _VectorView(gymnasium.ObservationWrapper):
-    """One vector of zeros and ones: the cells, the direction, the mission."""
+    """A wrapper that shows one vector of zeros and ones: the cells, the direction, the mission."""
 
     def __init__(self, env: gymnasium.Env, options: MiniGridOptions) -> None:
         super().__init__(env)
@@ -140,7 +140,7 @@ class _VectorView(gymnasium.ObservationWrapper):
 
 
 class _ImageView(gymnasium.ObservationWrapper):
-    """The cells as an image, and beside it the direction and the mission."""
+    """A wrapper that shows the cells as an image, and beside it the direction and the mission."""
 
     def __init__(self, env: gymnasium.Env, options: MiniGridOptions) -> None:
         super().__init__(env)
@@ -169,7 +169,7 @@ def _image_space(env: gymnasium.Env) -> gymnasium.spaces.Box:
 
 
 class _Replayed(gymnasium.Wrapper):
-    """Comes back to the same state by playing the episode again, from the random numbers with which it began.
+    """A wrapper that restores a state by playing the episode again, from the random numbers with which it began.
 
     All that an episode depends on are these and the actions; an episode is short, and a step takes 0.1 ms. Saving the
     objects instead (cells, boxes' contents, instructions and what of them is done) would take a rule for each of
@@ -200,13 +200,13 @@ class _Replayed(gymnasium.Wrapper):
         return outcome
 
     def state_dict(self) -> dict[str, Any]:
-        """How the episode began, the actions since, and a fingerprint of where they led."""
+        """Return how the episode began, the actions since, and a fingerprint of where they led."""
         assert self._begin is not None, "saved before the first reset"
         told = np.frombuffer(bytes(self._told), np.uint8)
         return {"begin": self._begin, "told": told, "fingerprint": self._fingerprint()}
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Play the episode again; False where it leads elsewhere, with another minigrid for example."""
+        """Play the episode again; return False where it leads elsewhere, with another minigrid for example."""
         begin, told = state["begin"], bytes(np.asarray(state["told"], np.uint8))
         if "generator" in begin:
             randomness.restore(self.np_random, begin["generator"])
@@ -216,7 +216,7 @@ class _Replayed(gymnasium.Wrapper):
         return self._fingerprint() == state["fingerprint"]
 
     def _fingerprint(self) -> str:
-        """Of the observation, the whole grid, the agent, the time and the random numbers to come."""
+        """Return a hash of the observation, the whole grid, the agent, the time and the random numbers to come."""
         inside: Any = self.unwrapped
         seen = self._seen if isinstance(self._seen, dict) else {"": self._seen}
         parts = {name: np.asarray(part).tobytes().hex() for name, part in seen.items()}

@@ -42,13 +42,13 @@ _POSITIONS = {word: position for position, word in enumerate(VOCABULARY)}
 
 
 def encoder(kind: str) -> Encoder:
-    """From a mission to its vector: `bag`, `ordered`, or, for "off", an empty one."""
+    """Return the function from a mission to its vector: `bag`, `ordered`, or, for "off", one to an empty vector."""
     return {"bag": bag, "ordered": ordered, "off": lambda mission: np.zeros(0, np.uint8)}[kind]
 
 
 @lru_cache(maxsize=256)  # a mission is asked for at every step
 def bag(mission: str) -> np.ndarray:
-    """(len(VOCABULARY),) uint8, read-only: 1 for every word that occurs.
+    """Encode a mission as (len(VOCABULARY),) uint8, read-only: 1 for every word that occurs.
 
     Raises:
         UsageError: A word is not in the vocabulary.
@@ -58,7 +58,7 @@ def bag(mission: str) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def ordered(mission: str) -> np.ndarray:
-    """(PHRASES * len(VOCABULARY),) uint8, read-only: a bag for each phrase in turn, zeros behind the last.
+    """Encode a mission as (PHRASES * len(VOCABULARY),) uint8, read-only: a bag for each phrase in turn, then zeros.
 
         put the red ball on your left | next to a box | and open a door | after you go to the green key
 

@@ -1,4 +1,4 @@
-"""The state of MuJoCo's MjData, and of an MjModel that its environment edits, as domain randomisation does.
+"""Save the state of MuJoCo's MjData, and of an MjModel that its environment edits, as domain randomisation does.
 
 A model is half a megabyte, most of it textures, and nearly always the one that the environment was made with. So its
 arrays are kept as they were when the environment was made, and what is saved are those that differ from then. A
@@ -56,14 +56,14 @@ def is_model(value: Any) -> bool:
 
 
 def remember(layer: gymnasium.Env) -> None:
-    """Keep the models that this environment, just made, has."""
+    """Keep the models of an environment layer that was just made, to compare with later."""
     models = {name: _Made(value) for name, value in vars(layer).items() if is_model(value)}
     if models:
         _made_with.set(layer, models)
 
 
 def save_model(layer: gymnasium.Env, name: str) -> dict[str, Any]:
-    """What differs in the model `layer.name` from when the environment was made; all of it where that is not known."""
+    """Return what changed in the model `layer.name` since the environment was made; all of it where that is unknown."""
     model, made = getattr(layer, name), (_made_with.get(layer) or {}).get(name)
     if made is not None and made.model is model:
         return made.save()
@@ -72,7 +72,7 @@ def save_model(layer: gymnasium.Env, name: str) -> dict[str, Any]:
 
 
 def load_model(model: Any, saved: dict[str, Any]) -> bool:
-    """Edit a model as the saved one was; False if it is another one then.
+    """Edit a model as the saved one was; return False if it is another one then.
 
     Numbers of other parts (where a joint's position lies, say) stay as they are: MuJoCo follows them without a look,
     and the folder may be a stranger's.
@@ -95,7 +95,7 @@ def _harmless(field: str, value: np.ndarray) -> bool:
 
 
 def save_data(data: Any) -> dict[str, Any]:
-    """All arrays that the model sizes, not positions and velocities alone.
+    """Return all arrays that the model sizes, not positions and velocities alone, and the time.
 
     Ant's reward reads xpos and cfrc_ext of the step before, and the solver starts from qacc_warmstart. What the
     contacts size is computed anew by each step; of a fresh MjData these arrays are empty.
@@ -109,7 +109,7 @@ def save_data(data: Any) -> dict[str, Any]:
 
 
 def load_data(data: Any, saved: dict[str, Any]) -> None:
-    """Undo `save_data`, in a data of the same model."""
+    """Write what `save_data` returned into a data of the same model."""
     for name, value in saved.items():
         if name == "time":
             data.time = value
@@ -122,7 +122,7 @@ def _is_a(value: Any, name: str) -> bool:
 
 
 def _fields(model: Any) -> dict[str, np.ndarray]:
-    """The model's arrays, and the numbers of its options."""
+    """Return the model's arrays, and the numbers of its options."""
     return _arrays(model) | _numbers(model)
 
 

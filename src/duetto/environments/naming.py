@@ -1,4 +1,4 @@
-"""What to say when an environment's name or its arguments are wrong: the sentence, and the nearest known names."""
+"""Errors for an environment's wrong name or arguments: the sentence, and the nearest known names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def check_choice(option: str, value: Any, literal: Any) -> None:
-    """UsageError unless `value` is one of the strings of a Literal."""
+    """Raise UsageError unless `value` is one of the strings of a Literal."""
     known = get_args(literal)
     if value not in known:
         near = nearest(str(value), known)
@@ -37,7 +37,7 @@ def check_choice(option: str, value: Any, literal: Any) -> None:
 
 
 def check_known(environment: str) -> None:
-    """UsageError unless Gymnasium has this id; ids "module:Id-v0" are left to Gymnasium, which imports the module."""
+    """Raise UsageError unless Gymnasium has this id; "module:Id-v0" is left to Gymnasium, which imports the module."""
     if ":" in environment or environment in registry:
         return
     try:
@@ -59,7 +59,7 @@ def check_known(environment: str) -> None:
 
 
 def explain(environment: str, kwargs: dict[str, Any], error: Exception, options: Iterable[str] = ()) -> UsageError:
-    """The UsageError for whatever was raised while `environment` was made; `options` are those beside `kwargs`."""
+    """Return the UsageError for what was raised while `environment` was made; `options` are known beside `kwargs`."""
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and family:
         return families.missing(family, environment, error)
@@ -87,7 +87,7 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception, options:
 
 
 def not_shown(environment: str, error: Exception) -> UsageError:
-    """The UsageError for an environment that fails to render: what to install, or what to set."""
+    """Return the UsageError for an environment that fails to render: what to install, or what to set."""
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
         return UsageError(f"{environment} cannot be shown ({families.said(error)}). Install: {family.install}")
@@ -98,13 +98,13 @@ def not_shown(environment: str, error: Exception) -> UsageError:
 
 
 def is_of_windows(environment: str, error: BaseException | None) -> bool:
-    """Whether what was raised where a window was to be opened is of the window, not of the environment's own."""
+    """Whether an error that was raised as a window was to open is about the window, not the environment's own."""
     missing = isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError)
     return missing or family_of(environment) is not None or any(word in str(error).lower() for word in _WINDOWS)
 
 
 def check_display(environment: str, envs: Sequence[Any]) -> None:
-    """UsageError where there is no display for a window of these that would not say so itself.
+    """Raise UsageError where there is no display for a window, if these environments would not say so themselves.
 
     Without one MuJoCo ends the process without a word, and Bullet waits for ever.
     """
@@ -129,7 +129,7 @@ def is_drawn_nowhere() -> bool:
 
 
 def no_window(environment: str, error: BaseException | str | None) -> UsageError:
-    """The UsageError for an environment that cannot show itself."""
+    """Return the UsageError for an environment that cannot show itself in a window."""
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
         return not_shown(environment, error)
     return UsageError(
@@ -138,7 +138,7 @@ def no_window(environment: str, error: BaseException | str | None) -> UsageError
 
 
 def family_of(environment: str) -> families.Family | None:
-    """The family of a registered id, where Duetto knows it."""
+    """Return the family of a registered id; None where Duetto does not know it."""
     spec = registry.get(environment.rpartition(":")[2])
     return families.of_entry_point(spec.entry_point) if spec else None
 

@@ -12,7 +12,7 @@ from duetto.environments.minigrid import MiniGridOptions
 
 
 def complete_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """`options` of `make` for this id, and Duetto's own options with their defaults where they are not among them.
+    """Return `options` of `make` for this id, completed with the defaults of Duetto's own options.
 
     Raises:
         UsageError: A value is not one that the option can have, or the environment's package is missing.

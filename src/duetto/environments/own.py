@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 def resolved(environment: T) -> T | Callable[..., Any]:
-    """What makes the environments of "FILE.py:CLASS"; whatever names no file as it is.
+    """Return the class or function that "FILE.py:CLASS" names; whatever names no file is returned as it is.
 
-    Running the file is for those to allow who read the text from a folder: see `storage.trust`.
+    The file is run. Whoever read the text from a folder has to allow that first: see `storage.trust`.
 
     Raises:
         UsageError: The file cannot be read, does not run, or has no such class.
@@ -41,7 +41,7 @@ def resolved(environment: T) -> T | Callable[..., Any]:
 
 @lru_cache(maxsize=16)
 def _module(path: Path, source: bytes) -> ModuleType:
-    """Run once for all environments that a process makes, unless it is edited in between."""
+    """Run the file once for all environments that a process makes, unless it is edited in between."""
     return own_files.run(path, source)
 
 
@@ -58,8 +58,8 @@ def look_here(environment: str) -> None:
 
 
 def modules_of(environment: Any, envs: Iterable[Any]) -> set[str]:
-    """Names of the modules that environments come from: of every layer of `envs`, those that live in this process,
-    and of the id, the function or the object that they are made from.
+    """Return the names of the modules that environments come from: those of every layer of `envs`, which live in this
+    process, and those of the id, the function or the object that they are made from.
     """
     made = resolved(environment)
     whole = [*envs, made] if isinstance(made, gymnasium.Env) else envs
@@ -84,7 +84,7 @@ def _layers(env: Any) -> list[Any]:
 
 
 def _module_of(maker: Any) -> str:
-    """Of "module:attribute", or of a function or class, maybe with some arguments set."""
+    """Return the module of "module:attribute", or of a function or class, maybe in a `partial`."""
     if isinstance(maker, str):
         return maker.partition(":")[0]
     while isinstance(maker, partial):
@@ -93,7 +93,7 @@ def _module_of(maker: Any) -> str:
 
 
 def in_module(module: ModuleType, name: str) -> Callable[..., Any]:
-    """The class, or the function that makes environments, of that name in a file that was run as `module`.
+    """Return the class, or the function that makes environments, of that name in a file that was run as `module`.
 
     It can be handed to another process, which does not know the module.
 

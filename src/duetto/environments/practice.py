@@ -1,4 +1,4 @@
-"""What an agent learns from, where that differs from the game and its score."""
+"""Change the rewards and ends that an agent learns from, while games and their scores stay as they are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRED_FIRST = 2  # of these, at a game's start, where frames without action went
 
 
 def learned_reward(reward: np.ndarray, clip: bool, log: bool) -> np.ndarray:
-    """What is learned from in a reward's place."""
+    """Return what is learned from for rewards r: sign(r) log(1 + |r|) with `log`, sign(r) with `clip`, else r."""
     if log:
         return np.sign(reward) * np.log1p(np.abs(reward))
     return np.sign(reward) if clip else reward
@@ -107,7 +107,7 @@ class Practice(Engine):
         return learned_reward(reward, self._clip_rewards, self._log_rewards)
 
     def _fire(self, outcome: Outcome, lost: np.ndarray, firing: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Note what is left to press; where episodes start, and which steps nobody learns from."""
+        """Note what is left to press; return where episodes start, and which steps nobody learns from."""
         self._left = np.where(firing, self._left - 1, 0)
         self._left[lost], self._left[outcome.starts] = len(FIRED), FIRED_FIRST
         bogus = firing if outcome.bogus is None else firing | outcome.bogus

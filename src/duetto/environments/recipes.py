@@ -1,4 +1,4 @@
-"""How environments are made, as bytes for another process of this user: never written to a run's folder."""
+"""Pack how environments are made into bytes for another process of this user: never written to a run's folder."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from duetto.environments.stepping import Stepper
 
 
 def pack(environment: Any, options: dict[str, Any]) -> bytes:
-    """What `make` takes or, with the option `to_learn=False`, what `separate` does.
+    """Pack the arguments of `making.make` or, with the option `to_learn=False`, of `making.separate`.
 
-    By cloudpickle, as Gymnasium's vector environments do; raises whatever a user's objects do. A class from a file goes
-    as the class: the other process may be on a machine without the file.
+    Uses cloudpickle, as Gymnasium's vector environments do; raises whatever a user's objects do. A class from a file
+    is packed itself: the other process may be on a machine without the file.
     """
     environment = own.resolved(environment)
     return pickle.dumps((sys.path, cloudpickle.dumps((environment, options, registration(environment)))))
 
 
 def registration(environment: Any) -> Any:
-    """How an id is registered here, which may be by a script; None for what is no such id. For `register`."""
+    """Return an id's registration here, perhaps by a script, for `register`; None for what is no registered id."""
     return registry.get(environment) if isinstance(environment, str) else None
 
 
@@ -35,7 +35,7 @@ def register(spec: Any) -> None:
 
 
 def make(recipe: bytes, **others: Any) -> Stepper:
-    """Environments made from it, with some of the options replaced; what is imported for it is found as it was there.
+    """Make environments from a recipe, with some options replaced; modules are found on the path where it was packed.
 
     Raises:
         ImportError: A module is not installed here.
@@ -47,7 +47,7 @@ def make(recipe: bytes, **others: Any) -> Stepper:
 
 
 def unpack(recipe: bytes) -> tuple[Any, dict[str, Any]]:
-    """What `pack` took; an id that a script registered is registered here, too."""
+    """Return the environment and options that `pack` took; an id that a script registered is registered here, too."""
     path, packed = pickle.loads(recipe)
     sys.path += [place for place in path if place not in sys.path]
     environment, options, spec = pickle.loads(packed)

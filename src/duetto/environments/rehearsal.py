@@ -1,4 +1,4 @@
-"""Whether a run can be resumed exactly, found out by resuming its environments in a process of their own.
+"""Find out whether a run can be resumed exactly, by resuming its environments in a process of their own.
 
 `state.py` saves what it can see of an environment. A closure, a module's global, a class attribute or a C library's
 memory it cannot see, and a run resumed without them would go on, but elsewhere. So:
@@ -45,7 +45,7 @@ _Trace = list[tuple[np.ndarray, dict[str, int]]]  # of each step: the actions, a
 
 
 class Rehearsal:
-    """Watches one run. What it finds is said in `notices`, once.
+    """The watch over one run, which says what it finds in `notices`, once.
 
     Attributes:
         exact: Whether the environments come back exactly from their saved state; None while that is not known.
@@ -66,7 +66,7 @@ class Rehearsal:
         self._recipe = b"" if self.exact else self._pickle(environment, options)
 
     def begin(self, saved: dict[str, Any]) -> None:
-        """At a checkpoint, with the stepper's state in it: watch from here on, unless all is known already."""
+        """Begin to watch at a checkpoint with the stepper's state `saved`, unless all is known already."""
         if self.exact is False:
             return
         if saved["environments"] is None:
@@ -82,13 +82,13 @@ class Rehearsal:
     def is_apart(self, saved: dict[str, Any]) -> bool:
         """Whether the stepper, whose state this is, has been where one that was just made and reset has not.
 
-        A step tells them apart but for what changes at resets alone; for that an episode has to end in this process.
-        Not for ever: some never end.
+        A step tells them apart but for what changes at resets alone; for that an episode has to end in this
+        process, or `MOST` steps have to pass: some episodes never end.
         """
         return saved["steps"] - self._began > min(saved["lengths"].min(), MOST)
 
     def end(self) -> None:
-        """Something else comes that the process will not do, such as an evaluation: compare what was seen until now."""
+        """End the watch before what the process will not repeat, such as an evaluation; compare what was seen."""
         if self._stepper.watcher is None:
             return
         self._stepper.watcher = None
@@ -113,7 +113,7 @@ class Rehearsal:
             self._process = another_python.begin(start, question, self._answer, subprocess.DEVNULL)
 
     def look(self, patience: float = 0.0) -> None:
-        """Take the answer if it is there; with patience, in seconds, end the watch and wait for it."""
+        """Take the process's answer if it is there; with `patience`, in seconds, end the watch and wait for it."""
         if patience:
             self.end()
         if self._process is None or self._answer is None:
@@ -138,11 +138,11 @@ class Rehearsal:
         self._say(exact, finding)
 
     def _wanted(self) -> int:
-        """How many steps are to be compared in all."""
+        """Return how many steps are to be compared in all."""
         return LEAST if self._ended else MOST
 
     def recall(self, exact: bool | None) -> None:
-        """What a checkpoint knows that the run was resumed from. That it was not exact may have been mended since."""
+        """Take over `exact` from the resumed checkpoint; False may have been mended since, and becomes None."""
         self._said_unsaved, self._began = not self._stepper.resumed_exactly, self._stepper.steps
         self.exact = self.exact or exact or None
         if self.exact is None and self._stepper.resumed_exactly:
@@ -192,7 +192,7 @@ _CONSEQUENCE = "resuming this run begins new episodes."
 
 
 def main() -> None:
-    """In the process: read the job, write the answer."""
+    """Read the job from standard input, do it, and write the answer; this is what the process runs."""
     answer = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # environments print
     if hasattr(os, "nice"):
@@ -202,7 +202,7 @@ def main() -> None:
 
 
 def _rehearse(recipe: bytes, saved: dict[str, Any], trace: _Trace) -> tuple[bool | None, str]:
-    """Whether it comes back exactly, and what did not."""
+    """Return whether the environments come back exactly, None where that cannot be said, and what did not."""
     try:
         stepper = recipes.make(recipe)
     except Exception as error:  # whatever a user's objects raise

@@ -1,4 +1,4 @@
-"""N environments as several engines that each hold a part of them, and what is one engine's state in the parts.
+"""Share N environments among several engines, and cut and join their states and outcomes as if of one engine.
 
 A saved state has an entry "0" .. "N-1" for each environment, and whatever else is in it has a row for each.
 """
@@ -15,13 +15,13 @@ from duetto.environments.trees import Tree
 
 
 def shares(num_envs: int, parts: int) -> list[range]:
-    """The environments of each part: contiguous, and as even as can be."""
+    """Return the environments of each part: contiguous, and as even as can be."""
     bounds = [num_envs * part // parts for part in range(parts + 1)]
     return [range(start, stop) for start, stop in pairwise(bounds)]
 
 
 def join_saved(parts: list[Any]) -> Any:
-    """One engine's `save` from those of the parts, in order; None where one of them cannot be saved."""
+    """Join the parts' `save`, in order, into one engine's; None where one of them cannot be saved."""
     first = parts[0]
     if any(part is None for part in parts):
         return None
@@ -35,7 +35,7 @@ def join_saved(parts: list[Any]) -> Any:
 
 
 def take_saved(saved: Any, share: range) -> Any:
-    """The part of one engine's `save` that is of the environments `share`."""
+    """Return the part of one engine's `save` for the environments `share`."""
     if isinstance(saved, np.ndarray | list):
         return saved[share.start : share.stop]
     if not isinstance(saved, dict):  # of the whole, as Atari's checksum once was: it says nothing of a part
@@ -45,7 +45,7 @@ def take_saved(saved: Any, share: range) -> Any:
 
 
 def join_outcomes(parts: list[Outcome]) -> Outcome:
-    """One engine's `Outcome` from those of the parts, in order."""
+    """Join the parts' outcomes, in order, into one engine's `Outcome`."""
     optional: dict[str, np.ndarray | None] = {
         "bogus": _joined(parts, "bogus", lambda part: np.zeros(len(part.reward), bool)),
         "score": _joined(parts, "score", lambda part: part.reward),
@@ -61,7 +61,7 @@ def join_outcomes(parts: list[Outcome]) -> Outcome:
 
 
 def join_trees(parts: list[Tree]) -> Tree:
-    """Observations of the parts as one, in new arrays."""
+    """Join the parts' observations into one, in new arrays."""
     first = parts[0]
     if isinstance(first, dict):
         return {name: np.concatenate([part[name] for part in parts]) for name in first}  # type: ignore[index]

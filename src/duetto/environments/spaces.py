@@ -26,13 +26,13 @@ class Beyond(Fault):
     """Numbers that are finite where the environment computes them, and infinite as float32."""
 
     def told(self, name: str, step: int, first: int = 0) -> DuettoError:
-        """As `NonFiniteError`, which says where the run stopped."""
+        """Return the fault as a `NonFiniteError`, which says where the run stopped."""
         return NonFiniteError(str(super().told(name, step, first)))
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One part of an observation: where it is found, and how it is delivered."""
+    """A part of an observation: where it is found, and how it is delivered."""
 
     name: str  # keys joined by "/"; "" where the observation is a single array
     path: tuple[Any, ...]  # keys and positions that lead to it in Gymnasium's observation
@@ -45,7 +45,7 @@ class Leaf:
     whole: bool = False  # a Box whose own dtype has no fractions
 
     def find(self, obs: Any) -> Any:
-        """This part of one environment's, or of a batched, observation."""
+        """Return this part of one environment's, or of a batched, observation."""
         for key in self.path:
             obs = obs[key]
         return obs
@@ -56,11 +56,11 @@ class Leaf:
         return (len(self.space.nvec),) if isinstance(self.space, MultiDiscrete) else self.shape
 
     def describe(self) -> str:
-        """The part in a message: "observation" or "observation camera/left"."""
+        """Return the part's name for a message: "observation" or "observation camera/left"."""
         return f"observation {self.name}" if self.name else "observation"
 
     def read(self, obs: Any, env: int | None, rows: tuple[int, ...] = ()) -> np.ndarray:
-        """This part of an observation, `rows` in front of its shape; Fault where it is no value of its space.
+        """Read this part of an observation, `rows` in front of its shape; Fault where it is no value of its space.
 
         Boxes may be left, as many environments do; an image's bytes and choices may not.
         """
@@ -82,15 +82,15 @@ class Leaf:
         return value
 
     def beyond(self, value: np.ndarray) -> np.ndarray:
-        """Which numbers are finite and no float32 can hold."""
+        """Mark the numbers that are finite but too large for float32."""
         return np.isfinite(value) & (np.abs(value) > np.finfo(np.float32).max)
 
     def too_large(self, value: np.ndarray) -> str:
-        """What is said of them."""
+        """Return the beginning of a message about a value with numbers too large for float32."""
         return f"the {self.describe()} is beyond {np.finfo(np.float32).max:.2g}, where float32 ends ({value})."
 
     def is_left(self, value: np.ndarray) -> bool:
-        """Whether numbers of one of its `kinds` are not in its space, where that may not be left."""
+        """Whether numbers are outside of the space; always False for Boxes that may be left."""
         if self.count is None and ("f" in self.kinds or value.dtype == self.dtype):
             return False
         first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count
@@ -98,7 +98,7 @@ class Leaf:
 
 
 class Layout:
-    """How the observations of one Gymnasium space lie in our arrays.
+    """The layout of one Gymnasium space's observations in our arrays.
 
     Raises:
         UsageError: The space, or a part of it, is of a kind that no network takes (Text, Graph, Sequence ...).
@@ -119,7 +119,7 @@ class Layout:
         return Dict(tuple((leaf.name, leaf.space) for leaf in self.leaves))
 
     def empty(self, n: int) -> Tree:
-        """Uninitialised arrays for n environments."""
+        """Return uninitialised arrays for n environments."""
         if self.single:
             leaf = self.leaves[0]
             return np.empty((n, *leaf.row_shape), leaf.dtype)
@@ -138,12 +138,12 @@ class Layout:
                 target[row] = _cast(leaf, value, row)
 
     def check(self, obs: Any, rows: tuple[int, ...] = ()) -> None:
-        """Fault where an observation, or one of several rows, is not in its space."""
+        """Raise Fault where an observation, or one of several rows, is not in its space."""
         for leaf in self.leaves:
             leaf.read(obs, None, rows)
 
     def check_whole(self, obs: Any) -> None:
-        """Fault where a space of whole numbers is given fractions, which its dtype would cut off."""
+        """Raise Fault where a space of whole numbers is given fractions, which its dtype would cut off."""
         for leaf in self.leaves:
             value = np.asarray(leaf.find(obs)) if leaf.whole else None
             if value is not None and value.dtype.kind == "f" and (value != np.rint(value)).any():
@@ -154,7 +154,7 @@ class Layout:
                 )
 
     def batch(self, obs: Any) -> Tree:
-        """A batched Gymnasium observation, (N, ...) in every part, copied into our arrays."""
+        """Copy a batched Gymnasium observation, (N, ...) in every part, into our arrays."""
         arrays = {leaf.name: self._convert(leaf, leaf.find(obs)) for leaf in self.leaves}
         return arrays[""] if self.single else arrays
 
@@ -167,7 +167,7 @@ class Layout:
 
 
 def _cast(leaf: Leaf, value: np.ndarray, env: int | None) -> np.ndarray:
-    """A copy of a Box's numbers as they are learned from: of one environment or, without `env`, a row for each."""
+    """Copy a Box's numbers to the dtype that is learned from: of one environment or, without `env`, a row for each."""
     try:
         with np.errstate(over="raise"):
             return np.array(value, leaf.dtype)
@@ -179,12 +179,12 @@ def _cast(leaf: Leaf, value: np.ndarray, env: int | None) -> np.ndarray:
 
 
 def from_gymnasium(space: gymnasium.Space[Any]) -> Space:
-    """The space as plain data. Raises UsageError for kinds that no network takes (Text, Graph, Sequence ...)."""
+    """Convert a space to plain data. Raises UsageError for kinds that no network takes (Text, Graph, Sequence ...)."""
     return Layout(space).space
 
 
 def far_from_zero(obs: Tree) -> list[str]:
-    """A sentence for each part with numbers so large that float32 does not even hold all whole ones."""
+    """Return a sentence for each part with numbers so large that float32 does not even hold all whole ones."""
     said = []
     for name, part in parts(obs):
         if part.dtype == np.float32 and (largest := float(np.abs(part).max(initial=0))) > EXACT:
@@ -197,7 +197,7 @@ def far_from_zero(obs: Tree) -> list[str]:
 
 
 def flatten_observation(space: gymnasium.Space[Any], obs: Any) -> Tree:
-    """Batched observations of the single environment's `space`, leading axis N, as an array or a flat dict of arrays.
+    """Copy batched observations of a single environment's `space`, leading axis N, to an array or flat dict of arrays.
 
     The result never shares memory with `obs`.
     """
@@ -249,9 +249,9 @@ def _holds_nothing(space: gymnasium.Space[Any]) -> bool:
 def to_gymnasium(
     space: Space, dtype: np.dtype | None = None, dtypes: Mapping[str, np.dtype] | None = None
 ) -> gymnasium.Space[Any]:
-    """A Gymnasium space that takes the same values, and that `from_gymnasium` makes into the same plain one.
+    """Return a Gymnasium space with the same values, which `from_gymnasium` converts to the same plain space.
 
-    `dtype` is that of the space that it once was made from: numbers were float32 or uint8 since then, choices int64.
+    `dtype` is that of the Gymnasium space that it once came from, since plain ones have float32, uint8 or int64 alone;
     `dtypes` are those of the parts of a Dict, by name.
     """
     match space:
@@ -273,7 +273,7 @@ def to_gymnasium(
 
 
 def _bound(values: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
-    """A bound in this dtype; the greatest int64, which is no float64, is that again."""
+    """Return a bound in this dtype, clipped to its limits: the greatest int64 was rounded up as a float64."""
     if not np.issubdtype(dtype, np.integer):
         return np.array(values, dtype)
     limits = np.iinfo(dtype)

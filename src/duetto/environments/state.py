@@ -1,4 +1,4 @@
-"""Saving an environment's own state in the middle of an episode, so that a resumed run goes on bit for bit.
+"""Save an environment's own state in the middle of an episode, so that a resumed run goes on bit for bit.
 
 Every layer (each wrapper, and the environment inside; also one that another holds as its `env`) is saved as its
 attributes, those in `__slots__` too. One is
@@ -49,7 +49,7 @@ _GENERATORS = "generators"  # a key beside the layers' numbers
 
 
 def save(env: gymnasium.Env) -> dict[str, Any] | None:
-    """The state as nested dicts of arrays and JSON values; None if something in it cannot be saved."""
+    """Return the state as nested dicts of arrays and JSON values; None if something in it cannot be saved."""
     try:
         return _save(env)
     except values.NotSimpleError:
@@ -57,7 +57,7 @@ def save(env: gymnasium.Env) -> dict[str, Any] | None:
 
 
 def obstacle(env: gymnasium.Env) -> str:
-    """What makes `save` return None, the attribute and its kind; "" where nothing does."""
+    """Name the attribute, and its kind, that makes `save` return None; "" where none does."""
     try:
         _save(env)
     except values.NotSimpleError as error:
@@ -86,8 +86,8 @@ def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
 
 
 def begin(env: gymnasium.Env) -> None:
-    """Note that it is about to be used: what others drew from the global generators until now (JAX does, when it is
-    imported) was not its doing.
+    """Note that an environment is about to be used: what others drew from the global generators until now (JAX does,
+    when it is imported) was not its doing.
     """
     generators.remember(next(_layers(env)))
 
@@ -101,7 +101,7 @@ def remember(env: gymnasium.Env) -> None:
 
 
 class Saving(gymnasium.Wrapper):
-    """Makes `save` and `load` reachable through a vector environment's `call` and `set_attr`.
+    """A wrapper that makes `save` and `load` reachable through a vector environment's `call` and `set_attr`.
 
     Attributes:
         restored: Whether the last state that was set came back exactly.
@@ -172,7 +172,11 @@ def _save_layer(layer: gymnasium.Env, seen: values.Seen) -> dict[str, Any]:
 
 
 def _own_state(layer: Any) -> dict[str, Any]:
-    """A copy, for it may hold what changes."""
+    """Return a copy of the layer's own `state_dict()`, which may change later.
+
+    Raises:
+        NotSimpleError: It raises, or is no dict of arrays and JSON values.
+    """
     where = f"{type(layer).__name__}.state_dict()"
     try:
         state = copy.deepcopy(layer.state_dict())
@@ -207,13 +211,15 @@ def _load_layer(layer: gymnasium.Env, state: dict[str, Any]) -> bool:
 
 
 def _rules(layer: gymnasium.Env) -> dict[str, str]:
-    """The attributes that are functions, methods or classes, and which ones these are."""
+    """Return the attributes that are functions, methods or classes, each with a name that tells which one it is."""
     found = {name: value for name, value in _attributes(layer) if isinstance(value, _RULES)}
     return {name: _which(value) for name, value in found.items() if name not in _IGNORED_NAMES}
 
 
 def _which(rule: Any) -> str:
-    """Its name and what tells it from others of that name: its code, and simple values that it closes over."""
+    """Return a function's name with what tells it from others of that name: a lambda's code, and the simple values that
+    it closes over.
+    """
     function = getattr(rule, "__func__", rule)
     name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
     if not isinstance(function, types.FunctionType):

@@ -16,7 +16,7 @@ from duetto.environments.stepping import Stepper
 
 
 def running(environment: Any, stepper: Stepper) -> str:
-    """The class of the first wrapper whose statistics still change; "" where there is none.
+    """Return the class name of the first wrapper whose statistics still change; "" where there is none.
 
     `environment` is what the stepper was made of. Environments in other processes cannot be looked at.
     """

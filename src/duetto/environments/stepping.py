@@ -53,7 +53,7 @@ class Episode(NamedTuple):
 
 
 class Stepper:
-    """Steps `num_envs` environments together.
+    """A batch of `num_envs` environments that are stepped together.
 
     Attributes:
         observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
@@ -102,7 +102,7 @@ class Stepper:
 
     @property
     def obs(self) -> Tree:
-        """What to act on next. UsageError before the first reset."""
+        """The observations to act on next, (N, ...). UsageError before the first reset."""
         if not self.begun:
             raise UsageError(
                 f"{self.name} has no observation before its first reset. In a new run's callbacks there is one from "
@@ -135,7 +135,7 @@ class Stepper:
         self._returns[env], self._lengths[env], self.starts[env] = 0.0, 0, True
 
     def step(self, action: np.ndarray) -> tuple[Transition, list[Episode]]:
-        """One step of every environment with actions (N, A) in [-1, 1], or integers (N,) or (N, A).
+        """Step every environment with actions (N, A) in [-1, 1], or integers (N,) or (N, A).
 
         Returns:
             The real transitions, and the episodes that ended with them.
@@ -174,7 +174,7 @@ class Stepper:
 
     @property
     def action_dtype(self) -> str:
-        """NumPy's name of what the environment takes."""
+        """NumPy's name for the dtype of the environment's own actions."""
         return np.dtype(self.engine.single_action_space.dtype).name
 
     @property
@@ -199,7 +199,7 @@ class Stepper:
             self.engine.set_attr(name, value)
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
-        """Uniform random actions for every environment, as `step` takes them."""
+        """Draw uniform random actions for every environment, as `step` takes them."""
         return self._actions.sample(random, self.num_envs, masks.of(self._obs) if self.begun else None)
 
     @property
@@ -208,7 +208,7 @@ class Stepper:
         return float((self.engine.metadata or {}).get("render_fps") or 30)
 
     def render(self) -> np.ndarray:
-        """The first environment's frame, (H, W, 3) uint8.
+        """Return the first environment's frame, (H, W, 3) uint8.
 
         Raises:
             UsageError: The environment was made without a render mode, fails to render, or gives something else.
@@ -232,7 +232,7 @@ class Stepper:
         return frame
 
     def show(self, seed: int | None) -> None:
-        """`reset` of environments with render_mode "human", which show themselves; at the first, a window opens.
+        """Reset environments with render_mode "human", which show themselves; the first reset opens a window.
 
         Raises:
             UsageError: No window can be opened.
@@ -250,7 +250,10 @@ class Stepper:
 
     @contextmanager
     def _quiet_at_first(self, window: bool = False) -> Iterator[None]:
-        """SDL prints that there is no display before the first frame, which needs none; GLFW warns before it fails."""
+        """Hide repeated warnings and, at the first window or a known family's first frame, what libraries print.
+
+        SDL prints that there is no display, though frames need none; GLFW warns before it fails.
+        """
         silent = not self._rendered and (window or naming.family_of(self.name) is not None)
         with quiet.repeated_warnings(), quiet.output() if silent else contextlib.nullcontext():
             yield
@@ -261,7 +264,7 @@ class Stepper:
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides the next steps, as nested dicts of arrays and JSON values.
+        """Return everything that decides the next steps, as nested dicts of arrays and JSON values.
 
         Where the environments cannot be saved, "environments" is None.
         """
@@ -311,21 +314,21 @@ class Stepper:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """What an environment does wrong, told with its name and the step."""
+        """Turn a Fault that is raised within into an error for the user, with the environment's name and the step."""
         try:
             yield
         except Fault as fault:
             raise fault.told(self.name, self.steps, self.first) from fault.__cause__
 
     def _check_rows(self, state: dict[str, Any]) -> None:
-        """CheckpointError unless all that is kept of each environment has the form of what is here."""
+        """Raise CheckpointError unless the rows kept of each environment have this stepper's shapes and dtypes."""
         own = {"returns": self._returns, "lengths": self._lengths, "starts": self.starts, "obs": self._obs}
         forms.check(state, own, "stepper")
         if isinstance(self._obs, dict):
             forms.check(state["obs"], Each(ANY, list(self._obs)), "stepper/obs")
 
     def _put_back(self, saved: Any) -> bool:
-        """Whether the environments are as they were when they were saved, exactly."""
+        """Restore the environments' saved state; return whether it came back exactly."""
         try:
             return self.engine.load(saved)
         except (DuettoError, Fault):
@@ -337,7 +340,7 @@ class Stepper:
             ) from error
 
     def _begin_anew(self) -> None:
-        """New episodes, with a seed that follows from where the environments were."""
+        """Begin new episodes, with a seed that follows from the old one and the number of steps."""
         self._begin(self.engine.reset(_resume_seed(self._seed, self.steps)))
 
     def _begin(self, obs: Tree) -> None:
@@ -349,7 +352,7 @@ class Stepper:
         self._check_obs(obs, self._rows)
 
     def _single(self, reward: np.ndarray) -> np.ndarray:
-        """Rewards as they are learned from."""
+        """Return rewards as float32, as they are learned from. NonFiniteError where one is too large for that."""
         if np.vdot(reward, reward) > _MOST**2 and (beyond := np.flatnonzero(np.abs(reward) > _MOST)).size:
             env = int(beyond[0])
             raise NonFiniteError(

@@ -36,7 +36,7 @@ def leave_if_begun_again() -> None:
 
 @contextmanager
 def _marked() -> Iterator[None]:
-    """Processes that begin within know whose they are."""
+    """Mark the processes that begin within as Duetto's, by an environment variable."""
     os.environ[OURS] = "1"
     try:
         yield
@@ -45,7 +45,7 @@ def _marked() -> Iterator[None]:
 
 
 def start(singles: list[Callable[[], gymnasium.Env]], name: str, timeout: float) -> Vector:
-    """A process for each environment, that has `timeout` seconds for each answer.
+    """Start a process for each environment, which has `timeout` seconds for each answer.
 
     Raises:
         UsageError: The environments cannot be made there, or differ; or a script would start itself in each of them.
@@ -78,8 +78,8 @@ def _checked(single: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
 
 @contextmanager
 def deaf_to_hangups() -> Iterator[None]:
-    """A terminal that closes reaches every process, too: those that start in here, Python's own helpers among them,
-    inherit that they ignore it.
+    """Have processes that start within, Python's own helpers among them, ignore SIGHUP, which reaches every process of
+    a terminal that closes.
     """
     if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Whether an episode's task was done, as its last info says (`info["is_success"]`, or `info["success"]`).
+"""Read whether an episode's task was done from its last info (`info["is_success"]`, or `info["success"]`).
 
 Robotics' environments say so, and rewards alone do not: of one that gives -1 until the goal is reached, a return of -50
 may be an episode that reached it late, and lost it. Others say nothing, and then nothing is told of it.
@@ -15,13 +15,16 @@ KEYS = ("is_success", "success")
 
 
 def of(infos: Sequence[Mapping[str, Any]], ended: np.ndarray) -> np.ndarray | None:
-    """What each of N infos says where an episode has `ended` (N,): 1 or 0 (N,), NaN for nothing; None: all nothing."""
+    """Return the successes in N infos where episodes have `ended` (N,): 1 or 0, NaN where none is said, (N,) float64.
+
+    None where no info says any.
+    """
     found = [_number(info) if over else np.nan for info, over in zip(infos, ended.tolist(), strict=True)]
     return None if all(map(np.isnan, found)) else np.array(found)
 
 
 def in_vector(infos: Mapping[str, Any], ended: np.ndarray) -> np.ndarray | None:
-    """The same of a vector environment's infos, the final ones where others are there already (SAME_STEP)."""
+    """Return the same for a vector environment's infos; the final ones where the next episode's are there, too."""
     final = infos.get("final_info")
     if final is not None and not isinstance(final, Mapping):  # Gymnasium 0.26-0.29
         return of([one if isinstance(one, Mapping) else {} for one in final], ended)

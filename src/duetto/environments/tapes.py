@@ -1,4 +1,4 @@
-"""Coming back to the same state without saving it: by doing the same again.
+"""Come back to the same state without saving it: by doing the same again.
 
 Atari's vector environment cannot save its emulators. But from a seed on, what they do follows from what they are told;
 so it is kept on a tape, one byte for each action, and played again. A game's state also depends on the games before it
@@ -21,11 +21,11 @@ LEAVE, SEED, PLAIN = 0, 1, 2  # what to do with an environment before a step of 
 
 
 class Tape:
-    """What one environment was told since it last got a seed.
+    """The record of what one environment was told since it last got a seed.
 
     Attributes:
         seed: That seed.
-        told: Actions, and `RESET`.
+        told: Actions, and `RESET` where a game began without a new seed; a byte each.
     """
 
     seed: int
@@ -36,7 +36,7 @@ class Tape:
         self.seed, self.told = seed % SEEDS, bytearray()
 
     def next_game(self) -> int | None:
-        """Note that another game begins; its seed, or None if it goes on with the same random numbers."""
+        """Note that another game begins; return its seed, or None if it goes on with the same random numbers."""
         if len(self.told) < LONGEST:
             self.told.append(RESET)
             return None
@@ -47,16 +47,16 @@ class Tape:
 
     @property
     def steps(self) -> int:
-        """Since the game began."""
+        """Number of steps since the game began."""
         return len(self.told) - 1 - self.told.rfind(RESET)
 
     def state_dict(self) -> dict[str, Any]:
-        """The seeds' origin and number, and the bytes."""
+        """Return the seeds' origin and number, and the bytes."""
         return {"origin": self._origin, "number": self._number, "told": np.frombuffer(bytes(self.told), np.uint8)}
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Tape:
-        """Undo `state_dict`."""
+        """Make the tape that `state_dict` returned the state of."""
         tape = cls(state["origin"])
         tape._number, tape.told = state["number"], bytearray(np.asarray(state["told"], np.uint8).tobytes())
         if tape._number:
@@ -68,7 +68,7 @@ class Tape:
 
 
 def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
-    """How environments that step together play their tapes again, so that all come to the end at the same time.
+    """Plan how environments that step together play their tapes again, so that all come to the end at the same time.
 
         step            0      1      2      after the last
         environment 0   SEED a      b PLAIN c                    told a b RESET c

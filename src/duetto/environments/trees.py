@@ -10,12 +10,12 @@ Tree = np.ndarray | dict[str, np.ndarray]
 
 
 def copy(tree: Tree) -> Tree:
-    """A copy that shares no memory with `tree`."""
+    """Return a copy that shares no memory with `tree`."""
     return {name: part.copy() for name, part in tree.items()} if isinstance(tree, dict) else tree.copy()
 
 
 def take(tree: Tree, rows: np.ndarray) -> Tree:
-    """The given rows (indices, (K,)), copied."""
+    """Copy the given rows (indices, (K,))."""
     return {name: part[rows] for name, part in tree.items()} if isinstance(tree, dict) else tree[rows]
 
 
@@ -31,7 +31,7 @@ def assign(target: Tree, source: Tree, rows: np.ndarray) -> None:
 
 
 def parts(tree: Tree) -> Iterator[tuple[str, np.ndarray]]:
-    """(name, array) of each part; a single array has the name ""."""
+    """Yield (name, array) of each part; a single array has the name ""."""
     if isinstance(tree, dict):
         yield from tree.items()
     else:

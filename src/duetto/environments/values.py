@@ -1,4 +1,4 @@
-"""Attributes as nested dicts of arrays and JSON values, and back, exactly: types, order and all bits."""
+"""Encode attributes as nested dicts of arrays and JSON values, and decode them, exactly: types, order and all bits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Seen:
 
 
 def encode(value: Any, seen: Seen) -> Any:
-    """The value as nested dicts with str keys, arrays and JSON values; NotSimpleError if it is not simple."""
+    """Encode a value as nested dicts with str keys, arrays and JSON values; NotSimpleError if it is not simple."""
     # Exact types: np.float64 is a float and an IntEnum an int, but they compute otherwise.
     kind: Any = type(value)
     if _is_json(value):
@@ -71,7 +71,7 @@ def encode(value: Any, seen: Seen) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Undo `encode`; arrays and generators are new ones."""
+    """Return the value that `encode` encoded; arrays and generators are new ones."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if not isinstance(value, dict):
@@ -129,7 +129,7 @@ def _bit_generator(name: str) -> np.random.BitGenerator:
 
 
 def _kept(dtype: np.dtype) -> bool:
-    """Whether checkpoints hold arrays of it: numbers in the processor's own order, of at most 64 bits."""
+    """Whether checkpoints can hold arrays of this dtype: numbers in the processor's byte order, of at most 64 bits."""
     return dtype.kind in "biuf" and dtype.isnative and dtype.itemsize <= 8
 
 
@@ -140,7 +140,7 @@ def _is_json(value: Any) -> bool:
 
 
 def strange(tree: Any, path: str = "") -> str:
-    """What in nested dicts is no array and no JSON value, in words; "" where nothing is."""
+    """Describe the first thing in nested dicts that is no array and no JSON value; "" where there is none."""
     if type(tree) is dict:
         if other := next((key for key in tree if type(key) is not str), None):
             return f"the key {other!r}, which is no text{f', at {path}' if path else ''}"

@@ -56,7 +56,7 @@ class Workers(AsyncVectorEnv):
         )
 
     def _check_spaces(self) -> None:
-        """The first thing that workers are asked."""
+        """Check the workers' spaces: the first thing that they are asked, with more time to answer."""
         pairs = zip(self.parent_pipes, self.processes, strict=True)
         first = self._timeout and max(self._timeout, TO_START)
         self.parent_pipes: Any = [_Line(pipe, process, i, first) for i, (pipe, process) in enumerate(pairs)]
@@ -71,7 +71,7 @@ class Workers(AsyncVectorEnv):
             line.timeout = self._timeout
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
-        """Raise what went wrong in the environment with the lowest number."""
+        """Raise the error of the environment with the lowest number, if any call failed."""
         errors: list[Any] = []
         with suppress(queue.Empty):  # one that cannot be pickled never comes
             for _ in range(list(successes).count(False)):
@@ -105,7 +105,7 @@ class Workers(AsyncVectorEnv):
 
 
 class Checked(Saving):
-    """Checks what an environment gives where it does, before it is sent: nobody else sees all of it."""
+    """A wrapper that checks what an environment gives before it is sent: nobody else sees all of it."""
 
     def __init__(self, env: gymnasium.Env, label: str) -> None:
         calls.check_spaces(env, label)
@@ -113,13 +113,13 @@ class Checked(Saving):
         self._layout = Layout(env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The first observation, and of its info what is read of it."""
+        """Return the first observation, and the part of its info that Duetto reads."""
         obs, info = calls.reset(self.env, None, seed=seed, options=options)
         self._check(obs)
         return obs, _read(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """What the environment gave; of its info what is read of it."""
+        """Return what the environment gave, with only the part of its info that Duetto reads."""
         obs, reward, terminated, truncated, info = calls.step(self.env, None, single(action))
         self._check(obs)
         return obs, reward, terminated, truncated, _read(info)
@@ -138,8 +138,8 @@ class Checked(Saving):
 
 
 def _read(info: dict[str, Any]) -> dict[str, Any]:
-    """The lives, the mask of allowed actions, and whether the task was done, which are all that anybody reads; and that
-    there is what looks like a mask.
+    """Return the part of an info that Duetto reads: the lives, the mask of allowed actions, whether the task was done,
+    and True under each name that looks like a misnamed mask.
     """
     alike = dict.fromkeys((name for name in MISNAMED if name in info), True)
     return {name: info[name] for name in ("lives", KEY, *successes.KEYS) if name in info} | alike
@@ -188,7 +188,7 @@ class _Line:
 
 
 def _poll(pipe: Connection) -> Callable[[float], Any]:
-    """What waits for something to read, that many seconds: `pipe.poll`, which makes a selector each time, faster."""
+    """Return `pipe.poll`, which waits so many seconds for something to read, without making a selector each time."""
     if not hasattr(select, "poll"):  # on Windows
         return pipe.poll
     poll = select.poll()
@@ -197,7 +197,7 @@ def _poll(pipe: Connection) -> Callable[[float], Any]:
 
 
 def ended(code: int | None) -> str:
-    """How a process ended that has this exit code, as the rest of a sentence."""
+    """Return how a process with this exit code ended, as the rest of a sentence."""
     if code is None or code >= 0:
         return "does not answer any more" if code is None else f"ended with exit code {code}"
     known = -code in [one.value for one in signal.Signals]  # of the real-time signals, two
@@ -221,9 +221,9 @@ def _kill(processes: list[Any]) -> None:
 
 @dataclass(frozen=True)
 class _Worker:
-    """What a worker does, with the trainer's environment variables of now: a fork server keeps those of its start.
+    """A worker's task with the trainer's environment variables of now, for a fork server keeps those of its start.
 
-    They are set while this is read, before what the environment's factory imports.
+    They are set as this is unpickled, before the environment's factory is, which may import what reads them.
     """
 
     variables: dict[str, str]
@@ -237,7 +237,7 @@ class _Worker:
 
 
 def _work(index: int, make: Callable[[], gymnasium.Env], pipe: Any, *rest: Any) -> None:
-    """What a worker does: as Gymnasium's, but its environment may fail to be made."""
+    """Do a worker's work as Gymnasium's does, but report an environment that cannot be made."""
     # Ctrl-C and the end of a terminal or a job reach every process of it. The trainer ends then, after a checkpoint
     # that needs this one. What the environment starts inherits the first of these, but no handler.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -263,7 +263,10 @@ def _work(index: int, make: Callable[[], gymnasium.Env], pipe: Any, *rest: Any) 
 
 
 def _leave_with_the_trainer() -> None:
-    """A trainer that is killed asks nobody to close, and an environment that hangs would stay for ever."""
+    """End this worker once its trainer has been gone for `ORPHANED` seconds.
+
+    A trainer that is killed asks nobody to close, and an environment that hangs would stay for ever.
+    """
     trainer = multiprocessing.parent_process()
     assert trainer is not None
     trainer.join()

@@ -1,4 +1,4 @@
-"""Where experience waits to be learned from: rollouts, and replay of transitions and of sequences."""
+"""Memories, in which experience waits to be learned from: rollouts, and replay of transitions and of sequences."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from duetto.memory.steps import cut, joined
 
 
 class Outline(NamedTuple):
-    """What is known of a block's rows."""
+    """The facts about a block that are known without its rows."""
 
     env: np.ndarray  # (R,) int64, whose each is
     ended: np.ndarray  # (T,) bool, whether an episode ends with a vector step
@@ -28,7 +28,7 @@ class Outline(NamedTuple):
 
     @classmethod
     def of(cls, steps: Experience, counts: Sequence[int]) -> Outline:
-        """Of vector steps that have so many rows each."""
+        """Return the outline of vector steps with `counts` rows each."""
         ends = np.flatnonzero(steps.terminated | steps.truncated)
         ended = np.zeros(len(counts), bool)
         ended[np.cumsum(counts).searchsorted(ends, side="right")] = True
@@ -48,18 +48,18 @@ class Parcel:
     """Blocks (at least one, of T vector steps each) that are handed out side by side."""
 
     def __init__(self, number: int, blocks: Sequence[Left]) -> None:
-        """`number` is another one for each."""
+        """`number` names the parcel; no two have the same."""
         self.number: int = number
         self.blocks: Sequence[Left] = blocks
         self.steps: int = len(blocks[0].counts)
 
     @property
     def extras(self) -> list[str]:
-        """What all of its blocks have."""
+        """Names of the extras that all of its blocks have."""
         return [name for name in self.blocks[0].outline.extras if all(name in b.outline.extras for b in self.blocks)]
 
     def cut(self) -> list[Afar]:
-        """Its vector steps."""
+        """Return one `Afar` for each of its vector steps, in order."""
         envs = [np.split(block.outline.env, np.cumsum(block.counts)[:-1]) for block in self.blocks]
         ended = np.logical_or.reduce([block.outline.ended for block in self.blocks])
         return [
@@ -81,7 +81,7 @@ class Arrived:
     """A parcel in a shard, as far as its rows are the shard's own."""
 
     def __init__(self, blocks: Sequence[tuple[Experience, list[int]]], begin: int, steps: int) -> None:
-        """With the rows of each block's vector steps; those before `begin` are not wanted."""
+        """`blocks` have their rows and the number of rows of each vector step; steps before `begin` are never taken."""
         self._blocks = [cut(*block) for block in blocks]
         self._next, self._steps = begin, steps
 
@@ -95,5 +95,5 @@ class Arrived:
 
     @property
     def used_up(self) -> bool:
-        """Whether all of it was taken."""
+        """Whether every vector step was taken."""
         return self._next == self._steps

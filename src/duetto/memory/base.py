@@ -1,4 +1,4 @@
-"""What goes into a memory and what comes out of it."""
+"""The data that goes into a memory and comes out of it, and the interface that memories share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Experience(NamedTuple):
 
 
 def turns(experience: Experience) -> Iterator[Experience]:
-    """The same steps in order, at most one of each environment at a time."""
+    """Yield the same steps in order, at most one of each environment at a time."""
     env = experience.env
     if len(np.unique(env)) == len(env):
         if len(env):
@@ -47,7 +47,7 @@ def turns(experience: Experience) -> Iterator[Experience]:
 
 
 def selected(experience: Experience, rows: np.ndarray) -> Experience:
-    """Those rows of it, as something that can be sent to another process."""
+    """Return some rows of `experience`, with plain dicts, so that it can be sent to another process."""
 
     def select(value: Any) -> Any:
         return {name: select(part) for name, part in value.items()} if isinstance(value, Mapping) else value[rows]
@@ -78,7 +78,7 @@ class Found(NamedTuple):
 
 
 class Memory:
-    """What the training loop asks of every memory, beside `due` and what checkpoints need."""
+    """The methods that the training loop needs of every memory, besides `due` and those for checkpoints."""
 
     needs_priorities = False
     needs_divergence = False
@@ -90,32 +90,32 @@ class Memory:
         raise NotImplementedError
 
     def take(self, step: Experience | Afar) -> None:
-        """The same, of a vector step wherever it lies; only shards can get one that is not here."""
+        """Store a vector step wherever its rows lie; only a memory in shards can get one whose rows are not here."""
         if not isinstance(step, Experience):
             raise TypeError(f"{type(self).__name__} is no memory in shards, and gets steps that lie elsewhere")
         self.add(step)
 
     def pretraining(self) -> Iterator[Sample]:
-        """Batches to learn from before the first step; none."""
+        """Yield the batches to learn from before the first step: none here."""
         return iter(())
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Give what was sampled new priorities, where the memory has any."""
+        """Give the sampled items new priorities, where the memory has any."""
 
     def image_tables(self) -> dict[str, Table]:
-        """The images, by field, that batches from here on name instead of holding them: see `networks.pictures`.
+        """Return the tables of images, by field, whose rows batches name from here on: see `networks.pictures`.
 
-        There are none, but in a replay of transitions without hindsight, and in one of sequences, in this process and
-        without demonstrations beside it; and none that are compressed.
+        Only replays in this process and without demonstrations have some, of sequences or of transitions without
+        hindsight, and none of images that are compressed.
         """
         return {}
 
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A saved state without what segments hold, to go on from without them; `learning_starts` counts anew.
+        """Return a saved state without what segments hold, to go on from without them; `learning_starts` counts anew.
 
         Random numbers, and how far priorities' exponents have come, stay. A memory without segments stays as it is.
         """
         return state
 
     def note_divergence(self, divergence: float) -> None:
-        """The mean KL divergence of what was just learned from, where the memory needs it."""
+        """Note the mean KL divergence of the batch just learned from; called where `needs_divergence` is set."""

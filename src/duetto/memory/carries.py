@@ -44,7 +44,7 @@ class Carries:
                 self._kept.pop(i, None)
 
     def read(self, index: Iterable[int]) -> Carry:
-        """The states (B, ...) of indices; empty while none was ever kept."""
+        """Return the states (B, ...) of indices; empty while none was ever kept."""
         rows = [self._kept.get(i, self._zeros) for i in index]
         return {name: np.stack([row[name] for row in rows]) for name in self._zeros}
 
@@ -58,7 +58,7 @@ class Carries:
         return {name: zeros.copy() for name, zeros in self._zeros.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the states follow with `keep`."""
+        """Take over the shapes from `state_dict`, without any state; the states follow with `keep`."""
         self._kept, self._zeros = {}, dict(state)
 
 

@@ -11,7 +11,7 @@ LEVEL = 1  # zlib's fastest. An 84 x 84 frame of Pong: 7,056 bytes to 230, 13 µ
 
 
 class CompressedRows:
-    """As much of an array (count, *shape) as `Rings` needs: rows are set, taken and sliced along the first axis."""
+    """Compressed rows for `Rings` in the place of an array (count, *shape): rows can be set, taken and sliced."""
 
     def __init__(self, count: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self._shape, self._dtype = shape, dtype

@@ -26,7 +26,7 @@ import numpy as np
 def cut(
     steps: np.ndarray, made: np.ndarray, done: np.ndarray, length: int, overlap: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which of N episodes complete a sequence with their newest step; none can complete two at once.
+    """Find which of N episodes complete a sequence with their newest step; none can complete two at once.
 
     Args:
         steps: (N,) int, steps of each episode up to and including the newest.

@@ -16,7 +16,7 @@ from duetto.memory.sequences import SequenceReplay
 
 
 class Episodes(NamedTuple):
-    """What a memory of demonstrations is filled with."""
+    """The episodes that fill a memory of demonstrations, and the generators it draws with."""
 
     episodes: Sequence[Any]  # with obs (T + 1, ...), action, reward (T, ...), terminated and truncated
     random: np.random.Generator  # for how many of a batch are demonstrations
@@ -25,7 +25,7 @@ class Episodes(NamedTuple):
 
 
 def own_spec(spec: ReplaySpec | SequenceSpec, mixing: DemonstrationSpec, rows: int) -> Any:
-    """The spec of the demonstrations' memory. What they were collected with is not known: states start from zeros."""
+    """Return the spec of the demonstrations' memory; recurrent states start from zeros, for nobody stored them."""
     priorities = spec.prioritization
     if priorities is not None and mixing.priority_epsilon > 0:
         priorities = replace(priorities, epsilon=mixing.priority_epsilon)
@@ -36,14 +36,14 @@ def own_spec(spec: ReplaySpec | SequenceSpec, mixing: DemonstrationSpec, rows: i
 
 
 def rows_for(spec: ReplaySpec | SequenceSpec, lengths: Sequence[int], stacked: int) -> int:
-    """Rows that hold every step, and for sequences each last observation and the frames from before an episode."""
+    """Count the rows for every step, and for sequences each last observation and the frames from before an episode."""
     if isinstance(spec, ReplaySpec):
         return sum(lengths)
     return sum(lengths) + len(lengths) * max(1, stacked) + spec.burn_in + spec.unroll + stacked + 1
 
 
 def experiences(episodes: Sequence[Any], digest: Any) -> Iterator[Experience]:
-    """The steps of each episode, as one environment would have made them; all of it goes into `digest`."""
+    """Yield the steps of each episode, as one environment would have made them, and update `digest` with them."""
     for episode in episodes:
         steps = len(episode.reward)
         last = np.arange(steps) == steps - 1
@@ -62,7 +62,7 @@ def experiences(episodes: Sequence[Any], digest: Any) -> Iterator[Experience]:
 
 
 def fill(memory: Replay | SequenceReplay, episodes: Sequence[Any]) -> str:
-    """Put all episodes in; the fingerprint of their contents."""
+    """Put all episodes into `memory` and return the fingerprint (SHA-256) of their contents."""
     digest = hashlib.sha256()
     for experience in experiences(episodes, digest):
         size = len(experience.reward) if isinstance(memory, Replay) else 1  # sequences are cut step by step

@@ -22,7 +22,7 @@ from duetto.memory.tree import MinTree, SumTree
 
 
 class Line(NamedTuple):
-    """What has to be known of all items to draw points among them, and to weigh what lies there."""
+    """The numbers that are needed to draw points among all items, and to weigh the items found there."""
 
     items: int
     length: float  # Σ p^α; of items that are all alike, their number
@@ -30,14 +30,14 @@ class Line(NamedTuple):
 
 
 def numbers(items: int, size: int, random: np.random.Generator, replacement: bool = True) -> np.ndarray:
-    """B points of a line of items that are all alike; without replacement, as many as there are at most."""
+    """Draw B points of a line of items that are all alike; without replacement, at most as many as there are items."""
     if replacement:
         return random.integers(items, size=size)
     return random.choice(items, size=min(size, items), replace=False)
 
 
 def strata(length: float, size: int, random: np.random.Generator) -> np.ndarray:
-    """A point (B,) in each of B equal parts of a line, ascending."""
+    """Draw a point in each of B equal parts of a line: (B,), ascending."""
     return (np.arange(size) + random.random(size)) * (length / size)
 
 
@@ -61,7 +61,7 @@ class Weighing:
         return annealed_exponent(start, self.sampled, self._prioritization.importance_anneal_samples)
 
     def weights(self, mass: np.ndarray, least: float) -> np.ndarray:
-        """Of the next batch, (B,) float32, from p^α of its items and the least of all."""
+        """Count the next batch and return its weights (B,) float32, from p^α of its items and the least p^α of all."""
         exponent = self.exponent
         self.sampled += 1
         if exponent == 0:
@@ -70,7 +70,7 @@ class Weighing:
 
 
 class UniformDraws:
-    """Some of the indices 0 .. size-1 are items; every one is as likely as every other."""
+    """Items among the indices 0 .. size-1, of which every one is as likely to be drawn as every other."""
 
     def __init__(self, size: int) -> None:
         self._sums = SumTree(size)  # mass of each item, 0 where there is none
@@ -80,21 +80,21 @@ class UniformDraws:
         return self._count
 
     def add(self, index: np.ndarray) -> None:
-        """Make items of indices (K,) that are none, each given once."""
+        """Make items of indices (K,) that are not items yet, each given once."""
         self._sums.set(index, 1.0)
         self._count += len(index)
 
     def remove(self, index: np.ndarray) -> None:
-        """Items (K,), each given once, are none any more."""
+        """Remove the items at `index` (K,), each given once."""
         self._sums.set(index, 0.0)
         self._count -= len(index)
 
     def draw(self, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Indices (B,) of B items, drawn with replacement, and their importance weights (B,) float32."""
+        """Draw B items with replacement; return their indices (B,) and importance weights (B,) float32."""
         return self.find(numbers(len(self), size, random)), np.ones(size, np.float32)
 
     def find(self, point: np.ndarray) -> np.ndarray:
-        """The items (B,) at points of the line."""
+        """Return the items (B,) at points of the line."""
         return self._sums.find(point + 0.5)  # sums of ones are exact
 
     def mass(self, index: np.ndarray) -> np.ndarray:
@@ -103,18 +103,18 @@ class UniformDraws:
 
     @property
     def line(self) -> Line:
-        """All items."""
+        """The `Line` of all items."""
         return Line(len(self), len(self), 1.0)
 
     def feedback(self, index: np.ndarray, priority: np.ndarray) -> None:
-        """Nothing to do: uniform draws have no priorities."""
+        """Do nothing: uniform draws have no priorities."""
 
     def state_dict(self, index: np.ndarray) -> dict[str, Any]:
-        """Everything but which the items are: `index` (K,)."""
+        """Return nothing: all there is to know is which the items are, `index` (K,)."""
         return {}
 
     def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
-        """Undo `state_dict` in a memory without items."""
+        """Make the items `index` (K,) again, where there are none yet."""
         self.add(index)
 
 
@@ -153,34 +153,34 @@ class ProportionalDraws(UniformDraws):
 
     @property
     def line(self) -> Line:
-        """All items."""
+        """The `Line` of all items."""
         return Line(len(self), self.total, self.smallest)
 
     def add(self, index: np.ndarray) -> None:
-        """Make items of indices (K,) that are none; they get the largest priority so far."""
+        """Make items of indices (K,) that are not items yet; they get the largest priority so far."""
         self.renew(index)
         self._count += len(index)
 
     def renew(self, index: np.ndarray) -> None:
-        """Items (K,), of which one may come twice, are new ones now; see `add`."""
+        """Give indices (K,), of which one may come twice, the priority of new items; see `add`."""
         self._set(index, mass(np.full(len(index), self.largest), self._prioritization.exponent))
 
     def remove(self, index: np.ndarray) -> None:
-        """Items (K,), each given once, are none any more."""
+        """Remove the items at `index` (K,), each given once."""
         super().remove(index)
         self._minima.set(index, np.inf)
 
     def draw(self, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """One item from each of B equal parts of the total mass; see `UniformDraws.draw`."""
+        """Draw one item from each of B equal parts of the total mass; see `UniformDraws.draw`."""
         index = self.find(strata(self.total, size, random))
         return index, self._weighing.weights(self.mass(index), self.smallest)
 
     def find(self, point: np.ndarray) -> np.ndarray:
-        """The items (B,) at points of the line."""
+        """Return the items (B,) at points of the line."""
         return self._sums.find(point)
 
     def skip(self) -> None:
-        """A batch was drawn from elsewhere: β rises all the same."""
+        """Count a batch that was drawn from elsewhere: β rises all the same."""
         self._weighing.sampled += 1
 
     def feedback(self, index: np.ndarray, priority: np.ndarray) -> None:
@@ -190,13 +190,13 @@ class ProportionalDraws(UniformDraws):
             self._set(index, mass(priority + self._prioritization.epsilon, self._prioritization.exponent))
 
     def state_dict(self, index: np.ndarray) -> dict[str, Any]:
-        """p^α of the items `index` (K,), that α, the largest priority and the batches drawn."""
+        """Return p^α of the items `index` (K,), that α, the largest priority and the number of batches drawn."""
         weighed = {"mass": self._sums.leaves[index], "exponent": self._prioritization.exponent}
         return weighed | {"largest_priority": self.largest, "sampled": self._weighing.sampled}
 
     def load_state_dict(self, index: np.ndarray, state: dict[str, Any]) -> None:
-        """Undo `state_dict` in a memory without items. With another α than it had, the same priorities have other
-        masses; where that was 0, none are known, and all items have the largest.
+        """Restore the items `index` (K,) from `state_dict`, where there are none yet. If α was another one, the same
+        priorities get other masses; if it was 0, no priority is known, and all items get the largest.
 
         Raises:
             CheckpointError: The state is that of a memory without priorities.
@@ -221,7 +221,7 @@ class ProportionalDraws(UniformDraws):
         self._count += len(index)
 
     def _with_this_exponent(self, masses: np.ndarray, before: float | None) -> np.ndarray:
-        """Of items, whose masses are above 0, p^α from p^(α before)."""
+        """Turn masses p^before into p^α; those of 0, where there is no item, stay. None stands for this α."""
         exponent = self._prioritization.exponent
         if before in (None, exponent):
             return masses

@@ -93,7 +93,7 @@ class EpisodeRings:
         return self._stacks.frames - 1
 
     def check(self, experience: Experience) -> None:
-        """Raise for what `add` could not store.
+        """Raise an error for steps that `add` could not store.
 
         Raises:
             ValueError, TypeError: shapes, dtypes or environments other than the memory's; an observation inside an
@@ -115,7 +115,7 @@ class EpisodeRings:
         self._check_continues(experience, obs, next_obs)
 
     def add(self, experience: Experience) -> np.ndarray:
-        """Store one checked step of each of K environments; the numbers (K,) of its rows."""
+        """Store one checked step of each of K environments, and return the numbers (K,) of its rows."""
         env, obs, next_obs = experience.env, dict(named("obs", experience.obs)), dict(named("obs", experience.next_obs))
         begins = ~self.running[env]
         for frame in range(self._stacks.frames - 1 if begins.any() else 0):
@@ -139,19 +139,19 @@ class EpisodeRings:
         self.running[env] = False
 
     def number(self, index: np.ndarray) -> np.ndarray:
-        """(B,), the number of the row written last at each index (environment * rows + slot)."""
+        """Return the number (B,) of the row written last at each index (environment * rows + slot)."""
         return self._rings.number(index)
 
     def index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Where the rows `number` (B, ...) of the environments `env` (B,) lie."""
+        """Return the indices (B, ...) of the rows `number` (B, ...) of the environments `env` (B,)."""
         return env.reshape(-1, *[1] * (number.ndim - 1)) * self.rows + number % self.rows
 
     def read(self, name: str, env: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """One field of rows, (B, ..., *shape); see `index`."""
+        """Read one field of rows, (B, ..., *shape); see `index` for the arguments."""
         return self._rings.arrays[name].take(self.index(env, number), axis=0)
 
     def observation(self, env: np.ndarray, number: np.ndarray) -> Tree:
-        """The observations (B, ..., *shape) of rows, their stacks rebuilt."""
+        """Return the observations (B, ..., *shape) of rows, with stacks of frames rebuilt."""
         parts = {}
         for name in self._newest:
             if name in self._stacks:
@@ -175,7 +175,7 @@ class EpisodeRings:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the rows follow with `load`. CheckpointError for the state of other episodes."""
+        """Restore what `state_dict` returned; the rows follow with `load`. CheckpointError for other shapes."""
         own = {"written": self.written, "running": self.running, "steps": self.steps, "newest": self._newest}
         forms.check(state, own, "memory/episodes")
         self._rings.restore(state["written"], [])
@@ -185,7 +185,7 @@ class EpisodeRings:
 
     @staticmethod
     def emptied(state: dict[str, Any]) -> dict[str, Any]:
-        """A saved state in which no row was written, and no episode runs."""
+        """Return a saved state changed so that no row was written, and no episode runs."""
         return state | {name: np.zeros_like(state[name]) for name in ("written", "running", "steps")}
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
@@ -198,7 +198,7 @@ class EpisodeRings:
         self._show_newest()  # in its slot lay a row that is still written, but overwritten
 
     def _write(self, env: np.ndarray, parts: dict[str, np.ndarray]) -> None:
-        """Rows without a step, of one part of the observation at least."""
+        """Write rows without a step; fields that `parts` lacks are zeros, but one has to be there."""
         blank = {name: np.broadcast_to(value, (len(env), *value.shape)) for name, value in self._blank.items()}
         self._rings.write(env, blank | parts)
 
@@ -243,7 +243,7 @@ def _values(experience: Experience) -> dict[str, np.ndarray]:
 
 
 def _before(env: np.ndarray) -> np.ndarray:
-    """Which row of the same environment comes before each row, -1 for none: [2, 0, 2, 2] -> [-1, -1, 0, 2]."""
+    """Return the row before each row in the same environment, -1 for none: [2, 0, 2, 2] -> [-1, -1, 0, 2]."""
     order = env.argsort(kind="stable")
     same = env[order][1:] == env[order][:-1]
     before = np.full(len(env), -1)
@@ -252,7 +252,7 @@ def _before(env: np.ndarray) -> np.ndarray:
 
 
 def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """(K,) bool, which rows of (K, ...) are not the same; NaN is the same as NaN."""
+    """Compare rows (K, ...): (K,) bool, true where they differ; NaN equals NaN."""
     different = one != other
     if one.dtype.kind == "f":
         different &= ~(np.isnan(one) & np.isnan(other))

@@ -33,7 +33,7 @@ class Field:
         return self.dtype == np.uint8 and len(self.shape) == 3
 
     def allocate(self, count: int) -> Any:
-        """(count, *shape); floats start as NaN, so that reading what was never written is visible."""
+        """Return an array (count, *shape); floats start as NaN, so that reading what was never written is visible."""
         if self.compressed:
             return CompressedRows(count, self.shape, self.dtype)
         if self.dtype.kind == "f":
@@ -78,7 +78,7 @@ def compressed(fields: dict[str, Field]) -> dict[str, Field]:
 
 
 def named(name: str, value: Tree) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of an observation under the names that `transition_fields` gives them."""
+    """Yield the arrays of an observation under the names that `transition_fields` gives them."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield f"{name}/{key}", part
@@ -87,7 +87,7 @@ def named(name: str, value: Tree) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def unnamed(name: str, values: dict[str, np.ndarray]) -> Tree:
-    """Undo `named`: the observation whose arrays are among `values`."""
+    """Return the observation whose arrays are in `values` under the names that `named` gives."""
     if name in values:
         return values[name]
     return {key.removeprefix(f"{name}/"): part for key, part in values.items() if key.startswith(f"{name}/")}

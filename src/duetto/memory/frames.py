@@ -22,7 +22,7 @@ Values = dict[str, np.ndarray]  # parts of observations (N, ...), named as in `t
 
 
 class Stacks:
-    """Which parts of an observation are stacks: with `frames` above 1, every image."""
+    """The parts of an observation that are stacks of frames: with `frames` above 1, every image."""
 
     def __init__(self, space: Space, frames: int) -> None:
         self.frames = frames
@@ -38,24 +38,24 @@ class Stacks:
         return name in self._channels
 
     def fields(self, whole: dict[str, Field]) -> dict[str, Field]:
-        """What a row holds of an observation with the fields `whole`: of a stack one frame."""
+        """Return the fields that a row holds of an observation with the fields `whole`: of each stack, one frame."""
         return {
             name: replace(field, shape=(self._channels[name], *field.shape[1:])) if name in self._channels else field
             for name, field in whole.items()
         }
 
     def newest(self, obs: Values) -> Values:
-        """What a row holds of each observation."""
+        """Return the parts of each observation that a row holds: of each stack, the newest frame."""
         return {
             name: part[:, -self._channels[name] :] if name in self._channels else part for name, part in obs.items()
         }
 
     def earlier(self, obs: Values, frame: int) -> Values:
-        """Frame number `frame` of every stack, 0 the oldest, and no other part."""
+        """Return frame number `frame` of every stack, 0 for the oldest, and no other part."""
         return {name: obs[name][:, frame * size : (frame + 1) * size] for name, size in self._channels.items()}
 
     def check_steps(self, steps: Experience) -> None:
-        """The same as `check`."""
+        """Check the observations of `steps`; see `check`."""
         self.check(steps.env, *(dict(named("obs", tree)) for tree in (steps.obs, steps.next_obs)))
 
     def check(self, env: np.ndarray, obs: Values, next_obs: Values) -> None:

@@ -21,22 +21,24 @@ TOLERANCE, STRAY = 1e-4, 0.02  # of a reward; the share of items near a goal's e
 
 
 class Goals(Protocol):
-    """What is asked of the environment; see `environments.Goals`."""
+    """The functions of an environment with goals that hindsight needs; see `environments.Goals`."""
 
     name: str
     changed: bool
 
     def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """(B,) float32."""
+        """Return the rewards (B,) float32 for goals (B, ...)."""
         ...
 
     def terminated(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray | None:
-        """(B,) bool, or None."""
+        """Return whether the task is over (B,) bool, or None where the environment does not say."""
         ...
 
 
 class Spans:
-    """Of every stored transition, the numbers of its episode's first and last one. Made of the rings anew if asked."""
+    """Numbers of the first and last transition of every stored transition's episode; read anew from the rings if
+    `stale`.
+    """
 
     def __init__(self, rings: Rings) -> None:
         self._rings = rings
@@ -46,7 +48,7 @@ class Spans:
         self.stale: bool = False
 
     def of(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and last number (B,) of the episode of each index, as far as they are stored."""
+        """Return the first and last number (B,) of the episode of each index, as far as they are stored."""
         if self.stale:
             self._make_anew()
         written = self._rings.written[index // self._rings.rows]
@@ -54,7 +56,10 @@ class Spans:
         return first, np.minimum(self._last[index], written - 1)
 
     def note(self, index: np.ndarray, ended: np.ndarray) -> None:
-        """Transitions were written at `index` (K,), those of one environment in time order; `ended` (K,) bool."""
+        """Note transitions written at `index` (K,), those of one environment in time order.
+
+        `ended` (K,) bool says which are the last of their episodes.
+        """
         if self.stale:
             return
         rows = self._rings.rows
@@ -68,14 +73,14 @@ class Spans:
                 self._close(env, number)
 
     def _close(self, env: int, number: int) -> None:
-        """The episode that runs ends with this number."""
+        """Note that the running episode ends with this number."""
         rows = self._rings.rows
         numbers = np.arange(max(int(self._begins[env]), number - rows + 1), number + 1)
         self._last[env * rows + numbers % rows] = number
         self._begins[env] = number + 1
 
     def _make_anew(self) -> None:
-        """From what the rings hold: where episodes end, and so where the next ones begin."""
+        """Read from the rings where episodes end, and so where the next ones begin."""
         rows, self.stale = self._rings.rows, False
         for env, written in enumerate(self._rings.written.tolist()):
             numbers = np.arange(max(written - rows, 0), written)
@@ -89,7 +94,7 @@ class Spans:
 
 
 class Relabelling:
-    """Replaces goals in batches, and rewards and terminations with them."""
+    """The step that puts other goals into batches, and replaces rewards and discounts to match."""
 
     def __init__(self, spec: HindsightSpec, rings: Rings, goals: Goals, discount: float, no_end: bool) -> None:
         """`discount` is γ; with `no_end` it stays, whatever terminates."""
@@ -98,7 +103,7 @@ class Relabelling:
         self.spans: Spans = Spans(rings)
 
     def __call__(self, batch: Batch, index: np.ndarray, random: np.random.Generator) -> Batch:
-        """The batch whose items are at `index` (B,), with other goals in some. Draws 2 B numbers from `random`.
+        """Return the batch, whose items are at `index` (B,), with other goals in some. Draws 2 B numbers from `random`.
 
         Raises:
             EnvironmentFailedError: `compute_reward` does not give the rewards that steps have given.
@@ -132,7 +137,9 @@ class Relabelling:
         return np.where(terminated, np.float32(0), self._discount)
 
     def _compare(self, computed: np.ndarray, given: np.ndarray, kept: np.ndarray) -> None:
-        """Of the goals that were wanted, both are known; once a callback has changed the environments, not any more."""
+        """Raise EnvironmentFailedError where `computed` rewards differ from those `given` by steps, in items that are
+        `kept` with their own goals; not once a callback has changed the environments, for both may then differ.
+        """
         if self._goals.changed:
             return
         apart = np.abs(computed - given) > TOLERANCE * np.maximum(1, np.abs(given))

@@ -13,7 +13,7 @@ from duetto.memory.shards import Standing
 
 
 class Piece(NamedTuple):
-    """What one shard is asked for of a batch."""
+    """The part of a batch that one shard is asked for."""
 
     shard: int
     rows: np.ndarray  # (b,), of the batch
@@ -21,12 +21,12 @@ class Piece(NamedTuple):
 
 
 class JointDraws:
-    """The draws of all shards as one; see `ProportionalDraws` for what it has of that.
+    """The draws of all shards as one; see `ProportionalDraws` for what both have.
 
     Attributes:
-        lines: Of each shard, as it was last known.
+        lines: The line of each shard, as it was last known.
         known: The largest |δ|, as it was last known.
-        certain: Whether it is still that.
+        certain: Whether `known` is still the largest.
     """
 
     def __init__(self, spec: ReplaySpec | SequenceSpec, settle: Callable[[], Any]) -> None:
@@ -72,17 +72,17 @@ class JointDraws:
         return self._weighing.exponent
 
     def skip(self) -> None:
-        """A batch was drawn from elsewhere: β rises all the same."""
+        """Count a batch that was drawn from elsewhere: β rises all the same."""
         assert self._weighing is not None
         self._weighing.sampled += 1
 
     def note(self, shard: int, standing: Standing) -> None:
-        """How a shard stands now."""
+        """Take over a shard's newest standing."""
         self.lines[shard] = standing.line
         self.known = max(self.known, standing.largest)
 
     def pieces(self, size: int, random: np.random.Generator) -> list[Piece]:
-        """Of a new batch of B items."""
+        """Draw the points of a new batch of `size` items, and return the piece of each shard that has any."""
         if self._weighing is None:
             point = numbers(len(self), size, random, self._replacement)
         else:
@@ -96,20 +96,20 @@ class JointDraws:
         return [Piece(one, rows, point[rows] - starts[one]) for one, rows in found if len(rows)]
 
     def weights(self, mass: np.ndarray) -> np.ndarray:
-        """Importance weights (B,) of the batch that has these p^α."""
+        """Count a batch and return its importance weights (B,) float32, from p^α (B,) of its items."""
         if self._weighing is None:
             return np.ones(len(mass), np.float32)
         return self._weighing.weights(mass, self.smallest)
 
     def state_dict(self) -> dict[str, Any]:
-        """What of `ProportionalDraws.state_dict` is of no shard."""
+        """Return the part of `ProportionalDraws.state_dict` that no shard has; {} without priorities."""
         return {} if self._weighing is None else {"largest_priority": self.largest, "sampled": self._weighing.sampled}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; shards have looked at its form."""
+        """Restore what `state_dict` returned; the shards have checked its form."""
         if self._weighing is not None:
             self.known, self._weighing.sampled = float(state["largest_priority"]), int(state["sampled"])
 
     def _ends(self) -> np.ndarray:
-        """(shards,), where each one's line ends."""
+        """Return the points (shards,) where each shard's line ends."""
         return np.cumsum([line.length for line in self.lines])

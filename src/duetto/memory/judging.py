@@ -33,10 +33,10 @@ from duetto.functional import forms
 
 
 class Judgements:
-    """What actors knew of the newest steps of every environment, by the numbers of their rows; NaN where nothing."""
+    """Action values that actors knew of every environment's newest steps, by row number; NaN where none is known."""
 
     def __init__(self, num_envs: int, depth: int) -> None:
-        """`depth` is how many of each environment are kept."""
+        """`depth` is the number of steps kept of each environment."""
         self._depth = depth
         self._known = {name: np.full((num_envs, depth), np.nan, np.float32) for name in (Q_TAKEN, Q_BEST)}
 
@@ -46,15 +46,15 @@ class Judgements:
             known[env, number % self._depth] = extras.get(name, np.nan)
 
     def taken(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Q(s, a) of steps `number` (B, ...) of environments (B,)."""
+        """Return Q(s, a) of the steps `number` (B, ...) of environments (B,), NaN where it is not known."""
         return self._read(Q_TAKEN, env, number)
 
     def ahead(
         self, reward: np.ndarray, discount: np.ndarray, env: np.ndarray, number: np.ndarray, over: np.ndarray
     ) -> Prospect:
-        """Rewards, and what is known of the steps `number` (B, ...) behind them, in the same shape.
+        """Return rewards and discounts with max_a Q(s, a) of the steps `number` (B, ...) behind them, in that shape.
 
-        Nothing where the episode is `over` before; and where it does not count it is not needed.
+        The value is NaN where nobody knows it, as where the episode is `over` before, and 0 where the discount is.
         """
         value = np.where(over, np.float32(np.nan), self._read(Q_BEST, env, number))
         return Prospect(reward, discount, np.where(discount > 0, value, np.float32(0)))
@@ -63,18 +63,18 @@ class Judgements:
         return self._known[name][env.reshape(-1, *[1] * (number.ndim - 1)), number % self._depth]
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """Return copies of all values."""
         return {name: known.copy() for name, known in self._known.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`. CheckpointError for another memory's."""
+        """Restore what `state_dict` returned. CheckpointError for another memory's."""
         forms.check(state, self._known, "memory/judged")
         for name, known in self._known.items():
             known[:] = state[name]
 
 
 class StepJudgements(Judgements):
-    """Of single steps with windows of n: which are whole, and not judged yet."""
+    """Judgements of single steps with windows of n: which windows are whole, and not judged yet."""
 
     def __init__(self, num_envs: int, n_step: int) -> None:
         super().__init__(num_envs, n_step + 1)
@@ -82,9 +82,9 @@ class StepJudgements(Judgements):
         self._waiting = np.zeros(num_envs, np.int64)  # newest steps, whose windows are not whole
 
     def whole(self, env: np.ndarray, number: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Environments and numbers (B,) of the steps that wait no longer once K environments made those `number`.
+        """Return environments and numbers (B,) of the steps whose windows are whole once K environments made `number`.
 
-        That is the one n steps ago, and where the episode is `done` all of it.
+        In each environment that is the step n before, and where the episode is `done` all that wait.
         """
         count = self._waiting[env] + 1
         some = np.where(done, count, count > self._n_step)
@@ -93,7 +93,7 @@ class StepJudgements(Judgements):
         return env.repeat(some), (number - count + 1).repeat(some) + nth
 
     def settle(self, env: np.ndarray, number: np.ndarray, written: np.ndarray) -> None:
-        """The learner has judged the steps `number` (B,), of as many `written`."""
+        """Forget Q(s, a) of the steps `number` (B,), which the learner has judged; `written` (B,) as in `Rings`."""
         waits = number >= written - self._depth
         self._known[Q_TAKEN][env[waits], number[waits] % self._depth] = np.nan
 
@@ -111,7 +111,7 @@ class StepJudgements(Judgements):
 
 
 class SequenceJudgements(Judgements):
-    """Of sequences of at most L steps: which one of each environment waits for the value behind it.
+    """Judgements of sequences of at most L steps: which one of each environment waits for the value behind it.
 
     Attributes:
         waiting: (num_envs,) int64, the number of its first row; -1 for none.
@@ -122,14 +122,14 @@ class SequenceJudgements(Judgements):
         self.waiting: np.ndarray = np.full(num_envs, -1)
 
     def whole(self, env: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Environments and first rows (B,) of the sequences that wait no longer once K environments made a step."""
+        """Return environments and first rows (B,) of sequences that can be judged once K environments made a step."""
         env = env[self.waiting[env] >= 0]
         first = self.waiting[env]
         self.waiting[env] = -1
         return env, first
 
     def settle(self, env: np.ndarray, first: np.ndarray) -> None:
-        """The learner has judged the sequences (B,)."""
+        """Stop waiting for the sequences (B,), which the learner has judged."""
         self.waiting[env[self.waiting[env] == first]] = -1
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def rows_of(spec: ReplaySpec | SequenceSpec, num_envs: int) -> int:
 
 
 class Recipe(NamedTuple):
-    """What a replay memory of either kind is made from."""
+    """The arguments that a replay memory of either kind is made from."""
 
     spec: ReplaySpec | SequenceSpec
     observation: Space
@@ -33,7 +33,7 @@ class Recipe(NamedTuple):
     stacked: int
 
     def make(self, num_envs: int, random: np.random.Generator, goals: Goals | None = None) -> Replay | SequenceReplay:
-        """The memory of so many environments, in this process."""
+        """Make the memory of `num_envs` environments, in this process. UsageError where it does not fit."""
         spec, observation, action, rows, stacked = self
         fields = self._of_a_row()
         try:
@@ -47,12 +47,12 @@ class Recipe(NamedTuple):
             raise too_large(what, hint, fields, rows * num_envs) from error
 
     def stacks(self) -> Stacks | None:
-        """What sequences of stacked frames must look like; None for all else."""
+        """Return the check of stacked frames in a memory of sequences; None for all other memories."""
         stacked = self.stacked if isinstance(self.spec, SequenceSpec) else 1
         return Stacks(self.observation, stacked) if stacked > 1 else None
 
     def _of_a_row(self) -> dict[str, Field]:
-        """The fields of one."""
+        """Return the fields of one row."""
         if isinstance(self.spec, SequenceSpec):
             return row_fields(self.observation, self.action, self.stacked)
         fields = transition_fields(self.observation, self.action)
@@ -60,6 +60,6 @@ class Recipe(NamedTuple):
 
 
 def too_large(what: str, hint: str, fields: dict[str, Field], count: int) -> UsageError:
-    """The error for so many rows of these fields."""
+    """Return the error for `count` rows of these fields, which do not fit into memory."""
     needed = count * sum(field.nbytes for field in fields.values()) / 2**30
     return UsageError(f"{what} needs {needed:.1f} GiB of memory, which this machine does not have free. {hint}")

@@ -33,10 +33,10 @@ Kind = Replay | SequenceReplay | Sharded
 
 
 class Mixed(Memory):
-    """Batches in part of the agent's own experience, in part of demonstrations.
+    """A memory whose batches hold items of the agent's own experience, then items of demonstrations.
 
-    The agent's items come first. Nothing of what is done here changes which of them are drawn: with a share of 0 the
-    batches are those of the agent's memory alone.
+    Drawing demonstrations does not change which of the agent's items are drawn: with a share of 0 the batches are
+    those of the agent's memory alone.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Mixed(Memory):
         self._pretrained = 0
 
     def __len__(self) -> int:
-        """Items of the agent's own that can be sampled."""
+        """Return the number of the agent's own items that can be sampled."""
         return len(self._agent)
 
     @property
@@ -82,7 +82,7 @@ class Mixed(Memory):
         self._agent.take(step)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
+        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end."""
         self._agent.interrupt(envs)
 
     # ------------------------------------------------------------------------------------------------ sampling
@@ -92,18 +92,18 @@ class Mixed(Memory):
         return max(self._spec.pretraining - self._pretrained, 0)
 
     def pretraining(self) -> Iterator[Sample]:
-        """The batches of demonstrations alone that come before the first step."""
+        """Yield the batches of demonstrations alone that come before the first step."""
         while self.pretraining_left:
             self._pretrained += 1
             yield self._sample(self._batch_size)
 
     def due(self) -> Iterator[Sample]:
-        """The batches that should be learned from now; they wait for the agent's first item."""
+        """Yield the batches that should be learned from now; they wait for the agent's first item."""
         while self._agent.schedule.due and len(self._agent) and self._agent.schedule.take():
             yield self.sample()
 
     def sample(self) -> Sample:
-        """A batch."""
+        """Sample a batch with a random number of demonstrations, of the share's mean."""
         return self._sample(int(self._random.binomial(self._batch_size, self._share())))
 
     def _share(self) -> float:
@@ -113,7 +113,7 @@ class Mixed(Memory):
         return experts / (agent + experts)
 
     def _sample(self, experts: int) -> Sample:
-        """A batch with so many demonstrations."""
+        """Sample a batch of which `experts` items are demonstrations."""
         parts = []
         exponent = _priorities(self._agent).exponent if self.needs_priorities else 0.0
         for kind, size in ((self._agent, self._batch_size - experts), (self._experts, experts)):
@@ -127,7 +127,7 @@ class Mixed(Memory):
         return Sample(batch, index, stamp, info={"demonstrations": experts / self._batch_size})
 
     def _marked(self, batch: Any, kind: Kind, exponent: float) -> Batch | SequenceBatch:
-        """With `expert`, and weights normalised among all where both are one memory."""
+        """Set `expert` in the batch, and with `by_priority` normalise its weights among both memories' items."""
         weight = batch.weight
         if self._spec.by_priority:
             least = min(_priorities(each).smallest for each in (self._agent, self._experts))
@@ -135,7 +135,7 @@ class Mixed(Memory):
         return batch._replace(expert=np.full(len(weight), kind is self._experts, np.float32), weight=weight)
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Give what was sampled new priorities, each in its own memory."""
+        """Give the sampled items new priorities, each in its own memory."""
         if not self.needs_priorities:
             return
         assert priority is not None
@@ -150,7 +150,7 @@ class Mixed(Memory):
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """The agent's memory, and of the demonstrations all but themselves: they are read from their folder again."""
+        """Return both memories' states, without the demonstrations: those are read from their folder again."""
         return {
             "agent": self._agent.state_dict(),
             "experts": self._experts.state_dict(),
@@ -160,7 +160,7 @@ class Mixed(Memory):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the agent's rows follow with `load_segment`.
+        """Restore what `state_dict` returned; the agent's rows follow with `load_segment`.
 
         Raises:
             CheckpointError: other demonstrations than those that the run began with.
@@ -179,7 +179,7 @@ class Mixed(Memory):
 
     @staticmethod
     def agents(state: dict[str, Any]) -> dict[str, Any]:
-        """What of a state is of the agent's own memory."""
+        """Return the part of a state that is the agent's own memory's."""
         return state["agent"]
 
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Mixed(Memory):
         return state | {"agent": self._agent.emptied(state["agent"])}
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
-        """The agent's rows written after the counts `since` (num_envs,)."""
+        """Return the agent's rows written after the counts `since` (num_envs,)."""
         return self._agent.segment(since)
 
     def load_segment(self, segment: dict[str, np.ndarray]) -> None:
@@ -202,7 +202,7 @@ def _priorities(kind: Kind) -> ProportionalDraws | JointDraws:
 
 
 def _joined(batches: list[Any]) -> Any:
-    """One batch after the other. States that only the agent's sequences have are zeros for the others."""
+    """Concatenate one or two batches. States that only the agent's sequences have are zeros for demonstrations."""
     if len(batches) == 1:
         return batches[0]
     if isinstance(batches[0], SequenceBatch):
@@ -224,7 +224,7 @@ def _concatenated(trees: list[Any]) -> Any:
 
 
 def _part(sample: Sample, rows: np.ndarray) -> Sample:
-    """Those items of a sample, with what `feedback` reads of it."""
+    """Select items of a sample, as far as `feedback` reads it."""
     batch = sample.batch
     if isinstance(batch, SequenceBatch):
         batch = batch._replace(mask=batch.mask[rows])

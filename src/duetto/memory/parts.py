@@ -21,7 +21,7 @@ _OF_ROWS = ("start", "count", "carry_env", "carry_number")
 
 
 def join_states(states: Sequence[State], shares: Sequence[range], rows: int) -> State:
-    """One memory's state; how it draws and what is due are the first one's, which the caller replaces."""
+    """Join parts' states into one memory's; the caller replaces how it draws and what is due, which are the first's."""
     if "judged" in states[0]:
         judged = [state["judged"] for state in states]
         states = [states[0] | {"judged": _joined(judged, judged[0])}, *states[1:]]
@@ -36,7 +36,7 @@ def join_states(states: Sequence[State], shares: Sequence[range], rows: int) -> 
 
 
 def take_state(state: State, share: range, rows: int) -> State:
-    """The part that is of the environments `share`. CheckpointError where the state is none that can be cut."""
+    """Return the part of a state for the environments `share`. CheckpointError where it cannot be cut."""
     try:
         if state.get("judged") is not None:
             state = state | {"judged": {name: _rows(part, share) for name, part in state["judged"].items()}}
@@ -84,7 +84,7 @@ def _take_sequences(state: State, share: range, rows: int) -> State:
 
 
 def join_segments(segments: Sequence[Segment | None], written: Sequence[np.ndarray]) -> Segment | None:
-    """One memory's segment; `written` are the parts' counts. None where no part has any rows."""
+    """Join parts' segments into one memory's; `written` are the parts' counts. None where no part has any rows."""
     there = [segment for segment in segments if segment is not None]
     if not there:
         return None
@@ -106,7 +106,9 @@ def join_segments(segments: Sequence[Segment | None], written: Sequence[np.ndarr
 
 
 def take_segment(segment: Segment, share: range) -> Segment | None:
-    """The part that is of the environments `share`, or None. CheckpointError where it is none that can be cut."""
+    """Return the part of a segment for the environments `share`; None without rows. CheckpointError where it cannot be
+    cut.
+    """
     try:
         before, rows = int(segment["count"][: share.start].sum()), int(_rows(segment["count"], share).sum())
         if rows == 0:
@@ -128,9 +130,9 @@ def take_segment(segment: Segment, share: range) -> Segment | None:
 
 
 def scattered(trees: Sequence[Any], rows: Sequence[np.ndarray]) -> Any:
-    """One tree of arrays, of which each of `trees` fills the rows that are given with it. A copy.
+    """Copy `trees` of arrays into one, each to its `rows` there.
 
-    What some of them have not, as recurrent states where none was kept, is zeros there.
+    Parts that a tree lacks, such as recurrent states where none was kept, are zeros in its rows.
     """
     some = next((tree for tree in trees if tree is not None), None)
     if some is None:
@@ -147,7 +149,7 @@ def scattered(trees: Sequence[Any], rows: Sequence[np.ndarray]) -> Any:
 
 
 def size(experience: Experience) -> int:
-    """Its bytes."""
+    """Return the bytes of all arrays in `experience`."""
 
     def bytes_of(value: Any) -> int:
         return sum(map(bytes_of, value.values())) if isinstance(value, Mapping) else value.nbytes
@@ -160,5 +162,5 @@ def _rows(array: np.ndarray, share: range, each: int = 1) -> np.ndarray:
 
 
 def _joined(parts: Sequence[dict[str, np.ndarray]], names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Those names one after the other, as far as there are any."""
+    """Concatenate the parts' arrays of these names; names that the first part lacks are left out."""
     return {name: np.concatenate([part[name] for part in parts]) for name in names if name in parts[0]}

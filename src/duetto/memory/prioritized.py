@@ -61,16 +61,16 @@ class PrioritizedReplay(Replay):
 
     @property
     def line(self) -> Line:
-        """All items."""
+        """The `Line` of all items."""
         return self.draws.line._replace(items=len(self))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the transitions: the uniform memory's state, and p^α of every index."""
+        """Return everything but the transitions: the uniform memory's state, and p^α of every index."""
         judged = {} if self._judged is None else {"judged": self._judged.state_dict()}
         return super().state_dict() | self.draws.state_dict(self._every_index()) | judged
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; see `Replay.load_state_dict`."""
+        """Restore what `state_dict` returned; see `Replay.load_state_dict`."""
         super().load_state_dict(state)
         self.draws.load_state_dict(self._every_index(), state)
         if self._judged is not None:
@@ -115,7 +115,10 @@ class PrioritizedReplay(Replay):
     def _prospect(
         self, index: np.ndarray, number: np.ndarray, window: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> Prospect:
-        """Of rewards, discounts and the indices of the last step (B,) of windows that begin at the steps `number`."""
+        """Return the outlook of windows that begin at the steps `number` (B,), stored at `index` (B,).
+
+        `window` has their rewards, discounts and the indices of their last steps, (B,) each.
+        """
         assert self._judged is not None
         reward, discount, last = window
         over = self._rings.arrays["terminated"].take(last) | self._rings.arrays["truncated"].take(last)
@@ -131,7 +134,9 @@ class PrioritizedReplay(Replay):
 
 
 def checked(sample: Sample, priority: np.ndarray | None) -> np.ndarray:
-    """Priorities |δ| (B,) of a sample as float64; see `PrioritizedReplay.feedback` for what is raised."""
+    """Check the priorities |δ| (B,) of a sample, and return them as float64; `PrioritizedReplay.feedback` lists the
+    errors.
+    """
     if priority is None:
         raise ValueError("Prioritised replay needs a priority for every transition of the sample, not None")
     error = np.asarray(priority, np.float64)

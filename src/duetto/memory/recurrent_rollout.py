@@ -20,7 +20,7 @@ CARRY, NEXT_CARRY = "carry/", "next_carry/"  # in an experience's extras: the st
 class RecurrentRollout(Rollout):
     """T steps of N environments; a batch has N rows of T steps, so that states are computed anew while learning.
 
-    Only the state before the first step is kept, and those behind the steps that a value is needed of.
+    Only the states before the first step are kept, and those behind steps whose outcome needs a value.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -120,5 +120,5 @@ class RecurrentRollout(Rollout):
 
 
 def _named_like(experience: Experience, prefix: str) -> dict[str, np.ndarray]:
-    """The extras of that prefix, without it."""
+    """Return the extras whose names begin with `prefix`, without it."""
     return {name.removeprefix(prefix): part for name, part in experience.extras.items() if name.startswith(prefix)}

@@ -71,7 +71,7 @@ class Replay(Memory):
         self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
 
     def due(self) -> Iterator[Sample]:
-        """The batches that should be learned from now.
+        """Yield the batches that should be learned from now.
 
         Each is drawn when it is asked for, so it sees the priorities fed back for the one before. What is not asked for
         stays due.
@@ -94,24 +94,24 @@ class Replay(Memory):
         return Sample(batch, index, self._rings.number(index))
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Nothing to do: uniform replay has no priorities."""
+        """Do nothing: uniform replay has no priorities."""
 
     # What a shard of a larger memory is asked for: see `shards`.
     @property
     def line(self) -> Line:
-        """All items."""
+        """The `Line` of all items."""
         return Line(len(self), len(self), 1.0)
 
     def resolve(self, point: np.ndarray) -> Found:
-        """The transitions at points (B,) of the line. No hindsight."""
+        """Return the transitions at points (B,) of the line, without hindsight."""
         index, mass = self._find(point)
         return Found(self._gather(index, np.ones(len(index), np.float32)), index, self._rings.number(index), mass)
 
     def prioritize(self, index: np.ndarray, stamp: np.ndarray, priority: np.ndarray) -> None:
-        """Nothing to do: uniform replay has no priorities."""
+        """Do nothing: uniform replay has no priorities."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the transitions, which `segment` hands out."""
+        """Return everything but the transitions, which `segment` hands out."""
         return {
             "rows": self.rows,
             "written": self.written,
@@ -121,7 +121,7 @@ class Replay(Memory):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the transitions follow with `load_segment`.
+        """Restore what `state_dict` returned; the transitions follow with `load_segment`.
 
         Raises:
             CheckpointError: the state is that of a memory with another capacity or number of environments.
@@ -137,7 +137,7 @@ class Replay(Memory):
         return emptied(state)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end: no
+        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end: no
         n-step window runs across.
         """
         self._rings.cut(envs)
@@ -167,12 +167,12 @@ class Replay(Memory):
         return {} if self._relabelling is not None else self._rings.image_tables()
 
     def _forget_episodes(self) -> None:
-        """Where they begin and end is to be read from the rings again."""
+        """Let hindsight read from the rings again where episodes begin and end."""
         if self._relabelling is not None:
             self._relabelling.spans.stale = True
 
     def _store(self, experience: Experience) -> np.ndarray:
-        """Write to the rings; the indices written."""
+        """Write transitions to the rings, and return the indices written (K,)."""
         values = {
             **dict(named("obs", experience.obs)),
             "action": experience.action,
@@ -187,7 +187,7 @@ class Replay(Memory):
         return index
 
     def _draw(self, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-        """Indices and importance weights (B,) of a batch."""
+        """Draw a batch: return its indices and importance weights (B,)."""
         item = numbers(len(self), wanted, self._random, self._spec.replacement)
         return self._rings.locate(item), np.ones(len(item), np.float32)
 
@@ -237,7 +237,7 @@ class Replay(Memory):
 
 
 def check_state(state: dict[str, Any], num_envs: int, rows: int) -> None:
-    """CheckpointError for a state of another memory than one of so many environments of `rows` transitions."""
+    """Raise CheckpointError unless `state` is of a memory with `num_envs` environments of `rows` transitions."""
     form = {"rows": int, "written": Rows(None, (), np.int64), "cuts": Several(Several(int))}
     forms.check(state, form | {"schedule": ANY, "random": ANY}, "memory")
     if (len(state["written"]), state["rows"]) != (num_envs, rows):
@@ -248,7 +248,7 @@ def check_state(state: dict[str, Any], num_envs: int, rows: int) -> None:
 
 
 def emptied(state: dict[str, Any]) -> dict[str, Any]:
-    """A state in which no transition was written; see `Memory.emptied`."""
+    """Return the state changed so that no transition was written; see `Memory.emptied`."""
     masses = {"mass": np.zeros_like(state["mass"]), "judged": None} if "mass" in state else {}
     written = np.zeros_like(state["written"])
     return state | masses | {"written": written, "cuts": [], "schedule": dict(Schedule.BEGINNING)}

@@ -62,8 +62,8 @@ class Rings:
         return index
 
     def image_tables(self) -> dict[str, Table]:
-        """Those of all images that are not compressed, by their fields' names; `read` and `frames` name their rows
-        from here on.
+        """Return the tables of all images that are not compressed, by their fields' names; from here on `read` and
+        `frames` name their rows instead of copying them.
         """
         for name, field in self._fields.items():
             if field.is_image and isinstance(self.arrays[name], np.ndarray):
@@ -76,7 +76,7 @@ class Rings:
         return Picked(array, index[..., None]) if isinstance(array, Table) else array.take(index, axis=0)
 
     def frames(self, name: str, index: np.ndarray) -> Any:
-        """Images (..., k C, H, W) of which each is k frames, those of the rows `index` (..., k)."""
+        """Return images (..., k C, H, W), each made of the k frames in the rows `index` (..., k)."""
         array = self.arrays[name]
         return Picked(array, index) if isinstance(array, Table) else joined(array.take(index, axis=0))
 
@@ -90,13 +90,13 @@ class Rings:
         return item + (np.arange(len(stored)) * self.rows - (ends - stored))[env]
 
     def number(self, index: np.ndarray) -> np.ndarray:
-        """(B,), the number of the transition stored at each index now; never that of an older or newer one."""
+        """Return the number (B,) of the transition stored at each index now; never that of an older or newer one."""
         env, slot = np.divmod(index, self.rows)
         newest = self.written[env] - 1
         return newest - (newest - slot) % self.rows
 
     def ahead(self, index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """(B, n), the indices of each transition and the n-1 after it, and (B,), how many of them exist (1 or more).
+        """Return indices (B, n) of each transition and the n-1 after it, and how many of them exist (B,), 1 or more.
 
         Past the newest transition of an environment the indices point to its oldest ones, or to empty slots.
         """
@@ -105,7 +105,7 @@ class Rings:
         return (env * self.rows)[:, None] + (slot[:, None] + np.arange(n)) % self.rows, available
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
-        """What was written after the counts `since` (num_envs,) and is still stored; None if that is nothing.
+        """Return the rows written after the counts `since` (num_envs,) and still stored; None if there are none.
 
         Returns:
             "start" and "count" (num_envs,): the numbers start .. start+count-1 of each environment; and every field,
@@ -172,7 +172,7 @@ class Rings:
             self.arrays["truncated"][index] = not self.arrays["terminated"][index]
 
     def _check_segment(self, segment: dict[str, np.ndarray]) -> None:
-        """Before room is made for as many rows as `count` says: a stranger may have written it."""
+        """Check a segment before room is made for as many rows as `count` says: a stranger may have written it."""
         counts = forms.Rows(len(self.written), (), np.int64)
         forms.check(segment, {"start": counts, "count": counts}, "a segment of the memory")
         start, count = segment["start"], segment["count"]
@@ -196,7 +196,7 @@ class Rings:
 
 
 def _rank(env: np.ndarray) -> np.ndarray:
-    """How many rows of the same environment come before each row: [2, 0, 2, 2] -> [0, 0, 1, 2]."""
+    """Count the rows of the same environment before each row: [2, 0, 2, 2] -> [0, 0, 1, 2]."""
     order = env.argsort(kind="stable")
     grouped = env[order]
     rank = np.empty(len(env), np.int64)
@@ -205,7 +205,7 @@ def _rank(env: np.ndarray) -> np.ndarray:
 
 
 def _expand(start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Environment and number of every row of a segment: start [5, 2], count [2, 1] -> [0, 0, 1], [5, 6, 2]."""
+    """Return environment and number of every row of a segment: start [5, 2], count [2, 1] -> [0, 0, 1], [5, 6, 2]."""
     env = np.arange(len(count)).repeat(count)
     return env, np.arange(len(env)) + (start - (count.cumsum() - count)).repeat(count)
 

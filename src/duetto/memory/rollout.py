@@ -30,8 +30,8 @@ class Rollout(Memory):
     A vector step may lack some environments (Gymnasium's NEXT_STEP resets); such rows are zeros of weight 0.
 
     Attributes:
-        values_anew: Compute all values when the rollout is complete, with the parameters of that moment. For one whose
-            steps come from older parameters: the values of its ends, which are computed then, would be of others.
+        values_anew: Compute all values when the rollout is complete, with the parameters of that moment. Needed where
+            steps come from older parameters: values at the rollout's ends are always computed then, with newer ones.
     """
 
     values_anew = False
@@ -57,7 +57,7 @@ class Rollout(Memory):
 
     @property
     def needs_divergence(self) -> bool:
-        """Whether `note_divergence` has to be told each epoch's."""
+        """Whether `note_divergence` has to be called after each epoch."""
         return self._spec.target_kl > 0
 
     @property
@@ -93,10 +93,10 @@ class Rollout(Memory):
         self._filled += 1
 
     def due(self) -> Iterator[Sample]:
-        """Once the rollout is complete, one batch for each epoch; then it is forgotten.
+        """Yield one batch for each epoch once the rollout is complete; then forget it.
 
-        The log-probabilities are those it was collected with; so are values and advantages, unless recomputed, or made
-        `values_anew`.
+        Log-probabilities are those from collection; so are values and advantages, unless `recompute_advantages` or
+        `values_anew` has them computed again.
         """
         if self._filled < self._spec.steps:
             return
@@ -113,11 +113,11 @@ class Rollout(Memory):
         self._filled, self._ends = 0, []
 
     def note_divergence(self, divergence: float) -> None:
-        """The mean KL divergence of the epoch just learned from: beyond the limit, the next ones are left out."""
+        """Note the mean KL divergence of the epoch just learned from: beyond the limit, the next ones are left out."""
         self._diverged = divergence > self._spec.target_kl
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end: the
+        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end: the
         trace is cut there.
         """
         if not self._filled:
@@ -130,7 +130,7 @@ class Rollout(Memory):
             self._ends.append((last, env, _row(self._next_obs, env)))
 
     def state_dict(self) -> dict[str, Any]:
-        """The steps collected so far; between two rollouts there are none."""
+        """Return the steps collected so far; between two rollouts there are none."""
         filled = self._filled
         return {
             "shape": list(self._real.shape),
@@ -145,7 +145,7 @@ class Rollout(Memory):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`. CheckpointError for another number of steps or environments."""
+        """Restore what `state_dict` returned. CheckpointError for another number of steps or environments."""
         forms.check(state, {"shape": Several(int), "filled": int, "ends": Each(ANY)}, "memory")
         if tuple(state["shape"]) != self._real.shape:
             raise CheckpointError(
@@ -163,7 +163,7 @@ class Rollout(Memory):
         self._ends = [(int(end["time"]), int(end["env"]), unnamed("obs", end["obs"])) for end in ends]
 
     def _check_state(self, state: dict[str, Any]) -> None:
-        """CheckpointError unless it holds the first `filled` steps, and whole rows of what they led to."""
+        """Raise CheckpointError unless `state` holds the first `filled` steps, and whole rows of what they led to."""
         (steps, num_envs), filled = self._real.shape, state["filled"]
         whole = Each(Rows(num_envs, None))
         form: dict[str, Any] = {"real": Rows.like(self._real, filled), "next_obs": whole}
@@ -180,19 +180,19 @@ class Rollout(Memory):
     # A rollout is short: it goes into the checkpoint's state whole, not into the segments of replay memories.
     @property
     def written(self) -> np.ndarray:
-        """(num_envs,) int64 zeros: nothing is kept in segments."""
+        """Zeros (num_envs,) int64: nothing is kept in segments."""
         return np.zeros(self._real.shape[1], np.int64)
 
     @property
     def rows(self) -> int:
-        """0, see `written`."""
+        """Always 0; see `written`."""
         return 0
 
     def segment(self, since: np.ndarray) -> None:
-        """None, see `written`."""
+        """Return None; see `written`."""
 
     def load_segment(self, segment: dict[str, np.ndarray]) -> None:
-        """There are none."""
+        """Raise CheckpointError: a rollout has no segments."""
         raise CheckpointError("The checkpoint holds a replay memory, but this run learns from rollouts.")
 
     def _note_next(self, time: int, experience: Experience) -> None:
@@ -208,31 +208,31 @@ class Rollout(Memory):
 
     # What differs where networks are recurrent:
     def _outlook(self, experience: Experience) -> Tree:
-        """All that the value of what each step led to depends on, (K, ...)."""
+        """Return all that the value of what each step led to depends on, (K, ...)."""
         return experience.next_obs
 
     def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
-        """V (N,) of what N steps led to; `anew` where the parameters have changed since they were made."""
+        """Return V (N,) of what N steps led to; `anew` where the parameters have changed since they were made."""
         return self._value(stack([outlook for _, _, outlook in ends]))
 
     def _values_again(self) -> np.ndarray:
-        """V (T, N) of all steps, with the parameters of the moment."""
+        """Compute V (T, N) of all steps, with the parameters of the moment."""
         return self._value(unnamed("obs", self._flat())).reshape(self._real.shape)
 
     def _rows(self, array: np.ndarray) -> np.ndarray:
-        """An array (T, N, ...) in the order of a batch's rows."""
+        """Return an array (T, N, ...) in the order of a batch's rows."""
         return array.reshape(-1, *array.shape[2:])
 
     def _seen(self) -> Any:
-        """The batch's observations."""
+        """Return the batch's observations."""
         return unnamed("obs", self._flat())
 
     def _flat(self) -> dict[str, np.ndarray]:
-        """All arrays (T·N, ...), views."""
+        """Return all arrays as views (T·N, ...)."""
         return {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
 
     def _batch_anew(self) -> RolloutBatch:
-        """The batch with all values of the parameters of the moment."""
+        """Make the batch with all values of the parameters of the moment."""
         return self._batch(self._values_again(), anew=True)
 
     def _batch(self, value: np.ndarray, anew: bool = False) -> RolloutBatch:
@@ -257,7 +257,7 @@ class Rollout(Memory):
         )
 
     def _next_values(self, value: np.ndarray, anew: bool) -> np.ndarray:
-        """(T, N), the value of what each step led to: the next step's own, but where a rollout or an episode ends."""
+        """Return values (T, N) of what each step led to: the next step's, except where a rollout or an episode ends."""
         steps, num_envs = value.shape
         following = np.empty_like(value)
         following[:-1] = value[1:]
@@ -271,7 +271,7 @@ class Rollout(Memory):
 
 
 def _row(obs: Tree, row: int) -> Tree:
-    """A copy of one row; of integers too an array, which a checkpoint can hold."""
+    """Copy one row; a scalar becomes an array, which a checkpoint can hold."""
     return {name: np.array(part[row]) for name, part in obs.items()} if isinstance(obs, dict) else np.array(obs[row])
 
 

@@ -9,7 +9,7 @@ from duetto.functional import forms
 
 
 class Schedule:
-    """Counts steps, and the batches that they owe.
+    """A count of steps, and of the batches that they owe.
 
     Each step after `learning_starts` owes gradient_steps / train_every batches. Whole phases are paid: after every
     `train_every` steps `gradient_steps` batches, or with `train_at_episode_end` all whole batches at an episode's end.
@@ -37,7 +37,7 @@ class Schedule:
 
     @classmethod
     def of(cls, spec: ReplaySpec | SequenceSpec) -> Self:
-        """That of a replay memory."""
+        """Return the schedule of a replay memory with this spec."""
         if isinstance(spec, SequenceSpec):
             return cls(spec.learning_starts, spec.train_every, spec.gradient_steps)
         return cls(spec.waits_for, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
@@ -57,21 +57,21 @@ class Schedule:
 
     @property
     def due(self) -> bool:
-        """Whether a batch is."""
+        """Whether a batch is due."""
         return self._due > 0
 
     def take(self) -> bool:
-        """Whether a batch is due; if so, it counts as paid."""
+        """Pay for one batch if any is due; return whether one was."""
         if self._due == 0:
             return False
         self._due -= 1
         return True
 
     def state_dict(self) -> dict[str, int]:
-        """Steps, debt and the batches due but not yet taken."""
+        """Return the steps, the debt and the batches due but not yet taken."""
         return {"steps": self._steps, "debt": self._debt, "due": self._due}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Undo `state_dict`."""
+        """Restore what `state_dict` returned."""
         forms.check(state, {"steps": int, "debt": int, "due": int}, "memory/schedule")
         self._steps, self._debt, self._due = int(state["steps"]), int(state["debt"]), int(state["due"])

@@ -72,7 +72,7 @@ class SequenceReplay(Memory):
         self.schedule: Schedule = Schedule.of(spec)
 
     def __len__(self) -> int:
-        """Sequences that can be sampled."""
+        """Return the number of sequences that can be sampled."""
         return len(self.draws)
 
     @property
@@ -114,7 +114,7 @@ class SequenceReplay(Memory):
         self.schedule.advance(len(experience.env), episode_ended=False)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end: it
+        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end: it
         counts as truncated.
         """
         running = self._episodes.running
@@ -126,7 +126,7 @@ class SequenceReplay(Memory):
         self._cut(env, number, np.ones(len(env), bool))
 
     def _drop(self) -> None:
-        """Forget what began at rows that are gone, or that need a row which is."""
+        """Forget sequences and states whose rows are gone, or that need a row before theirs which is."""
         limit = self._limit()
         count = limit - self._gone
         if count.any():
@@ -140,7 +140,7 @@ class SequenceReplay(Memory):
                 self.draws.remove(index)
 
     def _limit(self) -> np.ndarray:
-        """(num_envs,), the first row that a sequence can begin at."""
+        """Return the first row (num_envs,) that a sequence can begin at."""
         oldest = self._episodes.oldest
         return np.where(oldest > 0, oldest + self._episodes.lead, 0)  # never falls: `oldest` grows with every write
 
@@ -170,7 +170,7 @@ class SequenceReplay(Memory):
     def _judge(self, env: np.ndarray, first: np.ndarray, over: bool) -> None:
         """Give the sequences (B,) the priority that follows from what their actor knew, where it knew enough.
 
-        `over`: their episodes are, with their last steps.
+        `over` says that their episodes ended with their last steps.
         """
         index = self._episodes.index(env, first)
         there = (self._real[index] > 0) & (self._episodes.number(index) == first)
@@ -183,7 +183,7 @@ class SequenceReplay(Memory):
             self.draws.feedback(index[known], priority[known])
 
     def _errors(self, stretches: Stretches, over: bool) -> np.ndarray:
-        """|δ| (B, L), NaN where it is not known, anything behind a stretch's last step."""
+        """Return |δ| (B, L), NaN where it is not known, anything behind a stretch's last step."""
         judged, initial, spec = self._judged, self._initial, self._spec
         assert judged is not None
         assert initial is not None
@@ -201,7 +201,7 @@ class SequenceReplay(Memory):
 
     # ------------------------------------------------------------------------------------------------ sampling
     def due(self) -> Iterator[Sample]:
-        """The batches that should be learned from now, as in `Replay`; they wait for the first sequence."""
+        """Yield the batches that should be learned from now, as in `Replay`; they wait for the first sequence."""
         while len(self) and self.schedule.take():
             yield self.sample()
 
@@ -233,11 +233,11 @@ class SequenceReplay(Memory):
     # What a shard of a larger memory is asked for: see `shards`.
     @property
     def line(self) -> Line:
-        """All items."""
+        """The `Line` of all items."""
         return self.draws.line
 
     def resolve(self, point: np.ndarray) -> Found:
-        """The sequences at points (B,) of the line."""
+        """Return the sequences at points (B,) of the line."""
         index = self.draws.find(point)
         batch = self._gather(index, np.ones(len(index), np.float32))
         return Found(batch, index, self._episodes.number(index), self.draws.mass(index))
@@ -284,7 +284,7 @@ class SequenceReplay(Memory):
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Everything but rows and recurrent states, which `segment` hands out."""
+        """Return everything but rows and recurrent states, which `segment` hands out."""
         index = np.flatnonzero(self._real)
         return {
             "shape": self._shape(),
@@ -299,7 +299,7 @@ class SequenceReplay(Memory):
         } | ({} if self._judged is None else {"judged": self._judged.state_dict()})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the rows follow with `load_segment`.
+        """Restore what `state_dict` returned; the rows follow with `load_segment`.
 
         Raises:
             CheckpointError: the state is that of a memory with other sizes.
@@ -377,7 +377,7 @@ class SequenceReplay(Memory):
         }
 
     def _check_sequences(self, index: np.ndarray, real: np.ndarray) -> None:
-        """CheckpointError for sequences that cannot be, or more rows to forget than there are."""
+        """Raise CheckpointError for sequences that cannot exist, or more rows to forget than there are."""
         places = np.all((index >= 0) & (index < len(self._real))) and np.all(np.diff(index) > 0)
         lengths = len(real) == len(index) and np.all((real > 0) & (real <= self._length))
         left = self._limit() - self._gone
@@ -397,13 +397,13 @@ class SequenceReplay(Memory):
 
 
 def shape(spec: SequenceSpec, num_envs: int, rows: int) -> dict[str, int]:
-    """What states of memories that go on from each other have in common."""
+    """Return the sizes that must be the same for a memory to take over another's state."""
     length = spec.burn_in + spec.unroll
     return {"environments": num_envs, "rows": rows, "steps of a sequence": length, "overlap": spec.overlap}
 
 
 def check_state(state: dict[str, Any], shape: dict[str, int]) -> None:
-    """CheckpointError for a state of a memory of another shape."""
+    """Raise CheckpointError for a state of a memory with other sizes than `shape`."""
     forms.check(state, {"shape": Each(int)}, "memory")
     if state["shape"] != shape:
         words = (f"{name} {state['shape'].get(name)}, here {value}" for name, value in shape.items())
@@ -414,7 +414,7 @@ def check_state(state: dict[str, Any], shape: dict[str, int]) -> None:
 
 
 def emptied(state: dict[str, Any]) -> dict[str, Any]:
-    """A state without a row; see `Memory.emptied`."""
+    """Return the state changed so that no row was written; see `Memory.emptied`."""
     return state | {
         "episodes": EpisodeRings.emptied(state["episodes"]),
         "made": np.zeros_like(state["made"]),
@@ -427,7 +427,7 @@ def emptied(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def priorities(error: np.ndarray | None, mask: np.ndarray, mix: float) -> np.ndarray:
-    """Those (B,) of sequences, from |δ| (B, L); see `SequenceReplay.feedback` for what is raised."""
+    """Return the priorities (B,) of sequences, from |δ| (B, L); `SequenceReplay.feedback` lists the errors raised."""
     return sequence_priority(_checked(error, mask), mask, mix)
 
 

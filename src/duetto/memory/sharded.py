@@ -42,11 +42,11 @@ WAITING_BYTES = 2**20  # ... and bytes of steps, about
 
 
 class _Held:
-    """What a shard holds of a parcel, or will.
+    """A parcel's blocks that one shard holds, or soon will, and how much of them it was told to store.
 
     Attributes:
-        told: Vector steps that it was told to store, or will be.
-        missing: Blocks whose rows are no more, as it was said.
+        told: Number of vector steps that the shard was told to store, or will be with the next message.
+        missing: Indices of the blocks that are known to be lost.
     """
 
     def __init__(self, parcel: Parcel, share: range, begin: int) -> None:
@@ -57,17 +57,17 @@ class _Held:
         ]
 
     def asked(self, begin: int) -> Asked:
-        """What brings it to the shard, from a vector step on."""
+        """Return the request that has the shard hold the parcel, from the vector step `begin` on."""
         blocks = [Block(block.share, block.counts) for block in self.blocks]
         return "hold", (self.parcel.number, begin, blocks, self.parcel.extras)
 
     def rows(self, step: int) -> int:
-        """Of the shard's environments that come with a vector step."""
+        """Count the rows of a vector step that are the shard's, without those of missing blocks."""
         there = [index for index in range(len(self.blocks)) if index not in self.missing]
         return sum(len(self.envs(index, step)) - len(self.envs(index, step + 1)) for index in there)
 
     def envs(self, index: int, begin: int) -> np.ndarray:
-        """(K,) int64, the environments of the shard's rows of a block, from a vector step on."""
+        """Return the environments (K,) int64 of the shard's rows in a block, from the vector step `begin` on."""
         block = self.blocks[index]
         env = block.outline.env[sum(block.counts[:begin]) :]
         return env[(env >= self._share.start) & (env < self._share.stop)]
@@ -95,7 +95,7 @@ class Sharded(Memory):
         self.draws.lines = [standing.line for standing in standings]
 
     def __len__(self) -> int:
-        """Items that can be sampled."""
+        """Return the number of items that can be sampled."""
         return len(self.draws)
 
     @property
@@ -154,13 +154,13 @@ class Sharded(Memory):
         self._ask(index, method, *arguments)
 
     def _storing(self) -> None:
-        """Before new steps."""
+        """Prepare for new steps: make sure that the largest |δ|, which new items get, is known."""
         self._newest = None
         if not self.draws.certain:
             self._settle()
 
     def _stored(self, env: np.ndarray, ended: bool) -> None:
-        """After them."""
+        """Count the new steps, of environments `env`; their actors' judgements may raise the largest |δ|."""
         prioritization = self._recipe.spec.prioritization
         if prioritization is not None and prioritization.initial is not None:  # what actors knew may be the largest
             self._send_all()
@@ -168,14 +168,14 @@ class Sharded(Memory):
         self.schedule.advance(len(env), ended)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
+        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end."""
         self._storing()
         for index, share in enumerate(self._shares):
             self._ask(index, "interrupt", None if envs is None else envs[share.start : share.stop])
 
     # ------------------------------------------------------------------------------------------------ sampling
     def due(self) -> Iterator[Sample]:
-        """The batches that should be learned from now; they wait for the first item."""
+        """Yield the batches that should be learned from now; they wait for the first item."""
         while self.schedule.due and len(self) and self.schedule.take():
             yield self.sample()
 
@@ -208,7 +208,7 @@ class Sharded(Memory):
         return Sample(batch._replace(weight=self.draws.weights(mass)), parts.scattered(index, rows), stamp)
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Give what was sampled new priorities; see `PrioritizedReplay.feedback` and `SequenceReplay.feedback`."""
+        """Give the sampled items new priorities; see `PrioritizedReplay.feedback` and `SequenceReplay.feedback`."""
         if not self.needs_priorities:
             return
         spec, batch = self._recipe.spec, sample.batch
@@ -231,7 +231,7 @@ class Sharded(Memory):
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """That of one memory with all environments."""
+        """Return the state that one memory with all environments would have."""
         self._settle()
         states: dict[int, Any] = {}
         while missing := [index for index in range(len(self._shares)) if index not in states]:
@@ -245,7 +245,7 @@ class Sharded(Memory):
         return whole | own | self.draws.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the rows follow with `load_segment`.
+        """Restore what `state_dict` returned; the rows follow with `load_segment`.
 
         Raises:
             CheckpointError: the state is that of a memory with other sizes.
@@ -268,10 +268,10 @@ class Sharded(Memory):
         return (sequences if isinstance(self._recipe.spec, SequenceSpec) else replay).emptied(state)
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
-        """What was written after the counts `since` (num_envs,), as one memory gives it.
+        """Return the rows written after the counts `since` (num_envs,), as one memory would.
 
         Raises:
-            PartLostError: a shard is gone since `state_dict` was asked, so that both are not of one moment.
+            PartLostError: a shard was lost meanwhile, so that state and segment would not be of one moment.
         """
         self._settle()
         for index, share in enumerate(self._shares):
@@ -291,12 +291,12 @@ class Sharded(Memory):
 
     # ------------------------------------------------------------------------------------------------ shards
     def _of_each(self, env: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """Every shard that has some of these environments (K,), with their rows."""
+        """Return every shard that has some of these environments (K,), with the positions of its own."""
         shard = self._firsts.searchsorted(env, side="right") - 1
         return [(index, np.flatnonzero(shard == index)) for index in np.unique(shard).tolist()]
 
     def _ask(self, index: int, method: str, *arguments: Any) -> None:
-        """Ask a shard with the next message to it."""
+        """Queue a request to a shard, and send the queue once it is long."""
         waiting = self._waiting.setdefault(index, [])
         waiting.append((method, arguments))
         if method == "add":
@@ -305,7 +305,7 @@ class Sharded(Memory):
             self._send(index)
 
     def _send(self, index: int) -> None:
-        """Ask a shard now what waits."""
+        """Send a shard its queued requests now."""
         if index in self._asked:
             self._collect()
         asked, self._bytes[index] = self._waiting.pop(index), 0
@@ -317,14 +317,14 @@ class Sharded(Memory):
             self._send(index)
 
     def _post(self, index: int, asked: list[Asked]) -> None:
-        """With the largest |δ|, which is known by now, and with what stands for the rows of blocks."""
+        """Post requests to a shard, with the largest |δ| so far and the values that stand for rows of blocks."""
         largest = (self.draws.known,)
         whole = [(method, arguments + largest * (method in WITH_LARGEST)) for method, arguments in asked]
         holds = [self._held[index][arguments[0]] for method, arguments in asked if method == "hold"]
         self._shards.post(index, whole, *(block.value for held in holds for block in held.blocks))
 
     def _settle(self) -> dict[int, Any]:
-        """Ask all that waits, and wait: each shard's last answer. One that was lost, and is there again, gives none."""
+        """Send all queued requests, wait, and return each shard's last answer; a shard that was made again has none."""
         found: dict[int, Any] = {}
         while self._asked or self._waiting:
             if self._asked:
@@ -336,7 +336,7 @@ class Sharded(Memory):
         return found
 
     def _collect(self) -> dict[int, Any]:
-        """Wait for what was sent; see `_settle`."""
+        """Wait for the answers to what was sent, make lost shards again, and return as `_settle` does."""
         asked, self._asked = self._asked, {}
         replies, found = self._shards.wait(), {}
         for index, reply in replies.items():
@@ -353,7 +353,7 @@ class Sharded(Memory):
         return found
 
     def _note(self, index: int, asked: list[Asked], replies: list[Any]) -> None:
-        """How a shard stands now, and what of a parcel will never come."""
+        """Take over a shard's standing from its replies, and note which blocks of a parcel will never come."""
         for (_, arguments), reply in zip(asked, replies, strict=True):
             if not isinstance(reply, Standing):
                 continue
@@ -374,7 +374,7 @@ class Sharded(Memory):
         held.missing.add(block)
 
     def _make_again(self, index: int, lost: Lost, asked: list[Asked]) -> None:
-        """Bring a new shard to where the newest checkpoint has it, and store what was under way."""
+        """Bring a new shard to its state in the newest checkpoint, and repeat the stores that were under way."""
         if any(method in LOADING for method, _ in asked):  # part of a checkpoint is in the others already
             raise PartLostError(f"{lost.what} while the memory was read.")
         before = int(self._written[index].sum())
@@ -391,7 +391,7 @@ class Sharded(Memory):
         )
 
     def _past(self, index: int) -> Iterator[Asked]:
-        """What has to be told a new shard. Its episodes are over: their newest steps are missing."""
+        """Yield requests to load the newest checkpoint and to end all episodes, whose newest steps are missing."""
         if (kept := self._kept()) is not None:
             yield "load_state_dict", (parts.take_state(kept.state, self._shares[index], self.rows),)
             for segment in kept.segments:
@@ -400,7 +400,7 @@ class Sharded(Memory):
         yield "interrupt", (None,)
 
     def _holding(self, index: int, asked: list[Asked]) -> Iterator[Asked]:
-        """The parcels that it held before it was asked this: of each, what it was not told to store."""
+        """Yield the requests for parcels that a shard held before `asked`: of each, the steps it had not stored yet."""
         coming = asked + self._waiting.get(index, [])
         for number, held in self._held[index].items():
             methods = [method for method, arguments in coming if method in ("hold", "take") and arguments[0] == number]
@@ -408,12 +408,12 @@ class Sharded(Memory):
                 yield held.asked(held.told - methods.count("take"))
 
     def _rows(self, index: int, asked: list[Asked]) -> int:
-        """How many it was asked to store."""
+        """Count the rows that these requests have a shard store."""
         added = sum(len(arguments[0].env) for method, arguments in asked if method == "add")
         return added + sum(self._held[index][a[0]].rows(a[1]) for method, a in asked if method == "take")
 
     def _tell(self, index: int, asked: Asked) -> bool:
-        """Whether it came to be done."""
+        """Post one request to a shard and wait; return False where the shard is lost again."""
         self._post(index, [asked])
         reply = self._shards.wait()[index]
         if isinstance(reply, Lost):

@@ -26,7 +26,7 @@ from duetto.memory.sequences import SequenceReplay
 
 
 class Standing(NamedTuple):
-    """How a shard stands after what it was asked."""
+    """The state of a shard, in numbers, after a request."""
 
     written: np.ndarray  # (its environments,) int64
     line: Line
@@ -35,14 +35,14 @@ class Standing(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What a shard must know of one that it gets."""
+    """The sizes of a block that a shard gets."""
 
     share: range  # the environments that it has rows of
     counts: list[int]  # rows of each vector step
 
 
 class Shard:
-    """The memory of a share of the environments, which it counts from 0, but in what it says."""
+    """The memory of a share of the environments, which it counts from 0, except in errors."""
 
     def __init__(self, recipe: Recipe, share: range) -> None:
         # What it would draw with is never drawn with.
@@ -77,7 +77,7 @@ class Shard:
     ) -> Standing:
         """Hold a parcel's rows, from the vector step `begin` on, until they are taken.
 
-        Of blocks whose rows are no more, which are None, nothing will come; and their environments begin new episodes.
+        Values of None are blocks whose rows are lost; their environments begin new episodes.
         """
         found = []
         for block, value in zip(blocks, values, strict=True):
@@ -91,7 +91,7 @@ class Shard:
         return self.standing()._replace(missing=missing)
 
     def _own(self, steps: Experience, block: Block) -> tuple[Experience, list[int]]:
-        """The rows of its own environments, and how many each vector step has."""
+        """Return the rows of the shard's own environments, and how many each vector step has."""
         if self._stacks is not None:
             self._stacks.check_steps(steps)
         if block.share.start >= self._share.start and block.share.stop <= self._share.stop:
@@ -118,7 +118,7 @@ class Shard:
         return self.standing()
 
     def resolve(self, point: np.ndarray) -> Found:
-        """What lies at points (B,) of its own line."""
+        """Return the items at points (B,) of the shard's own line."""
         return self._memory.resolve(point)
 
     def prioritize(self, index: np.ndarray, stamp: np.ndarray, priority: np.ndarray) -> Standing:
@@ -127,7 +127,7 @@ class Shard:
         return self.standing()
 
     def state_dict(self) -> dict[str, Any]:
-        """That of its memory, in which random numbers, schedule and counts of batches mean nothing."""
+        """Return its memory's state, in which random generator, schedule and counts of batches mean nothing."""
         return self._memory.state_dict()
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
@@ -135,7 +135,7 @@ class Shard:
         return self._memory.segment(since)
 
     def load_state_dict(self, state: dict[str, Any]) -> Standing:
-        """Undo `state_dict`."""
+        """Restore what `state_dict` returned."""
         self._memory.load_state_dict(state)
         return self.standing()
 
@@ -150,7 +150,7 @@ class Shard:
 
 
 class Lost(NamedTuple):
-    """Instead of an answer: a shard is gone, and another one, in which nothing is, has its place."""
+    """The sign, instead of an answer, that a shard is gone and an empty one has taken its place."""
 
     what: str  # the beginning of a sentence: which one, and what became of it
 
@@ -159,24 +159,24 @@ Asked = tuple[str, tuple[Any, ...]]  # one of a shard's methods, and what it is 
 
 
 class Shards(Protocol):
-    """Where shards live. Each is sent one message at a time; they do what it says at the same time."""
+    """The interface to shards, wherever they live. Each is sent one message at a time; all work at the same time."""
 
     @property
     def shares(self) -> Sequence[range]:
-        """The environments of each: contiguous, in order, and all of them."""
+        """The environments of each shard: contiguous, in order, and together all."""
         ...
 
     @property
     def notices(self) -> list[str]:
-        """Sentences for the user."""
+        """Messages for the user; append to it."""
         ...
 
     def begin(self, recipe: Recipe) -> list[Standing]:
-        """New ones, in which nothing is, instead of any others."""
+        """Start new, empty shards in the place of any others, and return their standings."""
         ...
 
     def post(self, index: int, asked: Sequence[Asked], *values: Any) -> None:
-        """Ask a shard one thing after another, and wait for nobody.
+        """Send a shard requests, to be done in this order, without waiting for the answers.
 
         `values` are further arguments of `hold`, which is asked once at most: each is an `Experience`, None, or stands
         for one that lies elsewhere.
@@ -184,7 +184,7 @@ class Shards(Protocol):
         ...
 
     def wait(self) -> dict[int, list[Any] | Lost]:
-        """What the shards gave to what was posted, one after another; or, where that is possible, `Lost`.
+        """Return each shard's answers to what was posted, in order; `Lost` for a shard that was lost and replaced.
 
         Raises:
             PartLostError: A shard, or what it was to hold, is gone, and the run has to go back.
@@ -192,25 +192,25 @@ class Shards(Protocol):
         ...
 
     def close(self) -> None:
-        """End them."""
+        """End the shards."""
         ...
 
 
 class Kept(NamedTuple):
-    """What a checkpoint holds of a memory."""
+    """A memory's state and segments in a checkpoint."""
 
     state: dict[str, Any]
     segments: Iterator[dict[str, np.ndarray]]
 
 
 class Elsewhere(NamedTuple):
-    """Shards, and what one that is lost may be made of again."""
+    """The shards, and the checkpoint from which a lost one can be made again."""
 
     shards: Shards
     kept: Callable[[], Kept | None]  # of the newest checkpoint; None where there is none
 
     def within(self, part: Callable[[dict[str, Any]], dict[str, Any]]) -> Elsewhere:
-        """The same for a memory whose state is this part of what is kept."""
+        """Return the same shards for a memory whose state is `part` of the kept one."""
 
         def kept() -> Kept | None:
             whole = self.kept()

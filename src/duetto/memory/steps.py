@@ -10,22 +10,23 @@ from duetto.memory.base import Experience
 
 
 def joined(steps: list[Experience]) -> Experience:
-    """One after the other."""
+    """Concatenate the rows of steps, in order."""
     if len(steps) == 1:
         return steps[0]
     return Experience(*(concatenated([step[i] for step in steps]) for i in range(len(Experience._fields))))
 
 
 def cut(steps: Experience, counts: list[int]) -> list[Experience]:
-    """Undo `joined`: so many rows each."""
+    """Cut steps into several of `counts` rows each; undoes `joined`."""
     ends = np.cumsum(counts)
     slices = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
     return [Experience(*(rows(part, one) for part in steps)) for one in slices]
 
 
 def side_by_side(blocks: list[Experience], counts: list[list[int]]) -> Experience:
-    """The rows of blocks whose vector steps have so many: those of the first one, then those of the second; in each,
-    in the blocks' order.
+    """Merge blocks by vector step: the rows of the first step, in the blocks' order, then those of the second, ...
+
+    `counts` has the number of rows of each block's vector steps.
     """
     if len(blocks) == 1:
         return blocks[0]
@@ -37,7 +38,7 @@ def side_by_side(blocks: list[Experience], counts: list[list[int]]) -> Experienc
 
 
 def _put(parts: list[Any], places: list[np.ndarray]) -> Any:
-    """Rows of trees to their places, with one copy; of what only some of them have, nothing."""
+    """Put rows of trees to their places, with one copy; parts that only some trees have are left out."""
     if not isinstance(parts[0], np.ndarray):
         names = [name for name in parts[0] if all(name in part for part in parts)]
         return {name: _put([part[name] for part in parts], places) for name in names}
@@ -48,7 +49,7 @@ def _put(parts: list[Any], places: list[np.ndarray]) -> Any:
 
 
 def concatenated(parts: list[Any]) -> Any:
-    """Trees of arrays with rows; of what only some of them have, nothing."""
+    """Concatenate trees of arrays along their rows; parts that only some trees have are left out."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     names = [name for name in parts[0] if all(name in part for part in parts)]
@@ -56,5 +57,5 @@ def concatenated(parts: list[Any]) -> Any:
 
 
 def rows(tree: Any, which: slice) -> Any:
-    """Those rows of a tree of arrays."""
+    """Return the rows `which` of a tree of arrays."""
     return tree[which] if isinstance(tree, np.ndarray) else {name: rows(part, which) for name, part in tree.items()}

@@ -41,7 +41,7 @@ class Stretches(NamedTuple):
 def read(
     episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretches, carry: dict[str, np.ndarray], weight: np.ndarray
 ) -> SequenceBatch:
-    """The batch of B stretches, with the states `carry` before them and the importance weights (B,)."""
+    """Return the batch of B stretches, with the states `carry` before them and the importance weights (B,)."""
     length = spec.burn_in + spec.unroll
     step, real = np.arange(length), stretches.real[:, None]
     reward, discount = returns(episodes, spec, stretches, spec.n_step)
@@ -62,7 +62,7 @@ def read(
 
 
 def learned_from(spec: SequenceSpec, stretches: Stretches) -> np.ndarray:
-    """(B, L) bool, the steps that are."""
+    """Return a mask (B, L) bool of the steps that are learned from."""
     step = np.arange(spec.burn_in + spec.unroll)
     learned = (step >= spec.burn_in) | (stretches.fresh[:, None] & spec.learn_from_start)
     return (step < stretches.real[:, None]) & learned
@@ -74,7 +74,7 @@ def _first_steps(episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretche
 
 
 def _window(episodes: EpisodeRings, stretches: Stretches, length: int, carry: dict[str, np.ndarray]) -> Window:
-    """The L + 1 observations of each stretch; where it is shorter, the last one is repeated."""
+    """Return the L + 1 observations of each stretch; where it is shorter, the last one is repeated."""
     env, first, real, fresh = stretches
     number = first[:, None] + np.minimum(np.arange(length + 1), real[:, None])
     action, reward = (episodes.read(name, env, number - 1) for name in ("action", "reward"))
@@ -87,7 +87,7 @@ def _window(episodes: EpisodeRings, stretches: Stretches, length: int, carry: di
 
 
 def returns(episodes: EpisodeRings, spec: SequenceSpec, stretches: Stretches, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Summed rewards of up to n steps and discounts (B, L) float32, 0 behind a stretch's last step."""
+    """Return sums of up to n rewards, and discounts, both (B, L) float32 and 0 behind a stretch's last step."""
     env, first, real = stretches.env, stretches.first[:, None, None], stretches.real[:, None, None]
     step = np.arange(spec.burn_in + spec.unroll)
     number = first + np.minimum(step[:, None] + np.arange(n), real - 1)  # (B, L, n)

@@ -14,7 +14,7 @@ BRANCHING = 16
 
 
 class Tree:
-    """`combine` of all leaves, kept up to date; every leaf starts as `empty`, the value that changes no result."""
+    """A tree with `combine` of all leaves as its root; leaves start as `empty`, the value that changes no result."""
 
     def __init__(self, size: int, combine: np.ufunc, empty: float) -> None:
         self._combine = combine
@@ -50,13 +50,13 @@ class Tree:
 
 
 class SumTree(Tree):
-    """The sum of non-negative leaves, and the leaf at a given point of their running sum."""
+    """A tree of the sum of non-negative leaves, which finds the leaf at a given point of their running sum."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size, np.add, 0.0)
 
     def find(self, mass: np.ndarray) -> np.ndarray:
-        """The leaf i with Σ_{k<i} leaf_k ≤ mass < Σ_{k≤i} leaf_k: leaves [1, 2, 3, 4] and mass 2.9 -> 1, 3.0 -> 2.
+        """Find the leaf i with Σ_{k<i} leaf_k ≤ mass < Σ_{k≤i} leaf_k: leaves [1, 2, 3, 4] and mass 2.9 -> 1, 3.0 -> 2.
 
         Args:
             mass: (B,) float64 in [0, sum of the leaves); at or past the end is taken as just before it.
@@ -78,7 +78,7 @@ class SumTree(Tree):
 
 
 class MinTree(Tree):
-    """The least leaf."""
+    """A tree of the least leaf."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size, np.minimum, np.inf)

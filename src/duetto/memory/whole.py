@@ -42,7 +42,7 @@ class LeftOut:
 
     @property
     def rows(self) -> int:
-        """Of all kinds."""
+        """Rows of all three kinds together."""
         return self.without_beginning + self.running + self.unknown
 
 
@@ -55,7 +55,7 @@ class Stretch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The row behind the last step's."""
+        """The number of the row behind the last step's."""
         return self.first + self.steps
 
 
@@ -63,7 +63,7 @@ Rows = Callable[[str, int, np.ndarray], Any]  # a field of an environment's rows
 
 
 def of_transitions(read: Rows, written: np.ndarray, rows: int, left: LeftOut) -> Iterator[Episode]:
-    """Episodes of rings in which each row is a transition with what it led to."""
+    """Yield the episodes of rings in which each row is a transition with its next observation."""
     for env, count in enumerate(written.tolist()):
         oldest = max(count - rows, 0)
         number = np.arange(oldest, count)
@@ -86,7 +86,7 @@ def of_transitions(read: Rows, written: np.ndarray, rows: int, left: LeftOut) ->
 
 
 def of_rows(read: Rows, stretches: Iterable[Stretch]) -> Iterator[Episode]:
-    """Episodes of rings in which every observation is kept once, the final one in the row behind the last step."""
+    """Yield the episodes of rings that keep every observation once, the final one in the row behind the last step."""
     for stretch in stretches:
         env, step = stretch.env, np.arange(stretch.first, stretch.end)
         action, reward, terminated = (read(name, env, step) for name in ("action", "reward", "terminated"))
@@ -96,7 +96,7 @@ def of_rows(read: Rows, stretches: Iterable[Stretch]) -> Iterator[Episode]:
 
 
 def from_sequences(env: int, first: np.ndarray, steps: np.ndarray, fresh: np.ndarray) -> list[Stretch]:
-    """The episodes of an environment that its sequences, in order, cover from their beginnings on.
+    """Return the episodes of an environment that its sequences, in order, cover from their beginnings on.
 
     L 4, overlap 2      first  steps  fresh
     .. cc cc               10      4  .         has lost its beginning
@@ -117,14 +117,14 @@ def from_sequences(env: int, first: np.ndarray, steps: np.ndarray, fresh: np.nda
 def ended(
     stretches: list[Stretch], oldest: int, written: int, running: int | None, before: int, left: LeftOut
 ) -> list[Stretch]:
-    """Those whose episodes are over; the rows between and around them are counted.
+    """Return the stretches whose episodes are over, and count the rows between and around them in `left`.
 
     Args:
-        stretches: Of one environment, in order.
+        stretches: The episodes of one environment, in order.
         oldest, written: Its rows are [oldest, written).
         running: The first row of the episode that runs, None where none does.
         before: Rows before each episode's first step.
-        left: What the rows are counted in.
+        left: The counts, which are added to.
     """
     over = [stretch for stretch in stretches if stretch.first != running]
     begins = [stretch.first - before for stretch in over]

@@ -1,4 +1,4 @@
-"""The environment in a process of its own, which may hang, print, or end: each of these is a finding."""
+"""Check the environment in a process of its own, which may hang, print, or end: each of these is a finding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check(
     steps: int = STEPS,
     timeout: float = TIMEOUT,
 ) -> list[Finding]:
-    """What training on this environment would run into, and what would cost something; nothing is raised for that.
+    """Return what would break or slow down training on this environment; the environment's faults raise nothing.
 
     The environment is made anew, in a process of its own, and played with random actions; nothing is written.
 
@@ -76,7 +76,7 @@ def _named(environment: Any, steps: int, timeout: float) -> str:
 
 
 class _Watch:
-    """Reads what the process says, and what its silence and its end say."""
+    """The reader of what the process says, and of what its silence or its end means."""
 
     def __init__(self, name: str, timeout: float) -> None:
         self._name, self._timeout = name, timeout
@@ -144,7 +144,7 @@ def _forward(answers: IO[bytes], lines: queue.Queue[bytes]) -> None:
 
 
 def _printed(said: IO[bytes], first: int, last: int) -> list[Finding]:
-    """What came out while it was played."""
+    """Return a finding if the environment printed anything while it was played."""
     said.seek(first)
     words = [line for line in said.read(last - first).decode(errors="replace").splitlines() if line.strip()]
     if not words:

@@ -14,7 +14,7 @@ from duetto.networks import masks
 
 
 class Drawing:
-    """Draws them, with a generator of its own."""
+    """A source of random actions, with a generator of its own."""
 
     def __init__(self, space: gymnasium.Space[Any], seed: int) -> None:
         self._actions, self._structure = ActionMap(space), Structure(structure(space))
@@ -22,12 +22,12 @@ class Drawing:
         self._random = np.random.default_rng(seed)
 
     def __call__(self, info: dict[str, Any]) -> tuple[Any, Any]:
-        """An action for what came with this info, and the same again, which shares no memory with it."""
+        """Draw an action that this info allows; return it twice, without shared memory."""
         row = self._actions.to_environment(self._actions.sample(self._random, 1, self._mask(info)))[0]
         return self._structure.one(row), self._structure.one(row.copy())
 
     def _mask(self, info: dict[str, Any]) -> np.ndarray | None:
-        """(1, n); None where there is none that allows one action of each choice, which is judged elsewhere."""
+        """Return the info's mask (1, n); None if there is none, or one that is wrong, which is judged elsewhere."""
         mask = flat(info.get("action_mask", ()), self._choices)
         if not self._choices or mask is None or mask.shape != (sum(self._choices),) or mask.dtype.kind not in "biuf":
             return None

@@ -1,4 +1,4 @@
-"""What was found out about an environment: a level, what it is about, and a sentence that says what to do."""
+"""Findings about an environment: a level, what it is about, and a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Level = Literal["broken", "costs", "fine"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found out.
+    """A fact that was found out about an environment.
 
     Attributes:
         level: "broken": training fails, or learns something else than is meant; "costs": training is right, but
             something is slower, or lost; "fine".
-        about: Of what it is: "making", "spaces", "observations", "rewards", "ends", "seeds", "saving", "video" ...
+        about: Its subject: "making", "spaces", "observations", "rewards", "ends", "seeds", "saving", "video" ...
         sentence: What is so and, unless it is fine, what to do.
     """
 

@@ -1,4 +1,4 @@
-"""Whether an environment with goals can be learned from with hindsight."""
+"""Check whether an environment with goals can be learned from with hindsight."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = 60
 
 
 def goals(stepper: Stepper, alive: Callable[[], None]) -> Iterator[Finding]:
-    """What compute_reward says beside what the steps gave; nothing where there are no goals."""
+    """Compare the rewards of compute_reward with those that the steps gave; no finding where there are no goals."""
     stepper.reset(11)
     if not (isinstance(stepper.obs, dict) and {ACHIEVED, DESIRED} <= stepper.obs.keys()):
         return

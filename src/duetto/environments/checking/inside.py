@@ -1,4 +1,4 @@
-"""What the process of its own does: it makes the environment, tries one part after the other, and says what it found.
+"""The process of the check: it makes the environment, tries one part after the other, and says what it found.
 
 Each line that it writes is a JSON object: {"finding": ...}, {"doing": "what is tried now"}, {"alive": true} at most
 once a second while it plays, and at the end {"over": [first, last]}, which of the printed bytes are the playing's.
@@ -32,7 +32,7 @@ MOST = 30.0  # seconds for the process that looks whether a saved state comes ba
 
 
 def pack(environment: Any, options: dict[str, Any], steps: int, timeout: float) -> bytes:
-    """The job for `main`; raises whatever a user's objects do that cannot be pickled."""
+    """Pack the job for `main`; raises whatever a user's objects do that cannot be pickled."""
     return pickle.dumps((recipes.pack(environment, options), steps, timeout))
 
 
@@ -81,7 +81,7 @@ def look(
     timeout: float,
     alive: Callable[[], None] = lambda: None,
 ) -> Iterator[Finding | str]:
-    """All findings; between them, as text, what is done now."""
+    """Yield all findings; between them, as text, what is done now."""
     make = partial(making.separate, environment, engine=_engine(environment), kwargs=options)
     yield "while it was made"
     try:
@@ -146,12 +146,12 @@ def _parts(
 
 
 def _engine(environment: Any) -> Any:
-    """Environments one by one: Atari's native engine has none to look at."""
+    """Return the engine that steps environments one by one: Atari's native engine has none to look at."""
     return "gymnasium" if isinstance(environment, str) and atari.find(environment) else "auto"
 
 
 def _learners(stepper: Stepper) -> Iterator[Finding]:
-    """Which algorithms take these spaces."""
+    """Find which algorithms take these spaces."""
     able, reasons = [], {}
     for name, kind in ALGORITHMS.items():
         try:

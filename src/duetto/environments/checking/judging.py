@@ -1,4 +1,4 @@
-"""What was seen while an environment was played, judged: faults, observations, rewards, ends, speed."""
+"""Judge what was seen while an environment was played: faults, observations, rewards, ends, speed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MUCH, LONG = 0.3, 1e-3  # of the time in resets, if each takes that many seconds
 
 
 def faults(seen: Played) -> Iterator[Finding]:
-    """What ends a run."""
+    """Judge what would end a run: a broken contract, numbers that are not finite."""
     if seen.fault:
         yield broken("contract", seen.fault)
     if seen.unfinite:
@@ -32,7 +32,7 @@ def faults(seen: Played) -> Iterator[Finding]:
 
 
 def observations(seen: Played) -> Iterator[Finding]:
-    """Dtypes, bounds, sizes, and whose memory it is."""
+    """Judge observations: dtypes, bounds, sizes, and whether their memory is reused; and masks and changed actions."""
     for part, given in seen.kinds.items():
         yield costs(
             "observations",
@@ -77,7 +77,7 @@ def observations(seen: Played) -> Iterator[Finding]:
 
 
 def rewards(seen: Played) -> Iterator[Finding]:
-    """How large they are, and whether there are any."""
+    """Judge rewards: how large they are, and whether they differ at all."""
     if not seen.rewards or seen.unfinite:
         return
     least, most = min(seen.rewards) + 0.0, max(seen.rewards) + 0.0  # no -0
@@ -98,7 +98,7 @@ def rewards(seen: Played) -> Iterator[Finding]:
 
 
 def ends(env: gymnasium.Env, seen: Played) -> Iterator[Finding]:
-    """Termination is not truncation."""
+    """Judge episodes' ends: whether terminations are truncations in truth, and whether episodes end at all."""
     limit = time_limit(env)
     if seen.marked:
         yield broken(
@@ -154,7 +154,7 @@ def _endless(steps: int, limit: int | None) -> Finding:
 
 
 def time_limit(env: gymnasium.Env) -> int | None:
-    """Steps after which Gymnasium truncates, where it does."""
+    """Return the steps after which Gymnasium truncates; None where it does not."""
     layer = env
     while isinstance(layer, gymnasium.Wrapper):
         if isinstance(layer, TimeLimit):
@@ -164,7 +164,7 @@ def time_limit(env: gymnasium.Env) -> int | None:
 
 
 def speed(seen: Played) -> Iterator[Finding]:
-    """Steps a second, and what resets take."""
+    """Judge the steps a second, and the share of time that resets take."""
     total = seen.step_seconds + seen.reset_seconds
     if not seen.steps or not total:
         return
@@ -187,7 +187,7 @@ def speed(seen: Played) -> Iterator[Finding]:
 
 
 def info(env: gymnasium.Env, seen: Played) -> Iterator[Finding]:
-    """Its keys."""
+    """Judge the keys of info."""
     if not seen.masked and env.has_wrapper_attr("action_masks"):
         yield costs(
             "info",

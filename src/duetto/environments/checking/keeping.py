@@ -1,4 +1,4 @@
-"""Whether an environment comes back from a checkpoint, can be filmed, and pleases Gymnasium's own checker."""
+"""Check whether an environment comes back from a checkpoint, can be filmed, and passes Gymnasium's own checker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS, ENOUGH = 30, 10.0
 def saving(
     stepper: Stepper, environment: Any, patience: float, alive: Callable[[], None], **options: Any
 ) -> Iterator[Finding]:
-    """Saved in the middle of a later episode, loaded in another process, and both compared; see `rehearsal`."""
+    """Save the state in the middle of a later episode, load it in another process, and compare; see `rehearsal`."""
     notices: list[str] = []
     rehearsal = Rehearsal(stepper, notices, environment, **options)
     try:
@@ -57,7 +57,7 @@ def saving(
 def _step(
     stepper: Stepper, draw: np.random.Generator, steps: int, alive: Callable[[], None], until_ended: bool = False
 ) -> None:
-    """So many steps, fewer where they take too long, or until an episode has ended."""
+    """Take `steps` random steps; fewer if they take too long or, with `until_ended`, once an episode has ended."""
     began = time.perf_counter()
     for _ in range(steps):
         if time.perf_counter() - began > ENOUGH:
@@ -69,7 +69,7 @@ def _step(
 
 
 def video(make: Callable[..., Stepper], metadata: dict[str, Any]) -> Iterator[Finding]:
-    """A frame, as `duetto video` wants it."""
+    """Check that the environment renders a frame, as `duetto video` needs it."""
     without = "duetto video and --video-every cannot show it"
     if "rgb_array" not in (metadata.get("render_modes") or ()):
         yield costs("video", f'Its metadata has no render mode "rgb_array": {without}. Add it, and render() for it.')
@@ -91,7 +91,7 @@ def video(make: Callable[..., Stepper], metadata: dict[str, Any]) -> Iterator[Fi
 
 
 def gymnasiums(env: gymnasium.Env) -> Iterator[Finding]:
-    """What Gymnasium's checker objects to; its warnings are about taste."""
+    """Report what Gymnasium's checker objects to; its warnings, which are about taste, are left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

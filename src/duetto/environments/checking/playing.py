@@ -1,4 +1,4 @@
-"""Random actions for an environment, and all that is seen of it meanwhile."""
+"""Play an environment with random actions, and note all that is seen of it meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENOUGH = 10.0  # seconds of playing; a slow environment is seen for fewer steps
 
 @dataclass
 class Played:
-    """What was seen. Episodes are (length, terminated, truncated)."""
+    """The observations made while playing. Episodes are (length, terminated, truncated)."""
 
     steps: int = 0
     episodes: list[tuple[int, bool, bool]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Played:
 
 
 class Precision:
-    """Whether a part's numbers, as they come one after the other, are still told apart as they are learned from."""
+    """A test of whether a part's successive numbers are still told apart in the dtype that is learned from."""
 
     def __init__(self, dtype: np.dtype) -> None:
         self._dtype = dtype
@@ -55,7 +55,7 @@ class Precision:
         self.lost: str = ""  # an example, in words
 
     def see(self, value: np.ndarray) -> None:
-        """The next ones."""
+        """Take the part's next numbers."""
         value = np.array(value)
         if np.can_cast(value.dtype, self._dtype, "safe"):
             return
@@ -75,7 +75,7 @@ class Precision:
 
 
 class Player:
-    """Plays one environment; `alive` is called between two calls of it."""
+    """A player of one environment with random actions; `alive` is called between two calls of it."""
 
     def __init__(self, env: gymnasium.Env, seed: int, alive: Callable[[], None]) -> None:
         self._env, self._seed, self._alive = env, seed, alive
@@ -87,7 +87,7 @@ class Player:
         self._copy: list[bytes] = []  # and what was in it
 
     def play(self, steps: int, enough: float = ENOUGH) -> Played:
-        """So many steps, or so many seconds."""
+        """Play for `steps` steps or `enough` seconds, whichever ends first, or until something is broken."""
         seen, began = self.seen, time.perf_counter()
         try:
             length, info = 0, self._reset(seed=self._seed)

@@ -1,4 +1,4 @@
-"""Whether a seed repeats: in one environment, and in two."""
+"""Check whether a seed repeats: in one environment, and in two."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTS = ("observation", "reward", "end of the episode")
 
 
 def seeds(env: gymnasium.Env, other: gymnasium.Env, alive: Callable[[], None]) -> Iterator[Finding]:
-    """With the same seed and the same actions the same has to come."""
+    """Check that the same seed and the same actions give the same, and that no global generator is drawn from."""
     before = _globals()
     first = _trace(env, 7, STEPS, alive)
     drawn = _globals() != before
@@ -74,7 +74,7 @@ def _trace(env: gymnasium.Env, seed: int, steps: int, alive: Callable[[], None])
 
 
 def _difference(first: Trace, second: Trace) -> str:
-    """The part that differs first, and where; "" where all that both have is the same."""
+    """Return the part that differs first, and where; "" where all that both have is the same."""
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
         for part, a, b in zip(PARTS, one, other, strict=True):
             if a != b:
