@@ -91,6 +91,16 @@ def test_only_random_actions_are_said_too(tmp_path: Path):
     assert noted(tmp_path, hyperparameters={"learning_starts": 10}, steps=31)[0] == []
 
 
+def test_a_memory_that_holds_fewer_steps_of_an_environment_than_n_step(tmp_path: Path):
+    options = {"n_step": 5, "batch_size": 4, "random_steps": 0, "learning_starts": 8}
+    [said], _ = noted(tmp_path, hyperparameters=options | {"replay_capacity": 16}, num_envs=4, steps=40)
+    assert said == (
+        "replay_capacity keeps 4 steps of each environment, so returns are of 4 at most, though n_step is 5. Set "
+        "replay_capacity to 20 or more."
+    )
+    assert noted(tmp_path, hyperparameters=options | {"replay_capacity": 20}, num_envs=4, steps=40)[0] == []
+
+
 def test_a_run_that_goes_on_says_it_only_of_what_is_to_come(tmp_path: Path):
     said: list[str] = []
     run = train(tmp_path, small("ppo"), steps=15, evaluate_every=0)

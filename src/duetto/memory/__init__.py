@@ -81,13 +81,7 @@ def build(
     if demonstrations is not None:
         return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations, elsewhere)
     _check_sequences(spec) if isinstance(spec, SequenceSpec) else _check(spec)
-    rows = rows_of(spec, num_envs)
-    if isinstance(spec, ReplaySpec) and rows < spec.n_step:
-        raise UsageError(
-            f"replay_capacity gives each environment {rows} step{'s' * (rows > 1)}, fewer than n_step, {spec.n_step}. "
-            "Raise replay_capacity."
-        )
-    recipe = Recipe(spec, observation_space, action_space, rows, stacked)
+    recipe = Recipe(spec, observation_space, action_space, rows_of(spec, num_envs), stacked)
     if elsewhere is not None:
         assert goals is None, "hindsight in shards"
         return Sharded(recipe, num_envs, random, elsewhere)

@@ -12,6 +12,7 @@ import numpy as np
 from duetto.algorithms.base import Algorithm, MemorySpec, ReplaySpec, RolloutSpec, SequenceSpec
 from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
 from duetto.memory import Afar, Experience
+from duetto.memory.kinds import rows_of
 from duetto.processor import multiplies_bfloat16
 from duetto.storage.config import RunOptions
 
@@ -50,6 +51,7 @@ class Outlook:
             notices += notes_of_idle(algorithm)
             notices += notes_of_replaced(algorithm, stepper.observation_space, stepper.action_space)
             notices += [] if self._elsewhere else notes_of_idle_run(options)
+            notices += notes_of_short_memory(algorithm.memory(), stepper.num_envs)
         place = (stepper.num_envs, session.step, self._stored())
         learns = (bool(session.learner.updates), bool(session.memory.pretraining_left))
         notices += notes_ahead(algorithm, options, *place, *learns, stepper.engine.even)
@@ -135,6 +137,16 @@ def _notes_of_tail(spec: MemorySpec, because: str, steps: int, end: int, stored:
         f"Nothing will be learned from the last {tail:,} of {end:,} steps: {because}, and only whole rollouts are "
         f"learned from. With --steps {end - tail + rollout} (steps={end - tail + rollout}) all steps are; --steps "
         f"{end - tail} leaves these out."
+    ]
+
+
+def notes_of_short_memory(spec: MemorySpec, num_envs: int) -> list[str]:
+    """Say that returns will be of fewer steps than `n_step`: no more of one environment are kept side by side."""
+    if not isinstance(spec, ReplaySpec) or (rows := rows_of(spec, num_envs)) >= spec.n_step:
+        return []
+    return [
+        f"replay_capacity keeps {rows:,} step{'s' * (rows > 1)} of each environment, so returns are of {rows:,} at "
+        f"most, though n_step is {spec.n_step}. Set replay_capacity to {spec.n_step * num_envs} or more."
     ]
 
 
