@@ -1,4 +1,4 @@
-"""What a run will not learn from, said before it begins; and, where it learned nothing, said at its end."""
+"""Notices on what a run will not learn from, before it begins, and at its end if it learned nothing."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def notes_ahead(
     pretraining: bool = False,
     even: bool = True,
 ) -> list[str]:
-    """Where the part of a run from `step` on learns nothing, acts at random alone, or does not learn from its end.
+    """Notices if the run from `step` on will learn nothing, only act at random, or not learn from its last steps.
 
     Args:
         algorithm: What learns.
-        options: Of the run.
+        options: The run's options.
         num_envs: Environments that make a step at a time.
         step: Steps that were made.
-        stored: Those of them, and of the run that this one began from, that count for what it learns from next.
-        begun: Whether it has learned something.
+        stored: Steps that count for what is learned from next; also of the run that this one began from.
+        begun: Whether it has made an update.
         pretraining: Whether it will learn from demonstrations before the next step.
         even: Whether each environment makes a step each time, so that a rollout's number of steps is known.
     """
@@ -57,7 +57,9 @@ def notes_ahead(
 
 
 def _notes_of_tail(spec: MemorySpec, because: str, steps: int, end: int, stored: int, rollout: int) -> list[str]:
-    """Of a run of so many `steps`, which ends at step `end` with `stored` steps since its last whole rollout."""
+    """A notice if a run of `steps` steps does not learn from its tail: at its end, step `end`, `stored` steps wait for
+    rollouts of `rollout` steps.
+    """
     tail = stored % rollout
     if not isinstance(spec, RolloutSpec) or tail < TAIL * steps:
         return []
@@ -69,7 +71,7 @@ def _notes_of_tail(spec: MemorySpec, because: str, steps: int, end: int, stored:
 
 
 def note_of_nothing_learned(spec: MemorySpec, steps: int, episodes: int) -> str:
-    """What is said at the end of a run that made so many `steps` without an update, while `episodes` ended."""
+    """The notice at the end of a run that made so many `steps` without an update, while `episodes` ended."""
     return f"Nothing was learned: {steps:,} steps were made, and no update. {_cause(spec, episodes)}"
 
 
@@ -94,7 +96,7 @@ def _cause(spec: MemorySpec, episodes: int) -> str:
 
 
 def notes_of_precision(options: RunOptions) -> list[str]:
-    """Where products of bfloat16 cost more than they save."""
+    """A notice if the precision bf16 costs more than it saves on this processor."""
     if options.precision != "bf16" or options.device != "cpu" or multiplies_bfloat16():
         return []
     costs = {
@@ -106,7 +108,7 @@ def notes_of_precision(options: RunOptions) -> list[str]:
 
 
 def too_large(reward: np.ndarray) -> float:
-    """The largest of rewards (K,) float32 in size, if losses cannot stand it; else 0."""
+    """The largest absolute value of rewards (K,) float32, if it is too large for losses; else 0."""
     # One dot product, as in `Stepper`: 0.5 µs where all is well; one that overflows is infinite.
     if np.vdot(reward, reward) <= LARGEST_REWARD**2:
         return 0.0
@@ -115,7 +117,7 @@ def too_large(reward: np.ndarray) -> float:
 
 
 def note_of_rewards(largest: float, step: int) -> str:
-    """What is said of such a reward."""
+    """The notice on a reward that is too large."""
     return (
         f"Step {step:,}: a reward of {largest:.3g} in size may be too large to learn from: losses square sums of "
         f"rewards, and float32 has no room for that beyond rewards of about {LARGEST_REWARD:.0e}. Divide the rewards "
