@@ -277,7 +277,7 @@ _SAID = {"preset": (str, "a name"), "command": (str, "a text"), "versions": (dic
 
 
 def _checked(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run began from, and its cluster's options. Raises UsageError if a key other than the algorithm's is wrong."""
+    """What a run began from, and its cluster's options. UsageError if a key other than the algorithm's is wrong."""
     environment = values["environment"]
     _check_keys("environment.", environment, ("id", "options", "remakeable", "sha256", "signature"))
     for key, (form, wanted) in _ENVIRONMENT.items():

@@ -19,7 +19,7 @@ from duetto.training.notices import LOGGER
 
 
 class Board:
-    """A file of TensorBoard events in a folder, which is made. If the disk refuses, it warns once and writes no more."""
+    """A file of TensorBoard events in a folder, which is made. If the disk refuses, it warns once and ends."""
 
     def __init__(self, folder: Path, step: int, purge: int) -> None:
         """Begin a file whose first numbers are of `step`. From step `purge` on, what other files have is not shown."""
