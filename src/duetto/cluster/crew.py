@@ -44,7 +44,7 @@ Replies = dict[int, "list[Any] | Lost"]  # by the actors' numbers
 
 @dataclass
 class Actor:
-    """One share of the environments, whichever process steps it."""
+    """An actor: one share of the environments, whichever process steps it."""
 
     index: int
     share: range

@@ -39,7 +39,7 @@ class Cluster:
 
     With the pace `exact` the run's numbers are those of a run in one process, bit by bit, on any number of actors
     and whichever of them die. With `lockstep` they are the same for a given number of actors. In a run that is
-    resumed, options that are None or 0 keep the run's values.
+    resumed, options that decide its numbers keep their values where None or 0 is given.
     """
 
     address: str | None = None

@@ -20,8 +20,8 @@ def check_name(output: str | Path, ending: str, what: str) -> Path:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to, which replaces `path` once it is complete; until then `path` is unchanged, and a
-    command that is ended leaves nothing. Raises OSError.
+    """Yield a temporary path to write to, which replaces `path` once it is complete; until then `path` is unchanged,
+    and a command that is ended leaves nothing. Raises OSError.
 
     It is in a new folder beside `path`, of a random name: in a stranger's folder any other name may be a link.
     """

@@ -243,7 +243,7 @@ def load(
     algorithm: type[Algorithm] | None = None,
     trust: bool = False,
 ) -> Agent:
-    """Load the trained agent in a run's folder; this runs no code that the folder brings or that a stranger's names.
+    """Load the trained agent from a run's folder. No code in the folder is run, nor any that a stranger's folder names.
 
     Args:
         path: The run's folder.

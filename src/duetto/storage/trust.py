@@ -144,7 +144,7 @@ def _signed(key: bytes, said: list[Any]) -> str:
 
 
 def _key(make: bool) -> bytes:
-    """This user's key. Raises OSError if there is none and none is, or can be, made."""
+    """This user's key; with `make` it is made if there is none. Raises OSError if it cannot be had."""
     try:
         path = key_path()
     except RuntimeError as error:  # no home folder

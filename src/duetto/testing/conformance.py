@@ -153,7 +153,7 @@ def check_precision(kind: type[Algorithm]) -> None:
 
 
 def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """Check masks of choices: parity on batches with masks; a run, repeated and resumed, where a forbidden action raises.
+    """Check masks of choices: parity on batches; a run, repeated and resumed, in which a forbidden action raises.
 
     Algorithms that learn from demonstrations, which have no masks, refuse such an environment in a sentence.
     """
@@ -226,7 +226,7 @@ def check_options(kind: type[Algorithm]) -> None:
 
 
 def check_idle(kind: type[Algorithm]) -> None:
-    """Check that a run ends the same, to the bit, when all options that are said to have no effect are changed."""
+    """Check, for each reason, that changing all options said to have no effect leaves a run the same, to the bit."""
     with _trials(kind) as (trial, *_):
         for those in (those for those, _ in WHILE if those.keys() <= set(kind.options())):
             try:
@@ -433,7 +433,7 @@ def _near(
     about: str,
     who: tuple[str, str] = ("PyTorch", "JAX"),
 ) -> None:
-    """Assert that all elements are near, relative to the array's largest: Adam's steps do not shrink with the element."""
+    """Assert that all elements are near, relative to the largest: Adam's steps do not shrink with the element."""
     assert ours.shape == theirs.shape, f"{about}: shapes {ours.shape} and {theirs.shape}"
     ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     scale = max(1e-3, float(np.abs(ours).max())) if ours.size else 1.0

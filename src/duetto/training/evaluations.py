@@ -206,7 +206,7 @@ class Evaluations:
         self._announce()
 
     def _is_best(self, step: int, mean_return: float) -> bool:
-        """Whether this is the best so far: of equals the first, but one that has learned before that of step 0."""
+        """Whether this is the best so far: of equals the first, but any later one rather than that of step 0."""
         if self.best is None or mean_return > self.best:
             return True
         return mean_return == self.best and self._best_step == 0 < step

@@ -68,7 +68,7 @@ class Place(Protocol):
 
 
 class Here:
-    """This process."""
+    """The place of a run that has no cluster: this process."""
 
     def make_stepper(
         self, config: Config, environment: Any, notices: list[str], **options: Any

@@ -50,19 +50,19 @@ AT_THE_END, WHEN_STOPPED = 60.0, 5.0
 
 
 class Session:
-    """One run while it is running. Callbacks get it: read its parts, and leave changing them to the loop.
+    """A run at work. Callbacks get it: read its parts, and leave changing them to the loop.
 
     Attributes:
         step: Steps made so far, over all environments.
         config: All that the run is made from, as in `config.yaml`: `config.algorithm`, `config.environment`,
             `config.run` (the `RunOptions`).
         folder: The run's folder.
-        learner: What learns. `learner.updates` have been made; `learner.parameters()` copies all parameters, by network
-            and name.
-        memory: What is learned from. `len(memory)` counts what it holds: steps, or sequences.
+        learner: The learner. `learner.updates` is the number of updates; `learner.parameters()` copies all parameters,
+            by network and name.
+        memory: The memory that is learned from. `len(memory)` counts what it holds: steps, or sequences.
         stepper: The environments that are learned from: `num_envs`, `observation_space`, `action_space`, and `obs`
             (N, ...), which is acted on next.
-        log: What is logged. `log.scalar(name, value)` gives the next line of metrics a number of your own;
+        log: The log of metrics. `log.scalar(name, value)` gives the next line a number of your own;
             `log.recent_return` is the mean return of the last 100 training episodes, None before the first.
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
