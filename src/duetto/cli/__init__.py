@@ -82,7 +82,7 @@ def _run_command(command: str, arguments: list[str]) -> None:
 
 
 def _check_once(arguments: list[str]) -> None:
-    """UsageError for an option that looks as if it could be given twice: the first values would be dropped."""
+    """Raise UsageError if an option that takes several values is given twice: the first values would be dropped."""
     given = [argument.partition("=")[0].replace("_", "-") for argument in arguments]
     for option in ("--environment-options", "--track", "--metric"):
         if given.count(option) > 1:
@@ -94,7 +94,7 @@ _COUNTED = re.compile(r"--[\w-]*(?:steps|every|starts|capacity|samples)")
 
 
 def _with_whole_numbers(arguments: list[str]) -> list[str]:
-    """`--steps 1e6` as `--steps 1000000`, as Python's functions take it; what is no whole number stays."""
+    """Rewrite `--steps 1e6` as `--steps 1000000`, as Python's functions take it; what is no whole number stays."""
     plain, option = [], ""
     for argument in arguments:
         name, equals, value = argument.rpartition("=")

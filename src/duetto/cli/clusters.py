@@ -38,7 +38,7 @@ ReplayShards = Annotated[
 
 
 def with_address(arguments: list[str]) -> list[str]:
-    """`--cluster` alone gets the address that it stands for: tyro knows no option whose value may be left out."""
+    """Add the address after a `--cluster` without one: tyro has no options whose value may be left out."""
     completed = []
     for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         completed.append(argument)
@@ -48,7 +48,9 @@ def with_address(arguments: list[str]) -> list[str]:
 
 
 def cluster(address: str | None, **options: Any) -> Cluster | None:
-    """The cluster that is asked for, or None. `options` are its other fields, None where they are not given."""
+    """The cluster that is asked for, or None. `options` are its other fields, None if not given; UsageError if they are
+    given without a cluster.
+    """
     given = {name: value for name, value in options.items() if value is not None}
     if address is None:
         if given:

@@ -1,4 +1,4 @@
-"""What can follow on a command line, read from the annotations that the parser is made of."""
+"""The words that can follow on a command line, read from the annotations that the parser is made of."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ARG: type = type(arg())
 
 
 class Argument(NamedTuple):
-    """An option as its flags, or a place in the order, which has none; and the words that its value can be."""
+    """An option with its flags, or a positional argument, which has none; and the words that its value can be."""
 
     flags: tuple[str, ...]
     words: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ def algorithm_free() -> dict[str, list[Argument]]:
 
 
 def of_algorithm(command: str, name: str) -> list[Argument]:
-    """Those of `duetto COMMAND ALGORITHM`, ENVIRONMENT among them."""
+    """The arguments of `duetto COMMAND ALGORITHM`, ENVIRONMENT among them."""
     kind = ALGORITHMS[name]
     found = list(_of_hints(OF_ALGORITHMS[command]._command(kind, kind(), RunOptions()), _known(name)))
     if command == "train":
@@ -51,18 +51,18 @@ def of_algorithm(command: str, name: str) -> list[Argument]:
 
 
 def environments() -> tuple[str, ...]:
-    """Ids that are likely to be meant."""
+    """Environment ids to suggest."""
     return tuple(example for family in FAMILIES for example in family.examples)
 
 
 def _known(algorithm: str) -> dict[str, tuple[str, ...]]:
-    """Words for what is a text to the parser."""
+    """Words, by argument, for arguments that are mere text to the parser."""
     own = {"preset": ("default", *presets(algorithm))} if algorithm else {}
     return own | {"track": tuple(TRACKERS), "environment": environments()}
 
 
 def _of_function(module: ModuleType) -> Iterator[Argument]:
-    """Of the command that a module's `main` has parsed: the first function behind it."""
+    """The arguments of a module's command: the first public function after its `main`."""
     functions = [value for value in vars(module).values() if inspect.isfunction(value)]
     own = [one.__name__ for one in functions if one.__module__ == module.__name__]
     command = next(name for name in own if name != "main" and not name.startswith("_"))
@@ -104,5 +104,5 @@ def _words(hint: Any) -> Iterator[str]:
 
 
 def _of_metavar(text: str) -> tuple[str, ...]:
-    """Of "last|best|STEP" what is written as it stands."""
+    """The literal words of a metavar: "last" and "best" of "last|best|STEP"."""
     return tuple(word for word in text.split("|") if re.fullmatch(r"[a-z]+", word))

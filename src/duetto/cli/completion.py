@@ -67,7 +67,7 @@ def completion(
 
 
 def script() -> str:
-    """For bash."""
+    """The completion script for bash."""
     from duetto.algorithms import ALGORITHMS
     from duetto.cli import COMMANDS, completing, demos  # with every command's module
 

@@ -65,7 +65,7 @@ def _show(found: Demonstrations, rows: int) -> None:
 
 
 def _described(found: Demonstrations, folder: str) -> dict[str, Any]:
-    """All of it for programs, every episode too."""
+    """The demonstrations described for programs, with every episode."""
     about = found.description
     episodes = zip(found.seeds, found.parts, found.returns, found.lengths, found.terminated, strict=True)
     names = ("seed", "part", "return", "steps", "terminated")
@@ -113,7 +113,7 @@ def _table(found: Demonstrations, rows: int) -> Table:
 
 
 def _film(found: Demonstrations, number: int, path: Path) -> None:
-    """Replay an episode in front of a camera; no video is left where it comes out otherwise than it was recorded."""
+    """Replay an episode and record it. UsageError, and no video, if it ends otherwise than it was recorded."""
     replay = Replay(found, number)
     about = found.description
     stepper = environments.make(about.environment, render_mode="rgb_array", kwargs=about.options)

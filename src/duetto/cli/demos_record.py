@@ -27,7 +27,7 @@ _EXPERT = "bot (MiniGrid, BabyAI), keyboard (you), or the folder of a run, whose
 
 
 class Source(NamedTuple):
-    """Who acts where, in an environment with which options."""
+    """An expert, the environments that it acts in, and their options."""
 
     expert: Expert
     stepper: Stepper
@@ -71,7 +71,7 @@ def record(
 
 
 def checked(episodes: int, seed: int) -> int:
-    """The seed. UsageError where there is none such, or no such number of episodes."""
+    """The seed. UsageError if it is negative, or if there is less than one episode."""
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
     if seed < 0:
@@ -90,7 +90,7 @@ def play(
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
-    """Record the episodes, and say what is there; the source's environments are closed."""
+    """Record the episodes, show what was made, and close the source's environments."""
     spaces = source.stepper.observation_space, source.stepper.action_space
     description = Description(environment, source.options, source.about, *spaces, versions())
     try:
@@ -103,7 +103,7 @@ def play(
 
 
 def _write(games: Iterator[Game], writer: Writer, advance: Callable[[], None]) -> int:
-    """Write the games as they come; the seed of the last one."""
+    """Write the games as they come; return the seed of the last one."""
     last = 0
     with suppress(environments.PlayEndedError):  # the episodes that are over are kept
         for game in games:
@@ -145,9 +145,9 @@ def trained(
     trusted: bool = False,
     stochastic: bool = False,
 ) -> Source:
-    """A run's policy, in the environment with the run's options where no others are given.
+    """A run's policy as the expert, in the environment with the run's options and those given on top.
 
-    It takes its best actions, also where evaluations sample, or explores as in training.
+    It takes its best actions, even if evaluations sample; with `stochastic` it explores as in training.
     """
     folder = str(run.path)
     agent, config = run.agent(checkpoint), run.config

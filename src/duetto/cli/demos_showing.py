@@ -1,4 +1,4 @@
-"""What the commands that make demonstrations show."""
+"""The output of the commands that make demonstrations."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from duetto.storage.config import circumstances
 
 
 def versions() -> dict[str, str]:
-    """As runs record them, and those of the packages that decide what a demonstration is."""
+    """The versions that runs record, and those of the packages that decide what a demonstration is."""
     return circumstances() | {name: version(name) for name in ("minari", "minigrid") if find_spec(name)}
 
 
 @contextmanager
 def progress(console: Console, episodes: int | None = None) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal, nothing elsewhere; to be called after each episode."""
+    """Show a bar on a terminal, nothing elsewhere; yields a function to call after each episode."""
     columns = TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("episodes", total=episodes)
@@ -35,7 +35,7 @@ def progress(console: Console, episodes: int | None = None) -> Iterator[Callable
 def say_what_is_there(
     console: Console, output: str, json: bool, tried: int | None = None, left_out: str | None = None
 ) -> None:
-    """The last lines: what was made; `tried` is the number of episodes that were played for it."""
+    """Show the last lines: what was made. `tried` is the number of episodes that were played for it."""
     found = demonstrations.load(output)
     games = found.parts.count(0)
     if json:
@@ -50,5 +50,5 @@ def say_what_is_there(
 
 
 def spread(found: Demonstrations) -> str:
-    """The mean of the returns, and from where to where they go."""
+    """The mean of the returns and their range, as text."""
     return f"{found.returns.mean():.4g} ({found.returns.min():.4g} to {found.returns.max():.4g})"

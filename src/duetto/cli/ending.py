@@ -1,4 +1,4 @@
-"""Commands that are ended from outside clean up after themselves."""
+"""Letting commands that are ended by a signal clean up after themselves."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ AGAIN = 0.05  # seconds until a signal comes again that was dropped
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP end what runs within as Ctrl-C does: files that are not whole are removed.
+    """Have SIGTERM and SIGHUP end the block as Ctrl-C does, so that files that are not whole are removed.
 
     While a run is at work they do what `training.interruption` says. One that is ignored (nohup) stays ignored.
 
     Raises:
-        KeyboardInterrupt: One of them came, also where a library in C swallowed it and failed by that, or where Python
-            did and went on: whatever is raised in a `__del__`, a callback of C or of a weak reference is dropped there.
+        KeyboardInterrupt: A signal came; also if a library in C swallowed the exception and failed, or if Python
+            dropped it and went on, as it does in a `__del__`, a callback of C or of a weak reference.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -53,7 +53,7 @@ def overview(
 
 
 def _described() -> dict[str, Any]:
-    """All of it, for programs."""
+    """Everything that can be listed, as JSON values for programs."""
     return {
         "algorithms": {
             name: {"observations": kind.observations, "actions": kind.actions, "about": _about(kind)}
@@ -70,7 +70,7 @@ def _described() -> dict[str, Any]:
 
 
 def _all(console: Console) -> None:
-    """What fits on one screen."""
+    """Print an overview that fits on one screen."""
     console.print("Algorithms", style="bold")
     rows = Table.grid(padding=(0, 2, 0, 0))
     for name, algorithm in ALGORITHMS.items():
@@ -99,7 +99,7 @@ def _algorithms() -> Table:
 
 
 def _extras() -> dict[str, bool]:
-    """Those that are no backend, no environments, and not made of others to work on Duetto; whether they are there."""
+    """The extras that are no backend, no environments, and no collection of others; and whether they are installed."""
     known = {*EXTRA, *(family.extra for family in FAMILIES), "all", "dev", "docs"}
     return {name: is_there(name) for name in names() if name not in known}
 
@@ -125,7 +125,7 @@ def _environments() -> Table:
 
 
 def _print_install(console: Console) -> None:
-    """On a line that the terminal breaks, so that it can be copied."""
+    """Print how to install an extra, on one line that the terminal breaks, so that it can be copied."""
     console.print(f"To install an extra: {install('EXTRA')}", highlight=False, markup=False, soft_wrap=True)
 
 

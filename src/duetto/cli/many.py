@@ -14,7 +14,7 @@ from duetto.storage.origin import Origin
 
 
 def train_many(call: Any, preset: str, environment: dict[str, Any], origin: Origin | None, beginning: Any) -> None:
-    """Start the runs that the command line describes, and say where they are and how to go on."""
+    """Start the runs that the command line describes, and show where they are and how to go on."""
     from duetto.display.group import GroupDisplay
     from duetto.display.showing import shown
 

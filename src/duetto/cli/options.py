@@ -45,10 +45,10 @@ Seeds = Annotated[
 
 
 def seeds(text: str) -> list[int]:
-    """Numbers and ranges of them, ends included, with commas between.
+    """Parse seeds: numbers and ranges, ends included, with commas between.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is something else, or one number alone.
     """
     numbers: list[int] = []
     if (alone := text.strip()).isdecimal():  # of `sweep` and `tune`, it is how many
@@ -64,7 +64,7 @@ def seeds(text: str) -> list[int]:
 
 
 def environment_options(given: tuple[str, ...]) -> dict[str, Any]:
-    """KEY=VALUE texts as a dict, values as YAML reads them."""
+    """Parse KEY=VALUE texts to a dict, with values as YAML reads them. UsageError if one is none."""
     options: dict[str, Any] = {}
     for text in given:
         key, separator, value = text.partition("=")
@@ -79,7 +79,7 @@ def environment_options(given: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _value(text: str, value: str) -> Any:
-    """As YAML reads it; but 1e-3 is a number, which YAML takes for text."""
+    """The value as YAML reads it; but 1e-3, which YAML takes for text, becomes a number unless quoted."""
     try:
         read = yaml.safe_load(value)
     except yaml.YAMLError as error:

@@ -1,8 +1,8 @@
-"""Where a command's words go, and what happens when they can go nowhere.
+"""A command's stdout, and what happens when it cannot be written to.
 
-A run outlives whoever reads along: a reader that closed the pipe, a full disk, a terminal that is gone. Other commands
-are for what they say, and fail. What a terminal has no character for it gets as an escape (± as \\xb1), as Python does
-it on stderr.
+A run goes on when its output is lost: the reader closed the pipe, the disk is full, the terminal is gone. Other
+commands exist for their output, and fail. Characters that a terminal lacks become escapes (± is \\xb1), as Python
+writes them on stderr.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from duetto.errors import DuettoError
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Within, stdout is an `Output`.
+    """Replace stdout by an `Output` in the block.
 
     Raises:
-        BrokenPipeError: The reader has seen enough.
-        DuettoError: What was said could not be written.
+        BrokenPipeError: The reader has closed the pipe.
+        DuettoError: The output could not be written.
     """
     _open_what_is_closed()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -43,7 +43,7 @@ def watched() -> Iterator[None]:
 
 @contextmanager
 def expendable() -> Iterator[Any]:
-    """Within, what cannot be written on stdout is lost, and nothing else is."""
+    """Replace stdout in the block by a stream that silently drops what cannot be written; yields it."""
     stream: Any = Output(sys.stdout, expendable=True)
     with redirect_stdout(stream):
         try:
@@ -53,12 +53,12 @@ def expendable() -> Iterator[Any]:
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """One line, for programs."""
+    """Print values as one line of JSON, for programs."""
     print(json.dumps(values, ensure_ascii=True))
 
 
 class Output:
-    """A text stream that, once it cannot be written to, leads nowhere; unless it is `expendable`, that is an error."""
+    """A text stream that drops everything once it cannot be written to; unless it is `expendable`, that is an error."""
 
     def __init__(self, stream: Any, expendable: bool = False) -> None:
         self._stream = stream._stream if isinstance(stream, Output) else stream
@@ -68,7 +68,7 @@ class Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """As the stream's."""
+        """Write text to the stream; see the class for errors."""
         try:
             return self._stream.write(text)
         except OSError as error:
@@ -76,7 +76,7 @@ class Output:
             return len(text)
 
     def flush(self) -> None:
-        """As the stream's."""
+        """Flush the stream; see the class for errors."""
         try:
             self._stream.flush()
         except OSError as error:
@@ -95,7 +95,7 @@ class Output:
 
 
 def _open_what_is_closed() -> None:
-    """So that no file of a run gets the number of an output, and with it what is written there."""
+    """Open standard streams that are closed, so that no file of a run gets their number, and with it their output."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)

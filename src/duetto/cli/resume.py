@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _check_known(arguments: list[str]) -> None:
-    """UsageError for options that a run is begun with: how those change is another way."""
+    """Raise UsageError for options that a run is begun with, and say how to change those."""
     options = {name for kind in ALGORITHMS.values() for name in kind.options()}
     options |= {field.name for field in dataclasses.fields(RunOptions)}
     for argument in arguments:

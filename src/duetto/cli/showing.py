@@ -1,4 +1,4 @@
-"""What commands say of a run's folder that is no result, and of a file that they have written."""
+"""Output of commands on a run's notices, and on a file that they have written."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from duetto.runs.run import Run
 
 
 def warn(run: Run) -> None:
-    """Say on stderr what was found damaged and passed over."""
+    """Print the run's notices on stderr: damage that was found and passed over."""
     for notice in run.notices:
         say(Console(stderr=True), notice, "yellow")
 
 
 def say_file(path: str | Path, json: bool, **about: Any) -> None:
-    """Its name; or, as JSON, `file` and what else is to be known of it."""
+    """Print a file's name; or, as JSON, `file` and what else is given about it."""
     print_json({"file": str(path), **about}) if json else print(escaped(str(path)))

@@ -93,7 +93,7 @@ class OfFile:
 
 
 def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Setting:
-    """What `duetto train ARGUMENTS` would train; its runs are called so, but for the seed."""
+    """The setting that `duetto train ARGUMENTS` would train, with these seeds; `name` begins its runs' names."""
     algorithm, environment, *options = arguments
     return dataclasses.replace(_setting(*_parsed(algorithm, environment, options)), name=name, seeds=tuple(seeds))
 
@@ -131,7 +131,7 @@ def _from_file(path: str) -> list[Setting]:
 
 
 def _sweep(call: Any, settings: Callable[[], list[Setting]], name: str | None = None) -> None:
-    """Train, and say what became of it; DuettoError, and with it the exit code, where a run failed."""
+    """Train, and show the results. DuettoError, and so exit code 1, if a run failed."""
     from duetto.sweeping.showing import SweepDisplay
 
     placed = cluster(call.cluster)

@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _config_in(arguments: list[str]) -> tuple[str, list[str]] | None:
-    """The file of --config, wherever it stands, and the other arguments; None where it is not there."""
+    """The file of --config, wherever it is, and the other arguments; None without --config."""
     for i, argument in enumerate(arguments):
         option, separator, file = argument.partition("=")
         if option != "--config":
@@ -71,9 +71,9 @@ def _config_in(arguments: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _again(given: str, rest: list[str], named_first: bool) -> None:
-    """A new run with the configuration of another: what is not given comes from its `config.yaml`.
+    """Start a new run with the configuration of another: what is not given comes from its `config.yaml`.
 
-    The algorithm may be named too, and has to be the file's; `named_first` says that it stands before --config.
+    The algorithm may be named too, and has to be the file's; `named_first`: it comes before --config.
     """
     path = Path(given) / "config.yaml" if Path(given).is_dir() else Path(given)
     if not path.is_file():
@@ -105,7 +105,7 @@ def _again(given: str, rest: list[str], named_first: bool) -> None:
 
 
 def _placed(call: Any, recorded: dict[str, Any], given: str) -> Any:
-    """The call with the pace that the other run had on a cluster, where it decides numbers. UsageError without one."""
+    """The call with the pace of the recorded run, if that decides its numbers; UsageError without --cluster then."""
     pace = recorded.get("pace")
     if pace is None:
         return call
@@ -121,7 +121,7 @@ def _placed(call: Any, recorded: dict[str, Any], given: str) -> Any:
 
 
 def _read(path: Path, given: str, algorithm: str) -> tuple[Config, Beginning | None]:
-    """The configuration, and what its run began with; `algorithm` is what the call names it, or "".
+    """The configuration, and the run that its run began from; `algorithm` is the name in the call, or "".
 
     A class that the file only names, a stranger's or one that was handed over in Python, is taken from the call's file.
     """
@@ -143,7 +143,7 @@ def _read(path: Path, given: str, algorithm: str) -> tuple[Config, Beginning | N
 
 
 def _check_agrees(name: str, config: Config, given: str) -> None:
-    """UsageError where the call names another algorithm than the file."""
+    """Raise UsageError if the call names another algorithm than the file."""
     ours = config.algorithm.name()
     if is_file(name):
         same = config.origin is not None and own_files.parts(name) == (Path(config.origin.file), config.origin.kind)
@@ -154,7 +154,7 @@ def _check_agrees(name: str, config: Config, given: str) -> None:
 
 
 def _check_may_be_made(config: Config, environment: str, given: str) -> None:
-    """UsageError where the file alone names the environment, and it is a stranger's, or none that can be made again."""
+    """Raise UsageError if only the file names the environment, and that is a stranger's, or cannot be made again."""
     harmless = environment and not trust.needs_trust("", config.environment_options)
     if not harmless and not trust.is_ours(config.environment, config.environment_options, config.signature):
         is_own, options = own_files.is_file(config.environment), config.environment_options
@@ -169,7 +169,7 @@ def _check_may_be_made(config: Config, environment: str, given: str) -> None:
 
 
 def _check_may_begin(recorded: Beginning, config: Config, given: str) -> None:
-    """UsageError where the file alone names the run to begin with, and it is a stranger's."""
+    """Raise UsageError if only the file names the run to begin from, and the file is a stranger's."""
     try:
         trust.check_folder(recorded.run, (config.began_from or {}).get("signature"), given)
     except UsageError as error:
@@ -190,7 +190,9 @@ def preset_of(options: list[str]) -> str | None:
 
 
 def environment_of(algorithm: type[Algorithm], options: list[str], command: Maker | None = None) -> str:
-    """Where it is not the first argument, only a whole parse, then thrown away, tells it from an option's value."""
+    """The environment in the call, or "". If it is not the first argument, only a whole parse, then thrown away, tells
+    it from an option's value.
+    """
     if not options or not options[0].startswith("-"):
         return own_files.absolute(options[0]) if options else ""
     if "-h" in options or "--help" in options:
@@ -201,7 +203,7 @@ def environment_of(algorithm: type[Algorithm], options: list[str], command: Make
 def parsed(
     algorithm: type[Algorithm], options: list[str], name: str, preset: Preset, command: Maker | None = None
 ) -> Any:
-    """The call as `command` describes it; tyro ends the process where options are wrong, or after --help."""
+    """Parse the call as `command` describes it; tyro ends the process if options are wrong, or after --help."""
     hyperparameters, run = algorithm().with_options(**preset.algorithm), RunOptions(**preset.run)
     _check_known(options, algorithm)
     described = (command or _command)(algorithm, hyperparameters, run)
@@ -216,7 +218,7 @@ def parsed(
 
 
 def _called(algorithm: type[Algorithm]) -> str:
-    """What the command line knows an algorithm by."""
+    """The name of an algorithm on the command line."""
     if algorithm.__module__.startswith(own_files.PREFIX):
         return f"{sys.modules[algorithm.__module__].__file__}:{algorithm.__name__}"
     return algorithm.name()
@@ -227,7 +229,7 @@ def _is_value(text: str) -> bool:
 
 
 def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
-    """UsageError for what other libraries call an option; where one is misspelt, tyro finds the nearest."""
+    """Raise UsageError for other libraries' names of options, and for lists with commas; tyro handles misspelt ones."""
     known = [*algorithm.options(), *(entry.name for entry in dataclasses.fields(RunOptions))]
     lists = {name for name, hint in get_type_hints(algorithm).items() if hint == tuple[int, ...]}
     for place, option in enumerate(options):
@@ -295,7 +297,7 @@ def train(
 
 
 def _beginning(call: Any, recorded: Beginning | None) -> Beginning | None:
-    """What the call asks for; of the recorded run the recorded step, unless the call names a run or a checkpoint."""
+    """The run to begin from, as the call asks; at the recorded step, unless the call names a run or a checkpoint."""
     from duetto.runs.beginning import Beginning
 
     run = recorded.run if recorded is not None and call.from_run is None else call.from_run
@@ -358,7 +360,7 @@ def _command(
 
 
 def algorithm_named(name: str) -> tuple[type[Algorithm], Origin | None]:
-    """The class that the command names, and where it came from if it is not Duetto's own."""
+    """The algorithm's class of this name, and its origin if it is not Duetto's own. UsageError if there is none."""
     if is_file(name):
         return named(name)
     if name not in ALGORITHMS:

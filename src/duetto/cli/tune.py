@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
 
 
 def given(options: list[str], algorithm: type[Algorithm]) -> frozenset[str]:
-    """The hyper-parameters that the call gives a value."""
+    """The names of the hyper-parameters that the call gives a value."""
     named = [option[2:].partition("=")[0].replace("-", "_") for option in options if option.startswith("--")]
     known = algorithm.options()
     return frozenset(name if name in known else name.removeprefix("no_") for name in named) & frozenset(known)

@@ -1,4 +1,4 @@
-"""Options of the commands that train for what looks on: when to stop, videos, trackers."""
+"""Options for callbacks of the commands that train: when to stop, videos, trackers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Track = Annotated[  # None: not given
 def callbacks(
     stop_at_return: float | None, time_limit: float | None, video_every: int | None, track: Track
 ) -> list[Any]:
-    """What the options ask for; nothing is imported for those that are not given."""
+    """The callbacks that the options ask for; nothing is imported for those that are not given."""
     asked: list[Any] = []
     if (stop_at_return, time_limit, video_every) != (None, None, None):
         from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
@@ -47,7 +47,7 @@ def callbacks(
 
 
 def names_of(track: Track) -> tuple[str, ...]:
-    """The trackers that --track names. Raises UsageError where it is given, and names none."""
+    """The names of the trackers in --track. Raises UsageError if it is given without one."""
     if track == ():
         from duetto.trackers import TRACKERS
 
@@ -56,7 +56,7 @@ def names_of(track: Track) -> tuple[str, ...]:
 
 
 def _made(option: str, kind: type[Any], value: float) -> Any:
-    """The callback; what it says of its argument is said of the option."""
+    """Make the callback; its errors name the command's option instead of the argument."""
     try:
         return kind(value)
     except UsageError as error:

@@ -1,15 +1,15 @@
-"""A run's experience from actors that act themselves, block by block: what the paces `lockstep` and `free` share.
+"""Experience from actors that choose actions themselves, block by block: what the paces `lockstep` and `free` share.
 
-    actor      | block k ............ |  its rows, and where the actor stands behind it
+    actor      | block k ............ |  its rows, and the actor's state after it
     here       | accept: once, in its order | hand out, one vector step after another | ...
 
     with replay shards:
-    actor      | block k ............ |  its outline, and where the actor stands; its rows stay there
+    actor      | block k ............ |  its outline, and the actor's state; its rows stay there
     here       | accept ............. | hand out, one vector step after another | ...
     shard      |                        get the rows from the actor, and store each vector step when it is handed out
 
-A checkpoint is a cut: where each actor stands behind its last accepted block, and what of the accepted ones was not
-handed out yet: for that alone rows are fetched. What is in flight is not in it, and is made again. So saving asks no
+A checkpoint is a cut: each actor's state after its last accepted block, and the steps of accepted blocks that were not
+handed out yet (only their rows are fetched). Blocks in flight are not in it, and are made again. So saving asks no
 actor.
 """
 
@@ -46,7 +46,7 @@ _COUNTS = {"accepted": Several(int), "steps": Several(int)}
 
 
 class Ready(NamedTuple):
-    """A vector step, of one actor or of all."""
+    """A vector step that can be handed out, of one actor or of several side by side."""
 
     experience: Experience | Afar
     episodes: list[Episode]
@@ -56,7 +56,7 @@ class Ready(NamedTuple):
 
 
 class Distant(Stepper):
-    """What a session sees of environments in which others act: it never steps them."""
+    """The session's view of environments in which actors act: the session never steps them."""
 
     source: Blocks
     steps: int
@@ -134,7 +134,7 @@ class Blocks(ABC):
 
     @abstractmethod
     def _fill(self, step: int, total_steps: int) -> None:
-        """Make something ready."""
+        """Append at least one vector step to `_ready`."""
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience | Afar, list[Episode]]:
         """See Source."""
@@ -153,7 +153,7 @@ class Blocks(ABC):
 
     # ------------------------------------------------------------------------------------------- blocks
     def _publish(self) -> None:
-        """What is known now, as a new version."""
+        """Send the actors the newest parameters and statistics as a new version."""
         parameters = self._learner.parameters()
         acting = {name: parameters[name] for name in self._learner.algorithm.acting_networks}
         self._version += 1
@@ -173,7 +173,7 @@ class Blocks(ABC):
         self._crew.post(index, [Request("block", (self._orders[index],))], self._reference, leaves=self.leave)
 
     def _arrived(self, enough: int, patience: float = INFINITY) -> dict[int, Block]:
-        """Accepted blocks of `enough` actors at least; after `patience`, those that are there."""
+        """Wait for blocks of at least `enough` actors, or for `patience` seconds; return the accepted ones by actor."""
         blocks: dict[int, Block] = {}
         began = time.perf_counter()
         while len(blocks) < enough:
@@ -204,7 +204,7 @@ class Blocks(ABC):
         return block._replace(broken=broken)
 
     def _opened(self, blocks: dict[int, Block]) -> list[Ready]:
-        """Accepted blocks side by side: vector steps of all of them, as old as the oldest."""
+        """Lay accepted blocks side by side: vector steps of all of them, whose weights are as old as the oldest."""
         broken = np.zeros((self.length, self._stepper.num_envs), bool)
         for index, block in blocks.items():
             share = self._shares[index]
@@ -219,7 +219,7 @@ class Blocks(ABC):
         return [Ready(*part, version, updates) for part in parts]
 
     def _steps(self, made: list[Block]) -> Sequence[Experience | Afar]:
-        """Of blocks side by side."""
+        """The vector steps of these blocks side by side."""
         left = [block.experience for block in made if isinstance(block.experience, Left)]
         if left:
             self._parcels += 1
@@ -228,7 +228,7 @@ class Blocks(ABC):
         return _together(here, [block.counts for block in made])
 
     def numbers(self) -> dict[str, float]:
-        """For the log: how old the weights were that was acted with, lately, and how long actors waited."""
+        """Numbers for the log: how old the weights were that actors lately acted with, and how long actors waited."""
         found: dict[str, float] = {"time/actors_waited": round(self._idle, 3)}
         for i, name in enumerate(("versions", "updates")):
             lags = [lag[i] for lag in self._lags] or [0]
@@ -244,7 +244,7 @@ class Blocks(ABC):
 
     # ------------------------------------------------------------------------------------------- cuts
     def _look_where(self) -> None:
-        """Before their first blocks, where the actors stand."""
+        """Ask actors without a block so far for their states."""
         while unknown := [index for index, state in enumerate(self._behind) if state is None]:
             for index, values in self._crew.ask({index: [Request("state")] for index in unknown}).items():
                 self._broken[index] |= isinstance(values, Lost)
@@ -255,7 +255,7 @@ class Blocks(ABC):
         return [state[name] for state in self._behind if state is not None]
 
     def stood(self) -> dict[str, Any]:
-        """The stepper's part of a cut, as a stepper of all environments has it."""
+        """The stepper's part of a cut, in the form that a stepper of all environments saves."""
         parts = self._parts("stepper")
         return {
             "environments": join_saved([part["environments"] for part in parts]),
@@ -265,7 +265,7 @@ class Blocks(ABC):
         } | {name: concatenated([part[name] for part in parts]) for name in ("obs", *_ROWS)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The rest of a cut.
+        """The rest of a cut: what is not in `stood`.
 
         Raises:
             PartLostError: Rows that belong to it are gone.
@@ -291,7 +291,8 @@ class Blocks(ABC):
         }
 
     def _fetched(self) -> tuple[list[Ready], np.ndarray]:
-        """What was accepted and not handed out, with its rows; and whose are missing behind it, (N,) bool.
+        """Fetch the vector steps that were accepted but not handed out, with their rows; also return, (N,) bool, the
+        environments whose steps after these are missing.
 
         Where rows are missing that the pace can do without, episodes break off.
         """
@@ -310,7 +311,7 @@ class Blocks(ABC):
         return found, gap
 
     def _here(self, parcel: Parcel, gap: np.ndarray, begin: int) -> Sequence[Experience | None]:
-        """Its vector steps, without those blocks that are gone, which are noted in `gap`; None where all are."""
+        """Fetch a parcel's vector steps. Blocks that are gone are left out and noted in `gap`; None each if all are."""
         blocks, counts = [], []
         for block in parcel.blocks:
             answer = self._crew.fetch(block.value)
@@ -323,7 +324,7 @@ class Blocks(ABC):
         return _together(blocks, counts) if blocks else [None] * parcel.steps
 
     def _miss(self, block: Left, begin: int) -> None:
-        """A block of which a cut needs what comes from the vector step `begin` on is gone."""
+        """Handle the loss of a block whose steps from vector step `begin` on belong in a cut: raise PartLostError."""
         raise PartLostError(
             f"Steps of environments {block.share.start} to {block.share.stop - 1} that waited for the replay memory "
             "are gone with their machine in the middle of a checkpoint, which is not made."
@@ -338,7 +339,7 @@ class Blocks(ABC):
             self._rewards.load_state_dict(state["rewards"] and state["rewards"] | {"sums": np.zeros(0)})
 
     def stand(self, stepper: dict[str, Any]) -> bool:
-        """Put the actors where a cut has them; False where that is not possible."""
+        """Restore the actors to a cut; False if that is not possible."""
         saved, self._saved = self._saved, {}
         self._begin()
         requests = {i: [Request("restore", (self._part(i, stepper, saved),))] for i in range(len(self._shares))}
@@ -361,7 +362,7 @@ class Blocks(ABC):
         return len(saved["random"]) == len(saved["blocks"]["steps"]) == len(self._shares)
 
     def _part(self, index: int, stepper: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
-        """Where an actor stands: of random numbers it has new ones, if there were other actors."""
+        """One actor's state out of a cut; without its random numbers if the cut was made with other actors."""
         share, same = self._shares[index], self._same_actors(saved)
         mine = slice(share.start, share.stop)
         steps: list[int] = saved["blocks"]["steps"]
@@ -384,12 +385,12 @@ class Blocks(ABC):
 
 
 def _together(blocks: list[Experience], counts: list[list[int]]) -> list[Experience]:
-    """Blocks side by side: vector steps of all of them."""
+    """The vector steps of blocks side by side."""
     return cut(side_by_side(blocks, counts), np.array(counts).sum(axis=0).tolist())
 
 
 def _packed(ready: list[Ready]) -> dict[str, Any] | None:
-    """As part of a state."""
+    """The ready vector steps as part of a saved state, or None if there are none."""
     if not ready:
         return None
     steps = joined([one.experience for one in ready if isinstance(one.experience, Experience)])

@@ -1,11 +1,11 @@
-"""The actors of a run, kept at work: whoever dies is replaced by one that is where it was.
+"""A run's actors, kept at work: one that dies is replaced by a new one in the same state.
 
-What an actor is asked has a number, and it is asked nothing else before it has answered. Since the coordinator decides
-every action, an actor's state follows from what it was asked since that was last saved: this is its `past`, and all
-that a new one needs.
+Each message to an actor has a number, and the next one is sent only after its answer. Since the coordinator decides
+every action, an actor's state follows from what it was asked since that state was last saved: these requests are its
+`past`, and all that a new one needs.
 
     asked            reset   1   2  (save)  3   4   5   6
-    past behind 6    reset, load what was saved,   3   4   5   6
+    past after 6     reset, load what was saved,   3   4   5   6
     it dies at 7     a new one does the past, is compared with what 6 gave, and then does 7
 """
 
@@ -34,7 +34,7 @@ INFINITY = float("inf")
 
 
 class Lost(NamedTuple):
-    """What is left of an actor whose environments could not be brought back: new episodes."""
+    """The answer of an actor whose environments could not be brought back: they began new episodes."""
 
     obs: Tree  # their first observations
 
@@ -44,7 +44,7 @@ Replies = dict[int, "list[Any] | Lost"]  # by the actors' numbers
 
 @dataclass
 class Actor:
-    """One share of the environments, whichever process has them."""
+    """An actor: one share of the environments, whichever process steps it."""
 
     index: int
     share: range
@@ -77,12 +77,12 @@ class Actor:
 
 
 class Crew:
-    """Asks actors, and has an answer of each whatever happens to them.
+    """The actors of a run: asks them, and gets an answer from each even if its process dies.
 
     Attributes:
         actors: In the order of their environments.
-        restarts: Processes that took the place of another.
-        advice: Where to look for the cause of what happens again and again.
+        restarts: Number of processes that replaced another.
+        advice: Where to look for the cause of repeated failures, for messages.
     """
 
     advice = "in the environment and in what it calls, or in the memory of its machine"
@@ -97,8 +97,8 @@ class Crew:
         role: bytes | None = None,
         ends: bool = True,
     ) -> None:
-        """`timeout`: seconds without an answer after which an actor is taken for dead; 0: never. `role`: see `Host`.
-        Whether it `ends` the way to the cluster with it.
+        """Start the actors. `timeout`: seconds without an answer after which an actor is taken for dead; 0: never.
+        `role`: see `Host`. `ends`: whether closing the crew closes the transport, too.
         """
         self._transport, self._recipe, self._timeout, self._notices = transport, recipe, timeout, notices
         self._role = role
@@ -113,15 +113,15 @@ class Crew:
             raise
 
     def ask(self, requests: dict[int, list[Request]]) -> Replies:
-        """What each of these actors gave to its requests. Raises as `wait` does."""
+        """Send each of these actors its requests, and return their answers. Raises as `wait` does."""
         for index, own in requests.items():
             self.post(index, own)
         return self.wait(list(requests))
 
     def post(self, index: int, requests: list[Request], *more: Any, leaves: bool = False) -> None:
-        """Ask an actor, and wait for nobody. `more` are further arguments of the last request: what was put.
+        """Send an actor requests, without waiting. `more` are further arguments of the last one: what was put.
 
-        With `leaves` what it makes stays there; behind its values comes what stands for that.
+        With `leaves` the block's steps stay with the actor; a reference to them comes after its values.
         """
         self.actors[index].more, self.actors[index].leaves = more, leaves
         self._ask(self.actors[index], requests)
@@ -131,15 +131,15 @@ class Crew:
         return self._transport.put(value)
 
     def fetch(self, left: Any) -> Answer:
-        """What was left somewhere, or why it does not come."""
+        """Fetch a value that was left where it was made; the answer has a failure if it does not come."""
         return self._transport.wait([left], TO_FETCH).get(left, Answer(failure=f"did not come for {TO_FETCH:g} s"))
 
     def wait(self, asked: Sequence[int], enough: int | None = None, patience: float = INFINITY) -> Replies:
-        """What these actors, all or `enough` of them, gave to their requests; after `patience`, what is there.
+        """Wait for all of these actors, `enough` of them or `patience` seconds; return the answers that are there.
 
         Raises:
-            Fault, DuettoError: What an environment did wrong, that with the lowest number first; or an actor has failed
-                three times without an answer.
+            Fault, DuettoError: An environment's error, that of the lowest actor first; or an actor has failed three
+                times without an answer.
         """
         waiting, replies = [self.actors[index] for index in asked], dict[int, Reply]()
         enough, until = enough or len(waiting), self._transport.clock() + patience
@@ -160,7 +160,7 @@ class Crew:
         return {index: self._result(self.actors[index], reply) for index, reply in sorted(replies.items())}
 
     def another(self, recipe: bytes, share: range, role: bytes) -> Crew:
-        """One more actor, of a crew of its own, with other environments. It is closed before this crew is."""
+        """A crew of one more actor, on the same transport, with other environments. Close it before this crew."""
         crew = Crew(self._transport, recipe, [share], self._timeout, self._notices, role, ends=False)
         crew.actors[0].called = "the actor that evaluates"
         return crew
@@ -172,11 +172,11 @@ class Crew:
 
     @property
     def transport(self) -> Transport:
-        """The way to the cluster."""
+        """The transport to the cluster."""
         return self._transport
 
     def saving_is_due(self, actor: Actor) -> bool:
-        """Whether its past has become long enough to be saved instead."""
+        """Whether the actor's past has become so long that its state should be saved instead."""
         since = self._transport.clock() - actor.saved_at
         return bool(actor.past) and since >= max(SAVED_EVERY, actor.saving_took / SAVING_COSTS)
 
@@ -194,7 +194,7 @@ class Crew:
             self._end()
 
     def _end(self) -> None:
-        """End all processes that have begun, and the way to the cluster if it is this crew's."""
+        """Kill all processes that were started, and close the transport if it is this crew's."""
         for actor in self.actors:
             if actor.worker is not None:
                 self._transport.kill(actor.worker)
@@ -203,10 +203,10 @@ class Crew:
 
     # ------------------------------------------------------------------------------------------- one actor
     def _start(self, actor: Actor) -> None:
-        """Begin a process, and greet it.
+        """Start the actor's process, and send it a greeting.
 
-        A cluster may not know yet that a machine is gone, and start processes there that never run. That is no fault
-        of theirs, and does not count.
+        A cluster may not know yet that a machine is gone, and start processes there that never run. Such a failure
+        is not the actor's, and does not count.
         """
         actor.worker = self._process(actor)
         actor.here, actor.new = False, True
@@ -241,7 +241,7 @@ class Crew:
             self._send(actor)
 
     def _send(self, actor: Actor) -> None:
-        """Ask what is to be asked now; a new one, after its past, which does not matter before a reset."""
+        """Send the actor's current requests; to a new process with its past, unless they begin with a reset."""
         past = None
         if actor.new:
             past = [] if actor.requests[0].method == "reset" else actor.past
@@ -256,7 +256,7 @@ class Crew:
         actor.deadline = self._transport.clock() + patience
 
     def _reply(self, actor: Actor, answer: Answer | None) -> Reply | None:
-        """The reply that was waited for; without one, the actor is asked again if that is necessary."""
+        """Return the actor's reply, or None if there is none yet; if it failed, ask it again."""
         if answer is None and self._transport.clock() < actor.deadline:
             return None
         if not actor.here:
@@ -297,7 +297,7 @@ class Crew:
             self._begin_anew(actor)
 
     def _begin_anew(self, actor: Actor) -> None:
-        """New episodes, with a seed of their own."""
+        """Ask the actor to begin new episodes, with a seed of its own."""
         seed = int(np.random.SeedSequence([actor.share.start, actor.number]).generate_state(1)[0] >> 1)
         actor.more, actor.leaves = (), False
         self._ask(actor, [Request("reset", (seed,))], lost=True)
@@ -323,7 +323,7 @@ class Crew:
         return [*reply.values, reply.left] if actor.leaves else reply.values
 
     def _note(self, actor: Actor, request: Request, value: Any) -> None:
-        """Write down what brings another process to where this one is now."""
+        """Record the request in the actor's past: what would bring another process into the same state."""
         match request.method:
             case "describe" | "render" | "state":
                 return

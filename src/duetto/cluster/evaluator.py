@@ -1,10 +1,10 @@
-"""Evaluations in an actor of their own, which delay nobody.
+"""Evaluations in an actor of their own, so that they do not delay the run.
 
     run         learns | step s: sends the parameters | learns ............... | writes the row of step s
     evaluator          |                              | its episodes, a second at a time |
 
-The actor has the run's own framework, so that it acts with the very bits that the run would. It answers once a second,
-so that one that hangs is noticed; another one in its place begins the evaluation again.
+The actor uses the run's own framework, so that its actions are bit by bit those that the run would choose. It answers
+once a second, so that one that hangs is noticed; its replacement begins the evaluation again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Judging(NamedTuple):
     seed: int
 
     def take(self, stepper: Stepper, share: range) -> Judge:
-        """Who does that, in an actor's environments."""
+        """The judge that evaluates in an actor's environments."""
         return Judge(stepper, self)
 
 
 class Judge:
-    """Evaluates in an actor's environments."""
+    """An evaluator at work inside an actor, in the actor's environments."""
 
     def __init__(self, stepper: Stepper, role: Judging) -> None:
         self._stepper, self._role = stepper, role
@@ -54,7 +54,7 @@ class Judge:
         self._steps: Generator[str, None, Evaluation] | None = None
 
     def evaluate(self, parameters: Parameters, scaling: dict[str, Any]) -> Evaluation | bool:
-        """Begin, and see `go_on`."""
+        """Begin an evaluation with these parameters and the normalizer's state; returns as `go_on` does."""
         observation, action = self._spaces
         self._learner.load_parameters(parameters)
         normalizer = Normalizer(observation, *self._role.algorithm.observation_scaling())
@@ -64,7 +64,7 @@ class Judge:
         return self.go_on()
 
     def go_on(self) -> Evaluation | bool:
-        """What came of it; True while it goes on, False if nothing has begun here."""
+        """Evaluate for about a second. The result; True if it is not finished, False if none was begun here."""
         if self._steps is None:
             return False
         until = time.monotonic() + PIECE

@@ -1,16 +1,16 @@
-"""The pace `free`: nobody waits for anybody but for credit, and blocks are accepted as they come.
+"""The pace `free`: actors wait for nothing but credit, and blocks are accepted in the order in which they come.
 
     learner   learn from A0 | from B0 .... | from A1 | from A2 | from B1    as many updates a step as ever
     actor A   A0 | A1 | A2 ........| A3 | wait for credit |                 each with the newest weights there are
     actor B   B0 ....... | B1 .......... | B2
 
-An actor is asked for its next block while the steps that were asked for, and not handed out yet, are at most `ahead`
-with it. What is handed out is learned from at once, as `memory.Schedule` says; so steps and updates keep their ratio at
-every moment, nothing in flight is unbounded, and nothing is dropped. How old weights are is not bounded: a slow actor
-brings one block that was begun long ago. Blocks that come while there are steps to hand out are held, and then handed
-out side by side, a vector step of all of them at a time: so a learner that is busy takes larger steps, not more of
-them. Of one actor several may be held, its k-th in layer k; one layer is opened at a time. The order in which blocks
-come is in the numbers.
+An actor is asked for its next block if the steps that were asked for and not handed out yet, with this block, are at
+most `ahead` (its credit). What is handed out is learned from at once, as `memory.Schedule` says; so steps and updates
+keep their ratio at every moment, what is in flight is bounded, and nothing is dropped. The age of weights is not
+bounded: a slow actor brings one block that was begun long ago. Blocks that come while there are steps to hand out are
+held, and then handed out side by side, a vector step of all of them at a time: so a busy learner takes larger steps,
+not more of them. Several blocks of one actor may be held, its k-th in layer k; one layer is opened at a time. The
+run's numbers depend on the order in which blocks come.
 
     handed out | vector steps of A0 and B0 ........ | of A1, B1 and C0 ....... | of A2 and B2
     layer 0    |    B1    A1 B1   A1 B1 C0          | A2    A2 B2              |
@@ -39,7 +39,7 @@ class Free(Blocks):
     """See above.
 
     Attributes:
-        ahead: Steps.
+        ahead: Steps that may be asked for and not handed out yet.
     """
 
     pace = "free"
@@ -97,7 +97,7 @@ class Free(Blocks):
         return super()._fetched()
 
     def _give_credit(self, step: int, total_steps: int) -> None:
-        """Ask idle actors, those first that have made the fewest blocks."""
+        """Ask idle actors for blocks while there is credit, those with the fewest blocks first."""
         if self._waiting + self._least > self.ahead or len(self._orders) == len(self._shares):
             return
         idle = [index for index in range(len(self._shares)) if index not in self._orders]

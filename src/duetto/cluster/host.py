@@ -1,4 +1,4 @@
-"""What runs in an actor: its share of the environments, who acts in them if it is the actor, and the last answer."""
+"""What runs in an actor's process: its share of the environments, the player if it acts itself, and its last answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What came of a message."""
+    """The answer to a message."""
 
     number: int  # the message's
     values: list[Any]  # of each request
@@ -37,10 +37,10 @@ class Reply(NamedTuple):
 
 
 class Host:
-    """Answers numbered messages, each once: a number that comes again gets the answer that it got."""
+    """The object in an actor's process: executes each numbered message once; if it comes again, repeats the answer."""
 
     def __init__(self, recipe: bytes, share: range, role: bytes | None = None) -> None:
-        """With a `role`, pickled, it acts itself: see `player.Role` and `evaluator.Judging`."""
+        """`role`, pickled, makes it an actor that acts or evaluates: see `player.Role` and `evaluator.Judging`."""
         self._recipe, self._share, self._role = recipe, share, role
         self._stepper: Stepper | None = None
         self._player: Any = None
@@ -48,7 +48,7 @@ class Host:
         self._saving = 0.0
 
     def do(self, number: int, requests: list[Request], past: list[Request] | None = None, *more: Any) -> Reply:
-        """Do what is requested. A new actor does the `past` of the one before it first, and is then where that was.
+        """Execute the requests. A new actor first executes the `past` of the one it replaces, and is then in its state.
 
         `more` are further arguments of the last request: what was `put`.
         """
@@ -64,7 +64,7 @@ class Host:
         return self._reply
 
     def leave(self, *message: Any) -> tuple[Reply, Any]:
-        """`do`, where a block's steps are left here: the rest of the reply, and they."""
+        """Like `do`, but a block's steps stay here: returns the reply without them, and the steps or None."""
         reply = self.do(*message)
         if not reply.values or not hasattr(reply.values[-1], "parted"):
             return reply, None
@@ -90,7 +90,7 @@ class Host:
         return Reply(number, values, None, came_back, saving=self._saving)
 
     def _relive(self, past: list[Request]) -> int | Literal[False] | None:
-        """A checksum of what it came to; False where a saved state did not come back exactly."""
+        """Execute the past; the checksum of its last result, or False if a saved state was not restored exactly."""
         found = None
         for request in past:
             value = self._do(request)
@@ -139,19 +139,19 @@ class Description(NamedTuple):
 
 
 def describe(stepper: Stepper) -> Description:
-    """Of an actor's environments."""
+    """The description of an actor's environments."""
     engine = stepper.engine
     metadata = {name: value for name, value in engine.metadata.items() if _can_travel(value)}
     return Description(stepper.name, engine.label, engine.layout, engine.single_action_space, metadata, engine.stacked)
 
 
 def pending(engine: Engine) -> np.ndarray | None:
-    """Which environments will only reset themselves, in a vector environment where some do."""
+    """The environments (N,) bool that will only reset themselves at the next step; None if the engine has none."""
     return getattr(engine, "pending", None)
 
 
 def checksum(method: str, value: Any) -> int | None:
-    """Of what a step or a reset gave; None for anything else."""
+    """The checksum of a step's or a reset's result; None for any other method."""
     match method:
         case "step":
             outcome: Outcome = value[0]

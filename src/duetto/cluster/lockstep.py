@@ -1,13 +1,13 @@
-"""The pace `lockstep`: who acts with what is fixed, so nobody's speed, and nobody's death, is in the numbers.
+"""The pace `lockstep`: the weights of each block are fixed, so the numbers depend on no actor's speed or death.
 
     learner   version 0 |           | learn from 0: version 1 | learn from 1: version 2 | learn from 2 ...
     actor 0             | block 0   | block 1, version 0      | block 2, version 1      |
     actor 1             | block 0 . | block 1, version 0 .... | block 2, version 1      |
                                       ^ all wait for the slowest, and for the learner
 
-Version k is what was learned from blocks 0 to k - 1, and block k is acted with version k - 1 (0 with 0): so the actors
-make the next block while the learner learns from this one. A vector step is that of all actors, in their order. The
-numbers are the same for a given number of actors and length of blocks.
+Version k is what was learned from blocks 0 to k - 1, and actors act in block k with version k - 1 (in block 0 with
+version 0): so the actors make the next block while the learner learns from this one. A vector step is that of all
+actors, in their order. The numbers are the same for a given number of actors and length of blocks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Lockstep(Blocks):
             self._order(index, step, self._stepper.num_envs, total_steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """See Blocks; and the weights of what is in flight."""
+        """See Blocks; with the weights that blocks in flight are made with."""
         return super().state_dict() | {"weights": None if self._weights is None else _packed(self._weights)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -59,7 +59,7 @@ class Lockstep(Blocks):
 
 
 def _packed(weights: Weights) -> dict[str, Any]:
-    """As part of a state."""
+    """The weights as part of a saved state."""
     observed = {name: _plain(moments) for name, moments in weights.observed.items()}
     return weights._asdict() | {"observed": observed, "rewarded": weights.rewarded and _plain(weights.rewarded)}
 

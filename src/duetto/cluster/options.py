@@ -1,4 +1,4 @@
-"""Where the environments of a run live, when not in its own process."""
+"""The options of a run whose environments live on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ BLOCK = 16  # vector steps, where nothing else is better
 class Cluster:
     """A Ray cluster whose processes, called actors, step a run's environments, and may act in them.
 
-    With the pace `exact` the run's numbers are those that it has in one process, bit by bit, on any number of actors
-    and whichever of them die. With `lockstep` they are the same for a number of actors. What is None or 0 is left to
-    the run, if that has begun.
+    With the pace `exact` the run's numbers are those of a run in one process, bit by bit, on any number of actors
+    and whichever of them die. With `lockstep` they are the same for a given number of actors. In a run that is
+    resumed, options that decide its numbers keep their values where None or 0 is given.
     """
 
     address: str | None = None
@@ -64,7 +64,7 @@ class Cluster:
             raise UsageError(f"A cluster needs Ray, which is not installed. Install: {install('cluster')}")
 
     def beginning(self, algorithm: Algorithm) -> Cluster:
-        """For a new run."""
+        """The options of a new run, with the pace chosen and checked. Raises UsageError where they do not fit."""
         self._check_shards(algorithm)
         rollouts = algorithm.memory().on_policy
         if rollouts and self.pace == "free":
@@ -75,7 +75,7 @@ class Cluster:
         return self._checked(replace(self, pace=self.pace or ("lockstep" if rollouts else "exact")))
 
     def resuming(self, kept: dict[str, Any]) -> Cluster:
-        """For a run whose config has `kept` of a cluster."""
+        """The options of a run that goes on, whose config `kept` some. Raises UsageError where others were given."""
         kept = kept or {"pace": "exact"}
         for name in KEPT:
             given = getattr(self, name)
@@ -109,7 +109,7 @@ class Cluster:
 
     # ------------------------------------------------------------------------------------------- see Place
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> Stepper:
-        """Environments in actors; closing the stepper ends these, and the cluster if it began here."""
+        """A stepper of environments in actors; closing it ends the actors, and the cluster if it was started here."""
         from duetto.cluster.placing import place
 
         self._check_shards(config.algorithm)  # of a run that goes on
@@ -131,25 +131,27 @@ class Cluster:
         return place(environment, options, lambda: self.connect(processes), actors, notices, acts)
 
     def make_source(self, config: Config, stepper: Stepper, learner: Acting, normalizer: Normalizer) -> Source:
-        """Who acts: this process, or the actors."""
+        """The source of experience: this process acts, or the actors do."""
         from duetto.cluster import pacing
 
         return pacing.source(self, config, stepper, learner, normalizer)
 
     def machines(self, config: Config, stepper: Stepper) -> Machines:
-        """Those of the cluster; where that is this machine, without Ray."""
+        """The machines of the cluster; if it is this machine only, without Ray."""
         from duetto.cluster.placing import machines_of
 
         return machines_of(config, stepper)
 
     def make_evaluator(self, config: Config, environment: Any, stepper: Stepper) -> Evaluator | None:
-        """An actor of its own, if the run evaluates."""
+        """An evaluator in an actor of its own; None if the run does not evaluate."""
         from duetto.cluster.placing import place_evaluator
 
         return place_evaluator(config, environment, stepper)
 
     def make_shards(self, config: Config, stepper: Stepper) -> Shards | None:
-        """Processes beside the actors. At the pace `free` one that is lost is begun again, else the run goes back."""
+        """Memory shards in processes beside the actors, or None. At the pace `free` a lost one is begun again; else
+        the run goes back to its last checkpoint.
+        """
         from duetto.cluster.placing import place_shards
 
         count = min(self.replay_shards, stepper.num_envs)
@@ -162,7 +164,7 @@ class Cluster:
         return pacing.decided(stepper)
 
     def connect(self, actors: int) -> Transport:
-        """The way to the cluster, which has room for so many: with that of the evaluations, and shards."""
+        """Connect to the cluster; `actors` is the number of all processes. UsageError if it has no room for them."""
         show_token(self.address)
         from duetto.cluster.ray import RayTransport
 
@@ -170,13 +172,15 @@ class Cluster:
 
 
 def _beside(config: Config) -> int:
-    """Learners in processes of the cluster. The run's own process is PyTorch's first, and none of several of JAX's."""
+    """Number of learners in processes of the cluster. With PyTorch the run's own process is the first learner; with JAX
+    and several learners it is none.
+    """
     run = config.run
     return run.learners - 1 if run.backend == "torch" or run.learners == 1 else run.learners
 
 
 def show_token(address: str | None) -> None:
-    """Have Ray's client show this user's token, as all else of Ray does by itself. Ray looks when it is imported."""
+    """Have Ray's client show the user's token, as the rest of Ray does by itself. Call it before Ray is imported."""
     if address is None or not address.startswith("ray://") or "ray" in sys.modules:
         return
     kept = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))

@@ -1,4 +1,4 @@
-"""Who acts, as a pace wants it, and the length of blocks."""
+"""The source of experience for each pace, and the length of blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def source(cluster: Cluster, config: Config, stepper: Stepper, learner: Acting, 
     """See `Place.make_source`.
 
     Raises:
-        UsageError: A block would be too large, nobody could ever move, or `learner` acts behind itself already.
+        UsageError: A block would be too large, `ahead` is less than one block, or `learner` acts behind itself already.
     """
     if not isinstance(stepper, Distant):
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
@@ -57,7 +57,7 @@ def source(cluster: Cluster, config: Config, stepper: Stepper, learner: Acting, 
 
 
 def _length(wanted: int, config: Config, stepper: Stepper, learner: Acting, environments: int) -> int:
-    """Vector steps of a block, which has so many environments."""
+    """Vector steps of a block that has so many environments. UsageError if `wanted` makes it larger than 8 MB."""
     fields = transition_fields(stepper.observation_space, stepper.action_space).values()
     carry = sum(4 * rows * size for rows, size in learner.carry_shapes().values())
     room = max(1, BLOCK_BYTES // (environments * (sum(field.nbytes for field in fields) + 2 * carry)))

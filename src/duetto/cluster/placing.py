@@ -1,4 +1,4 @@
-"""From an environment to a `Stepper` whose environments live in actors."""
+"""Makers of a stepper, an evaluator, memory shards and learners that live in processes of a cluster."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def place(
     notices: list[str],
     acts: Config | None = None,
 ) -> Stepper:
-    """See `Cluster.make_stepper`. With the config `acts` the actors act as it says; else they only step.
+    """See `Cluster.make_stepper`. With the config `acts` the actors choose actions as it says; else they only step.
 
     Raises:
-        UsageError: The environment cannot be made in another process, or is none that fits.
+        UsageError: The environment is an instance, cannot be sent to another process, or does not fit.
     """
     if is_instance(environment):
         raise UsageError(
@@ -59,7 +59,7 @@ def place(
 
 
 def place_evaluator(config: Config, environment: Any, stepper: Stepper) -> Beside | None:
-    """One more actor beside those of `stepper`, which evaluates; None where nobody wants that."""
+    """An evaluator in one more actor beside those of `stepper`; None if the run does not evaluate."""
     run = config.run
     if not run.evaluate_every:
         return None
@@ -73,7 +73,7 @@ def place_evaluator(config: Config, environment: Any, stepper: Stepper) -> Besid
 
 
 def place_shards(config: Config, stepper: Stepper, count: int, rebuilds: bool) -> Keepers:
-    """A replay memory's, in processes beside the actors of `stepper`. With `rebuilds`, one that dies is begun again."""
+    """Replay memory shards in processes beside the actors of `stepper`. `rebuilds`: one that dies is begun again."""
     engine = stepper.engine
     assert isinstance(engine, Spread)
     _let_travel(config)
@@ -81,7 +81,7 @@ def place_shards(config: Config, stepper: Stepper, count: int, rebuilds: bool) -
 
 
 def machines_of(config: Config, stepper: Stepper) -> Machines:
-    """Where the learners live that are not the run's own process. UsageError where they could not reach that one."""
+    """The machines for the learners outside the run's own process. UsageError if they could not reach that process."""
     engine = stepper.engine
     assert isinstance(engine, Spread)
     transport = engine.crew.transport
@@ -103,6 +103,6 @@ def _packed(environment: Any, options: dict[str, Any]) -> bytes:
 
 
 def _let_travel(config: Config) -> None:
-    """The user's own algorithm, too."""
+    """Let the user's own algorithm class, if there is one, be sent to other processes."""
     if config.origin:
         config.origin.let_travel(type(config.algorithm))

@@ -1,9 +1,9 @@
-"""An actor that acts: blocks of steps in its share of the environments, with networks that it is given.
+"""An actor that chooses actions: it makes blocks of steps in its share of the environments, with weights it is sent.
 
     weights   version 0 ........ version 1 ........
-    block     0: T vector steps  1: T vector steps       and behind each: where the actor stands
+    block     0: T vector steps  1: T vector steps       and after each: the actor's state
 
-A block follows from where the actor stood, the order and the weights, and from nothing else: made again elsewhere it is
+A block follows from the actor's state, the order and the weights, and from nothing else: made again elsewhere it is
 the same block.
 """
 
@@ -34,7 +34,7 @@ class Role(NamedTuple):
     num_envs: int  # of the run
 
     def take(self, stepper: Stepper, share: range) -> Player:
-        """Who does that, in an actor's environments."""
+        """The player that acts in an actor's environments."""
         return Player(stepper, share, self)
 
 
@@ -49,9 +49,9 @@ class Weights(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A block that is wanted.
+    """An order for a block.
 
-    By the steps schedules of exploration go, and `random_steps`. At the pace `free` they are an estimate, as if blocks
+    Schedules of exploration and `random_steps` go by its steps. At the pace `free` these are an estimate, as if blocks
     were handed out one after the other: where several are handed out side by side, their steps come up to as many
     blocks earlier or later.
     """
@@ -64,7 +64,7 @@ class Order(NamedTuple):
 
 
 class Block(NamedTuple):
-    """T vector steps."""
+    """T vector steps that an actor has made."""
 
     number: int
     version: int
@@ -79,13 +79,13 @@ class Block(NamedTuple):
     broken: bool = False  # the episodes before it broke off with an actor: whoever accepts it knows
 
     def parted(self) -> tuple[Block, Experience]:
-        """What all others must know of it, and its steps."""
+        """The block with an outline instead of its steps, and the steps."""
         assert isinstance(self.experience, Experience)
         return self._replace(experience=Outline.of(self.experience, self.counts)), self.experience
 
 
 class Player:
-    """Acts in a share of a run's environments."""
+    """The part of an actor that chooses actions in its share of the run's environments."""
 
     def __init__(self, stepper: Stepper, share: range, role: Role) -> None:
         self._stepper, self._role, self._first = stepper, role, share.start
@@ -103,7 +103,7 @@ class Player:
         self._collector = Collector(algorithm, stepper, self._acting, self._normalizer, seed, everybody)
 
     def reset(self, seed: int) -> Tree:
-        """Begin new episodes, and to explore anew, by a seed of this actor's; the first observations."""
+        """Begin new episodes and exploration with this actor's seed; returns the first observations."""
         self._begin(seed)
         self._stepper.reset(seed)
         return self._stepper.obs
@@ -134,11 +134,11 @@ class Player:
             self._collector.rewards.follow(weights.rewarded)
 
     def state(self) -> dict[str, Any]:
-        """All that the next blocks depend on but weights."""
+        """The actor's state: everything but the weights that its next blocks depend on."""
         return {"stepper": self._stepper.state_dict(), "collector": self._collector.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> bool:
-        """Undo `state`; False where new episodes had to begin. Without random numbers it explores anew."""
+        """Undo `state`; False if new episodes had to begin. Without random numbers in it, exploration begins anew."""
         stepper, collector = state["stepper"], state["collector"]
         self._begin(stepper["seed"] + stepper["steps"])
         if collector["random"] is None:

@@ -13,17 +13,17 @@ class Ranked:
     """See `learners.ranks.Machines`."""
 
     def __init__(self, transport: Transport, host: str, gpus: int) -> None:
-        """`gpus` are for each."""
+        """`host` is the address that learners connect to; `gpus` is the number for each learner."""
         self._transport, self._gpus = transport, gpus
         self.host: str = host
 
     def start(self, rank: int, made_of: bytes) -> Called:
-        """One more."""
+        """Start one more learner in a process of its own."""
         return Called(self._transport, made_of, self._gpus)
 
 
 class Called:
-    """See `learners.ranks.Line`. What is asked of one process is done in order."""
+    """See `learners.ranks.Line`. One process handles its messages in order."""
 
     def __init__(self, transport: Transport, made_of: bytes, gpus: int) -> None:
         self._transport, self._calls = transport, deque[Call]()

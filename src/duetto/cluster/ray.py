@@ -36,12 +36,12 @@ DIED = "died (its process was killed or ended, or its machine is gone)"
 
 
 class RayTransport:
-    """See Transport. A cluster that is begun here has no dashboard, and is gone behind it."""
+    """See Transport. A cluster that is started here has no dashboard, and ends with `close`."""
 
     def __init__(self, address: str | None, actors: int, batches: bool = False) -> None:
-        """`address` None: the cluster that this process is connected to already, or else one of its own.
+        """Connect. `address` None: the cluster that this process is connected to already, or else a new one of its own.
 
-        With `batches` these pass through it, too, of whatever size.
+        `batches`: whether batches, of whatever size, pass through its object store, too.
         """
         self._folder: str | None = None
         self._ours = not ray.is_initialized()
@@ -92,7 +92,7 @@ class RayTransport:
         return ray.remote(kind).options(scheduling_strategy="SPREAD", **options).remote(*arguments)  # type: ignore[attr-defined]
 
     def call(self, worker: Any, *message: Any, leaves: bool = False) -> Any:
-        """See Transport. Both values are this process's: they do not end with the one that they are from."""
+        """See Transport. This process owns both values: they outlive the process that made them."""
         return _Pair(*worker.leave.options(num_returns=2).remote(*message)) if leaves else worker.do.remote(*message)
 
     def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
@@ -149,19 +149,19 @@ class RayTransport:
 
 
 class RayTasks(RayTransport):
-    """Functions that are called once, each with a CPU of its own; what finds no room waits."""
+    """A transport for functions that are called once, each on a CPU of its own; calls without room wait."""
 
     def cpus(self) -> int:
-        """Of the whole cluster, as it is now."""
+        """The number of CPUs of the whole cluster, as it is now."""
         return int(ray.cluster_resources().get("CPU", 1))
 
     def task(self, function: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
-        """Call it somewhere, once; `wait` says what it gave."""
+        """Call the function once, somewhere on the cluster; `wait` gives its result."""
         options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_retries": 0}
         return ray.remote(function).options(scheduling_strategy="SPREAD", **options).remote(*arguments)
 
     def close(self, tasks: Sequence[Any] = ()) -> None:
-        """Let go of the cluster, and end the tasks that are still at work."""
+        """Kill the tasks that are still at work, and disconnect from the cluster."""
         for task in tasks:
             with suppress(exceptions.RayError):
                 ray.cancel(task, force=True)
@@ -172,7 +172,7 @@ class RayTasks(RayTransport):
 
 
 class _Pair(NamedTuple):
-    """A call that leaves a value where it is made."""
+    """A call with `leaves`: references to the reply and to the value that is left where it was made."""
 
     reply: Any
     left: Any
@@ -195,14 +195,14 @@ def _answer(call: Any) -> Answer:
 
 
 def _look_for(address: str) -> None:
-    """OSError where nobody listens: Ray itself would try for minutes."""
+    """Raise OSError if nobody listens at the address: Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host, int(port)), TO_CONNECT).close()
 
 
 def _first_line(error: Exception) -> str:
-    """Of a task that raised, what it raised: Ray puts a coloured traceback before that."""
+    """The first line of an error; of a task's, that of the error it raised: Ray puts a coloured traceback before it."""
     if isinstance(error, exceptions.RayTaskError):
         return summary(error.cause)
     lines = COLOURS.sub("", str(error)).strip().splitlines()
@@ -211,7 +211,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; whoever had it gets it back."""
+    """Restore the handler of SIGTERM afterwards, which Ray replaces by its own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -4,12 +4,12 @@
     shard 0              | look up   |                   | keep them, get the block if it is new, store   |
     shard 1              | look up ..|                   | keep them, get the block if it is new, store ..|
 
-Blocks go from the actors that made them to the shards: what the coordinator sends stands for them (`transport.py`).
+Blocks go from the actors that made them to the shards: the coordinator only sends references (`transport.py`).
 
-What a process is asked has a number, as an actor is: what comes twice is done once, and an answer that is lost is given
-again. But nobody knows a shard's past. One that dies takes with it what came since the newest checkpoint: at the paces
-`exact` and `lockstep` the whole run goes back to that, at the pace `free` the shard alone does. So it is with blocks
-that are gone with their machine before a shard has them: at the pace `free` they alone are lost.
+Messages to a shard are numbered, as those to an actor are: one that comes twice is executed once, and an answer that is
+lost is given again. But a shard's past is not kept. One that dies takes with it what came since the newest checkpoint:
+at the paces `exact` and `lockstep` the whole run goes back to that, at the pace `free` the shard alone does. The same
+holds for blocks that are gone with their machine before a shard has them: at the pace `free` they alone are lost.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from duetto.errors import PartLostError, UsageError
 
 
 class Keeper:
-    """What runs in a shard's process: answers numbered messages, each once."""
+    """The object in a shard's process: executes numbered messages, each once."""
 
     def __init__(self) -> None:
         self._shard: memory.Shard | None = None
         self._reply: Reply | None = None
 
     def do(self, number: int, requests: list[Request], _: Any = None, *more: Any) -> Reply:
-        """Do what is requested; see `Host.do`. `more` are further arguments of `hold`."""
+        """Execute the requests; see `Host.do`. `more` are further arguments of `hold`."""
         if number == GREETING:
             return Reply(number, [])
         if self._reply is None or number > self._reply.number:
@@ -67,10 +67,10 @@ class Keeper:
 
 
 class Keepers:
-    """See `memory.Shards`: each in a process."""
+    """See `memory.Shards`: each shard is in a process of its own."""
 
     def __init__(self, crew: Crew, shares: Sequence[range], rebuilds: bool) -> None:
-        """Beside the actors of `crew`. With `rebuilds`, one that is lost is begun again."""
+        """Start shards beside the actors of `crew`. `rebuilds`: one that is lost is begun again."""
         self.shares: Sequence[range] = shares
         self._crew = _Crew(crew, shares, rebuilds)
         self._posted: list[int] = []
@@ -111,7 +111,7 @@ class Keepers:
 
 
 class _Crew(Crew):
-    """Processes that have no environments, and whose past nobody knows."""
+    """The shards' processes: they have no environments, and their past is not kept."""
 
     advice = "in the memory of its machine"
 
@@ -123,7 +123,7 @@ class _Crew(Crew):
             actor.called = str(actor).replace("actor", "shard", 1).replace(" (", " of the replay memory (", 1)
 
     def begin(self, recipe: memory.Recipe) -> list[Any]:
-        """Shards in which nothing is. Until they have answered, nothing is lost with them."""
+        """Begin all shards empty; what they answer. Until they have answered, nothing is lost with one that dies."""
         self._recipe_of_shards = cloudpickle.dumps(recipe)  # here: Ray does not know of the user's own file
         for actor in self.actors:
             actor.past = []
@@ -148,9 +148,9 @@ class _Crew(Crew):
         super()._failed(actor, answer)
 
     def _send_what_is_left(self, actor: Actor) -> None:
-        """Ask it again, with rows of blocks instead of what stands for them; with None for those that are gone.
+        """Ask a shard again, with rows of blocks instead of references to them; None for blocks that are gone.
 
-        The number is the same: if it did what it was asked nevertheless, it does not do it again.
+        The number is the same: a shard that did execute the message does not do so again.
         """
         answers = [self.fetch(value) for value in actor.more]
         if not self._rebuilds and any(answer.failure for answer in answers):

@@ -1,12 +1,12 @@
-"""N environments spread over actors, as one engine: the pace `exact`.
+"""An engine of N environments that are spread over actors: the pace `exact`.
 
     coordinator   act for all | send actions ........................ join | remember, learn | act for all
     actor 0                   |      step its share  |  wait               |     wait        |
     actor 1                   |      step its share           |  wait      |     wait        |
 
 The coordinator acts for all environments in one batch, with the newest parameters; actors only step. So every number is
-that of a run in one process, on any number of actors. Everybody waits for the slowest one, twice a step: this is for
-environments that take longer than the distance, about a millisecond, and for tests.
+that of a run in one process, on any number of actors. All wait for the slowest one, twice a step: this pace is for
+environments whose steps take longer than the way there and back, about a millisecond, and for tests.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Spread(Engine):
         self._anew: dict[int, Lost] = {}  # of actors whose new episodes are to be handed out with the next step
 
     def _all(self, method: str, arguments: list[tuple[Any, ...]] | None = None) -> list[list[Any] | Lost]:
-        """What all actors give to one request, each with arguments of its own."""
+        """Send all actors one request, each with arguments of its own; their answers in order."""
         given = arguments or [()] * len(self.crew.actors)
         results = self.crew.ask({i: [Request(method, own)] for i, own in enumerate(given)})
         return [results[i] for i in range(len(given))]
@@ -109,7 +109,7 @@ class Spread(Engine):
         return rows if isinstance(own, dict) else rows[""]
 
     def render(self) -> None:
-        """See Engine; what is shown is made in the process that shows it."""
+        """See Engine; nothing, as environments that are shown are made in the process that shows them."""
 
     def save(self) -> dict[str, Any] | None:
         """See Engine."""
@@ -123,7 +123,7 @@ class Spread(Engine):
         return all(not isinstance(result, Lost) and result[0] for result in self._all("load", shares))
 
     def numbers(self) -> dict[str, float]:
-        """See Engine; of this process, not of those that the run was resumed from."""
+        """See Engine; counted in this process, not in those that the run was resumed from."""
         return {
             "time/actors": len(self.crew.actors),
             "time/actor_restarts": self.crew.restarts,
@@ -136,6 +136,6 @@ class Spread(Engine):
 
 
 def _lost(obs: Tree, rows: int) -> Outcome:
-    """Nothing happened but that new episodes begin."""
+    """The outcome of a step in a lost actor: `rows` environments that only begin new episodes."""
     nothing, all_rows = np.zeros(rows, bool), np.ones(rows, bool)
     return Outcome(obs, np.zeros(rows), nothing, nothing, obs, all_rows, all_rows, lost=all_rows)

@@ -1,16 +1,16 @@
-"""What is needed of a cluster: five calls.
+"""What Duetto needs of a cluster: five calls.
 
     start   a new process somewhere, with an object in it          put    a value that later processes are started with
     call    ask the object something; nobody waits                 kill   end a process, whatever it is doing
     wait    for what was asked
 
-What is asked may leave a value where it was made: then what is waited for is the rest, and whatever stands for the
-value goes with another call, whose process gets it from there. So it never passes through here, unless it is waited
-for. It is gone with the machine that it lies on.
+A call may leave a value where it was made: `wait` then gives the rest and a reference to the value, which can be sent
+with another call, whose process gets the value from there. So it never passes through here, unless it is waited for.
+It is gone with the machine that it lies on.
 
 A call is made at most once by Ray, but may have been *made* although its answer was lost; and a transport may as well
-make it twice, or hand out an answer that it had handed out before. So whoever asks numbers what he asks (`crew.py`),
-and whoever answers a repeated number gives the same answer again (`host.py`).
+make it twice, or hand out an answer again. So the caller numbers its messages (`crew.py`), and a repeated number gets
+the same answer again (`host.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Call = Hashable  # what was asked of it
 
 
 class Answer(NamedTuple):
-    """What came of a call: a value or, where there will be none, why."""
+    """The result of a call: a value, or why there will be none."""
 
     value: Any = None
     failure: str = ""  # the rest of a sentence that begins with the process: "died."
@@ -34,48 +34,48 @@ class Answer(NamedTuple):
 
 
 class Transport(Protocol):
-    """See above; no call of it raises because of what happens to a process, `wait` tells."""
+    """See above; none of its methods raises because of what happens to a process: `wait` reports it."""
 
     def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Worker:
-        """A process with so many GPUs, at the latest at its first call; `arguments` may be what `put` gave."""
+        """Start a process with so many GPUs, at the latest at its first call; `arguments` may come from `put`."""
         ...
 
     def call(self, worker: Worker, *message: Any, leaves: bool = False) -> Call:
-        """Ask the worker's object for `do(*message)`; or for `leave(*message)`, a pair whose second one is left there.
+        """Call `do(*message)` of the worker's object; or `leave(*message)`, whose second value stays there.
 
-        What stands for that may be among a message, or be waited for as a call is.
+        The reference to that may be part of another message, or be waited for like a call.
         """
         ...
 
     def wait(self, calls: Sequence[Call], timeout: float, enough: int | None = None) -> dict[Call, Answer]:
-        """Until all of them, or `enough`, have come to something, or for `timeout` seconds: what all those have come to
-        that have by then.
+        """Wait until all of the calls, or `enough`, are done, or for `timeout` seconds; the answers of all that are
+        done by then.
         """
         ...
 
     def put(self, value: Any) -> Any:
-        """A value that is sent to processes: what stands for it."""
+        """Store a value for processes; returns a reference that `start` and `call` take in its place."""
         ...
 
     def kill(self, worker: Worker) -> None:
-        """End it, without a word."""
+        """Kill the worker's process at once."""
         ...
 
     def address(self) -> str:
-        """By which its machines reach this one; "" where there is no other machine.
+        """The address by which the cluster's machines reach this one; "" if there is no other machine.
 
-        Raises UsageError where they cannot.
+        Raises UsageError if they cannot reach it.
         """
         ...
 
     def clock(self) -> float:
-        """Seconds, for timeouts."""
+        """The time in seconds, for timeouts."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Wait for so many seconds."""
         ...
 
     def close(self) -> None:
-        """Let go of the cluster, and end it if it is ours."""
+        """Disconnect from the cluster, and end it if it was started here."""
         ...

@@ -1,1 +1,1 @@
-"""What a person sees of a run: progress on a terminal, videos, learning curves."""
+"""Displays of a run for a person: progress on a terminal, videos, learning curves."""

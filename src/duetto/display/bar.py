@@ -15,7 +15,7 @@ WIDEST, NARROWEST = 40, 5  # the bar itself, in columns
 
 @dataclass
 class State:
-    """What there is to show."""
+    """The values that the two lines show."""
 
     name: str = ""  # algorithm and environment
     step: int = 0
@@ -26,14 +26,14 @@ class State:
 
 
 def lines(state: State, width: int) -> RenderableType:
-    """Nothing is cut in two, and no line is broken: what does not fit is left out, the least important first."""
+    """The two lines. No part is cut and no line is broken: what does not fit is left out, the least important first."""
     below = Text(state.doing or fitting(state.results, width))
     below.truncate(width, overflow="ellipsis")
     return Group(_where(state, width), below) if state.steps else below
 
 
 def fitting(parts: list[str], width: int, between: str = "  ") -> str:
-    """As many of the first parts as fit."""
+    """Join as many of the first parts as fit into the width."""
     text = ""
     for part in parts:
         longer = f"{text}{between}{part}" if text else part
@@ -44,7 +44,9 @@ def fitting(parts: list[str], width: int, between: str = "  ") -> str:
 
 
 def _where(state: State, width: int) -> Table:
-    """Name, bar, steps, rate and the time left. Steps and time stay; the name goes first, then the rate."""
+    """The upper line: name, bar, steps, rate and the time left. If it does not fit, the name is left out first, then
+    the rate, then the bar.
+    """
     count = f"{state.step:,}/{state.steps:,}"
     rate = "- steps/s" if state.rate is None else f"{state.rate:,.0f} steps/s"
     to_come = max(0, state.steps - state.step)

@@ -1,9 +1,9 @@
-"""Which runs make one learning curve, and its numbers, from what their folders hold; no framework is needed.
+"""Grouping runs into learning curves, and the curves' numbers, from what the runs' folders hold; needs no framework.
 
-Runs that differ in nothing but their seed make one curve. How often they are looked at does not count; all else does,
-their length too, since schedules follow it, the run that they began from, and the contents of a file of the user's own.
-A seed that is there twice makes a curve of its own. In a tidy table (see `tidy`) each experiment makes a curve in each
-environment. No two curves of an environment have one label.
+Runs that differ in nothing but their seed make one curve. How often they are evaluated and logged does not count; all
+else does: their length, too, since schedules follow it, the run that they began from, and the contents of a file of the
+user's own. A seed that is there twice makes a curve of its own. In a tidy table (see `tidy`) each experiment makes a
+curve in each environment. No two curves of an environment have the same label.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMED = 3  # differences that a label spells out; with more it takes the folder
 
 @dataclass(frozen=True)
 class Curve:
-    """One number over the steps of runs that differ in their seed alone."""
+    """One number over the steps of runs that only differ in their seed."""
 
     label: str
     environment: str
@@ -54,7 +54,7 @@ class Member(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called beside the other seeds."""
+        """Its name among the other seeds."""
         ...
 
     @property
@@ -63,17 +63,17 @@ class Member(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """What there are numbers of."""
+        """The names of the numbers that it has."""
         ...
 
     def series(self, metric: str) -> Series:
-        """One number by step. Raises UsageError where there is none, DuettoError where nothing can be read."""
+        """One number by step. Raises UsageError if there is none, DuettoError if nothing can be read."""
         ...
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a run's `config.yaml` says. A network of the user's own need not be at hand."""
+    """A run as its `config.yaml` describes it. A network of the user's own need not be at hand."""
 
     folder: Path
     algorithm: str
@@ -85,7 +85,7 @@ class Recorded:
 
     @property
     def name(self) -> str:
-        """The folder's."""
+        """The folder's name."""
         return self.folder.name
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Group:
-    """The seeds of one curve, and what of their source is left out."""
+    """The seeds of one curve, and notices on what is left out."""
 
     label: str
     environment: str
@@ -111,7 +111,7 @@ class Group:
 
     @property
     def runs(self) -> list[Recorded]:
-        """Those of its members that are runs: all or none."""
+        """The members that are runs: all or none."""
         return [member for member in self.members if isinstance(member, Recorded)]
 
 
@@ -121,7 +121,7 @@ def curves(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Curv
 
 
 def curve(group: Group, metric: str) -> Curve:
-    """One curve. Raises UsageError where one of its seeds has not that number."""
+    """The curve of a group. Raises UsageError if one of its seeds does not have that number."""
     own = [member.series(metric) for member in group.members]
     notices = (*group.notices, *(each.notice for each in own if each.notice))
     return Curve(group.label, group.environment, *_joined(group.members, own), tuple(dict.fromkeys(notices)))
@@ -132,19 +132,19 @@ def groups(
     metric: str | Sequence[str] = "mean_return",
     apart: Callable[[str], str] = lambda _: "",
 ) -> list[Group]:
-    """Which of `runs` make one curve, in their order, the tables' behind them.
+    """Group `runs` into curves, in their order; the tables' curves come last.
 
-    Beside folders of runs, a table counts in the runs' environments alone.
+    If there are folders of runs, tables only count in the runs' environments.
 
     Args:
         runs: Folders of runs, and tables (.csv). Each counts once, however it is named.
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss"; or several,
             of which a run has one at least.
-        apart: Of a folder's name, what two runs of one curve must have in common.
+        apart: From a folder's name to what two runs of one curve must have in common.
 
     Raises:
-        UsageError: A folder is not there, or none of them is a run that has the number; a table is none or has nothing
-            that fits, or there are too many curves.
+        UsageError: A folder does not exist, or none of them is a run that has the number; a table is malformed or has
+            nothing that fits, or there are too many curves.
         DuettoError: A file is damaged, and nothing of it can be read.
     """
     named: dict[Path, Path] = {}
@@ -171,7 +171,7 @@ def groups(
 
 
 def listed(runs: Any) -> list[str | Path]:
-    """What was named. UsageError where that is no list of paths, nor something else that gives some."""
+    """The named paths as a list. UsageError unless `runs` is an iterable of paths."""
     if not isinstance(runs, str | os.PathLike) and isinstance(runs, Iterable):
         found = list(runs)
         if all(isinstance(run, str | os.PathLike) for run in found):
@@ -180,7 +180,7 @@ def listed(runs: Any) -> list[str | Path]:
 
 
 def _of_table(path: Path, metrics: Sequence[str], environments: set[str], taken: set[tuple[str, str]]) -> list[Group]:
-    """Its curves in those environments, or in all if none is named."""
+    """The curves of a table in these environments, or in all if none is named. UsageError if it has none of them."""
     seeds = tidy.read(path)
     there = list(dict.fromkeys(seed.environment for seed in seeds))
     wanted = [seed for seed in seeds if not environments or seed.environment in environments]
@@ -210,7 +210,7 @@ def _of_table(path: Path, metrics: Sequence[str], environments: set[str], taken:
 
 
 def _told_apart(grouped: list[Group]) -> list[Group]:
-    """With a number behind each label that an earlier curve of the environment has."""
+    """The groups, with a number after each label that an earlier curve of the environment has."""
     taken: set[tuple[str, str]] = set()
     found: list[Group] = []
     for group in grouped:
@@ -224,7 +224,7 @@ def _told_apart(grouped: list[Group]) -> list[Group]:
 
 
 def _cut(label: str, ending: str = "") -> str:
-    """No longer than a table's name may be, and as a table gives it back."""
+    """The label, no longer than a table's names may be, and as a table would return it."""
     label, most = escaped(label).strip(), tidy.LONGEST - len(ending)
     return (label if len(label) <= most else f"{label[: most - 1]}…") + ending
 
@@ -235,9 +235,9 @@ def _some(names: Sequence[str], most: int = 12) -> str:
 
 # ---------------------------------------------------------------------------------------------------- which runs
 def _usable(folders: Sequence[Path], metrics: Sequence[str], alone: bool) -> tuple[list[Recorded], list[str]]:
-    """The runs that have one of the numbers, and a sentence for each other folder that is there, as a sweep's `logs`.
+    """The runs that have one of the numbers, and a sentence for each other folder, such as a sweep's `logs`.
 
-    Where no run has it, and they stand `alone`, what is wrong with the first is raised, with the first run if one is.
+    If no run has one and there are no tables (`alone`), the error of the first run is raised, else of the first folder.
     """
     found: list[Recorded] = []
     errors: list[DuettoError] = []
@@ -287,7 +287,7 @@ def _recorded(folder: Path) -> Recorded:
 
 
 def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
-    """The options, with the defaults of what an older version did not write, without what it wrote and nobody reads."""
+    """The algorithm's options: with defaults for what an older version did not write, without what nobody reads."""
     kind = None if algorithm.get("from") else ALGORITHMS.get(algorithm["name"])
     if kind is None:
         return {key: value for key, value in algorithm.items() if key not in ("name", "from")}
@@ -297,13 +297,13 @@ def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_checksum(environment: dict[str, Any]) -> str:
-    """The id, with what its file held where it has one."""
+    """The environment's id, with the checksum of its file if it has one."""
     name, checksum = environment["id"], environment.get("sha256")
     return f"{name} (sha256 {checksum[:8]})" if checksum else name
 
 
 def _lacks(member: Member, metric: str) -> str:
-    """Why it has not the number, in a sentence; "" where it has."""
+    """A sentence on why a member does not have the number; "" if it has."""
     try:
         member.series(metric)
     except DuettoError as error:
@@ -312,7 +312,7 @@ def _lacks(member: Member, metric: str) -> str:
 
 
 def with_number(group: Group, metric: str) -> Group:
-    """Those of its seeds that have the number, and a sentence for each other one."""
+    """The group with only the seeds that have the number, and a notice for each other one."""
     lacking = {id(member): _lacks(member, metric) for member in group.members}
     kept = [member for member in group.members if not lacking[id(member)]]
     notices = [f"Left out: {sentence}" for sentence in lacking.values() if sentence]
@@ -333,7 +333,7 @@ def _groups(runs: list[Recorded], apart: Callable[[str], str]) -> list[list[Reco
 
 
 def _again(group: list[Recorded], groups: list[list[Recorded]]) -> tuple[str, ...]:
-    """A sentence where an earlier curve is of the same settings and has its seed."""
+    """A sentence, in a tuple, if an earlier curve has the same settings and one of its seeds; else ()."""
     first = next(other for other in groups if other[0].settings == group[0].settings)
     if first is group or not {run.seed for run in first} & {run.seed for run in group}:
         return ()
@@ -341,8 +341,8 @@ def _again(group: list[Recorded], groups: list[list[Recorded]]) -> tuple[str, ..
 
 
 def _labels(groups: list[list[Recorded]]) -> list[str]:
-    """The algorithm, and in what it differs from the other curves of the same algorithm and environment; where that
-    tells no two of them apart, their folders.
+    """Labels of curves: the algorithm, and the options in which it differs from other curves of the same algorithm and
+    environment; their folders if these labels are equal.
     """
     alike: dict[tuple[str, str], list[Path]] = {}
     labels = [(group[0].environment, _label(group, groups)) for group in groups]
@@ -356,7 +356,7 @@ def _labels(groups: list[list[Recorded]]) -> list[str]:
 
 
 def _end(path: Path, others: list[Path]) -> str:
-    """As much of a path's end as no other one has, but two names at least."""
+    """The shortest end of a path that no other path has, of at least two names."""
     lengths = range(2, len(path.parts))
     unlike = (
         length for length in lengths if [other.parts[-length:] for other in others].count(path.parts[-length:]) == 1
@@ -375,14 +375,14 @@ def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
 
 
 def _folder_name(group: list[Recorded]) -> str:
-    """That of its first run; of several seeds, without the seed."""
+    """The folder's name of the group's first run; of several seeds, without the seed."""
     name = group[0].folder.resolve().name
     return re.sub(r"-s\d+$", "", name) if len(group) > 1 else name
 
 
 # ---------------------------------------------------------------------------------------------------- its numbers
 def _joined(group: Sequence[Member], found: list[Series]) -> tuple[np.ndarray, np.ndarray, str]:
-    """Steps (T,), values (seeds, T), and what ends them early."""
+    """Join series into steps (T,) and values (seeds, T); also return a remark on what ends them early, or ""."""
     series = [(one.steps, one.values) for one in found]
     begin, end = max(steps[0] for steps, _ in series), min(steps[-1] for steps, _ in series)
     within = [(steps >= begin) & (steps <= end) for steps, _ in series]
@@ -399,6 +399,8 @@ def _joined(group: Sequence[Member], found: list[Series]) -> tuple[np.ndarray, n
 
 
 def once(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The last value of each step: before and after pre-training there is one of step 0."""
+    """The steps (T,) and values (T,) with only the last value of each step: step 0 has two, before and after
+    pre-training.
+    """
     last = dict(zip(steps.tolist(), values.tolist(), strict=True))
     return np.array(list(last)), np.array(list(last.values()))

@@ -1,4 +1,4 @@
-"""Files that a command was asked for: whole or not at all."""
+"""Writing files that a command was asked for: whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duetto.errors import DuettoError, UsageError
 
 
 def check_name(output: str | Path, ending: str, what: str) -> Path:
-    """The file's path. Raises UsageError unless it ends so, and is no folder."""
+    """The file's path. Raises UsageError unless it has this ending, and is no folder."""
     path = Path(output)
     if path.suffix.lower() != ending or path.is_dir():
         raise UsageError(f"{output} is no name for {what}: end it in {ending}.")
@@ -20,10 +20,10 @@ def check_name(output: str | Path, ending: str, what: str) -> Path:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Where to write what shall be at `path` once it is complete; until then that stays as it is, and a command that is
-    ended leaves nothing. Raises OSError.
+    """Yield a temporary path to write to, which replaces `path` once it is complete; until then `path` is unchanged,
+    and a command that is ended leaves nothing. Raises OSError.
 
-    It is in a new folder beside: in a stranger's folder there may be a link of any name that can be foreseen.
+    It is in a new folder beside `path`, of a random name: in a stranger's folder any other name may be a link.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as folder:

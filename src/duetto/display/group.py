@@ -1,4 +1,4 @@
-"""What a person sees of several seeds that are trained side by side: one run's lines, of all of them."""
+"""The display of several seeds that are trained side by side: one run's lines, for all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GroupDisplay(ProgressDisplay):
-    """A callback of every session. Steps and steps/s are sums over the seeds, returns mean ± std over them."""
+    """A callback of every session that shows all: steps and steps/s as sums over seeds, returns as mean ± std."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
@@ -29,7 +29,7 @@ class GroupDisplay(ProgressDisplay):
         self._evaluated = -1  # the step of the last evaluations shown
 
     def announce_all(self, sessions: Sequence[Session]) -> None:
-        """The first lines: what runs where."""
+        """Show the first lines: what runs where."""
         self.sessions = list(sessions)
         self.session: Session | None = sessions[0]
         for session in sessions:
@@ -44,7 +44,7 @@ class GroupDisplay(ProgressDisplay):
         self._show_all_notices()
 
     def __call__(self, session: Session) -> None:
-        """After every step of one of them: cheap unless it is time to look."""
+        """Update the display after a step of one session; cheap unless it is time to look."""
         now = time.perf_counter()
         self._doing.text = ""
         self._show_news(session)
@@ -71,7 +71,7 @@ class GroupDisplay(ProgressDisplay):
             self._since = (now, step)
 
     def finish_all(self, paths: Sequence[object]) -> None:
-        """The last lines: done, or stopped and how to go on."""
+        """Show the last lines: done, or stopped and how to go on."""
         self._show_all_notices()
         sessions = self.sessions
         stopped = [path for path, session in zip(paths, sessions, strict=True) if session.stopped]
@@ -85,7 +85,7 @@ class GroupDisplay(ProgressDisplay):
         self.say(f"See them: duetto plot {' '.join(map(str, paths))}")
 
     def summary_of_all(self, paths: Sequence[object]) -> dict[str, object]:
-        """The last lines as JSON values: each seed's as of a run alone."""
+        """The last lines as JSON values, each seed's as for a run alone."""
         return {
             "runs": [self._summary(session, path) for session, path in zip(self.sessions, paths, strict=True)],
         }
@@ -95,7 +95,7 @@ class GroupDisplay(ProgressDisplay):
         self._show_all_notices()
 
     def _show_all_notices(self) -> None:
-        """What all say, once."""
+        """Show the notices of all sessions, equal ones only once."""
         for session in self.sessions:
             seed = session.config.run.seed
             if len(session.notices) == self._seen.get(seed, 0):
@@ -107,7 +107,7 @@ class GroupDisplay(ProgressDisplay):
             self._seen[seed] = len(session.notices)
 
     def _show_evaluations(self) -> None:
-        """Once all that go on have one."""
+        """Show the evaluations of a step, once all seeds that go on have made them."""
         found = [one.last_evaluation or (-1, None) for one in self.sessions]
         at = min((step for (step, _), one in zip(found, self.sessions, strict=True) if not one.stopped), default=-1)
         if at <= self._evaluated:

@@ -1,4 +1,4 @@
-"""Words on a console, and lines that change: on a terminal below them, in a notebook above them."""
+"""Printing on a console, with lines that change: on a terminal below the printed text, in a notebook above it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duetto.errors import escaped
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print text as it is: a path in brackets is no markup, and a command to copy is not broken into lines.
 
-    What a run's folder says may come from a stranger: control characters are shown, not obeyed.
+    Text from a run's folder may come from a stranger: control characters are shown, not obeyed.
     """
     if console.is_jupyter:  # which would give each line an output of its own
         print(escaped(text), file=console.file)
@@ -30,10 +30,10 @@ def is_watched(console: Console) -> bool:
 
 
 class LiveDisplay(ABC):
-    """Shows something at work: within `with`, lines that change if somebody watches, and what is said beside them."""
+    """A display of something at work: in a `with` block, lines that change if a person watches, and printed text."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
-        """With `quiet`, notices are all that is shown."""
+        """With `quiet`, only notices are shown."""
         self._console, self._quiet = console, quiet
         self._live: Live | NotebookLines = NotebookLines(self)
         if not console.is_jupyter:
@@ -59,17 +59,17 @@ class LiveDisplay(ABC):
         """The lines as they are now, no wider than this."""
 
     def _refresh(self) -> None:
-        """There is news: a terminal looks by itself."""
+        """Show the lines anew in a notebook; a terminal refreshes by itself."""
         if self._console.is_jupyter and self._live_lines:
             self._live.refresh()
 
     def say(self, text: str) -> None:
-        """Unless it is to be quiet."""
+        """Print text, unless the display is quiet."""
         if not self._quiet:
             say(self._console, text)
 
     def _show_notices(self, notices: Sequence[str]) -> None:
-        """Those of them, all so far, that are new."""
+        """Print the notices that are new; `notices` are all so far."""
         for notice in notices[self._noticed :]:
             say(self._console, notice, "yellow")
         self._noticed = len(notices)

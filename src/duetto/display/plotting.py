@@ -1,7 +1,7 @@
 """Learning curves as a picture.
 
 Three seeds or more make a band: the interquartile mean over seeds and its 95 % stratified bootstrap interval (Agarwal
-et al., 2021, arXiv:2108.13264; by rliable). Of fewer every seed is drawn, and their mean.
+et al., 2021, arXiv:2108.13264; by rliable). With fewer, every seed is drawn, and their mean.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINES = ("-", "--", ":", "-.")
 def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
     """Draw the learning curves of `runs`, folders of runs and tables of results, and return the picture's path.
 
-    Which folders are left out, and how many lines of a file cannot be read, goes to stderr.
+    Notices on folders that are left out, and on lines that cannot be read, go to stderr.
 
     Args:
         runs: One curve for all seeds of the same algorithm and options, one panel for each environment. A table that
@@ -66,7 +66,7 @@ def picture(found: Sequence[Curve], output: str | Path, metric: str) -> Path:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """A figure of so many inches that belongs to no window."""
+    """Make a figure of this size in inches, without a window. UsageError if Matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -75,7 +75,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def draw(axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: int, remark: str = "") -> None:
-    """The `style`-th curve with its seeds or its band; `steps` (T,), `values` (seeds, T)."""
+    """Draw the `style`-th curve with its seeds or its band; `steps` (T,), `values` (seeds, T)."""
     count, colour = len(values), f"C{style % 10}"
     look = {"color": colour, "linestyle": _LINES[style // 10 % len(_LINES)], "marker": "o" if len(steps) == 1 else ""}
     seeds = f"{count} seed" + "s" * (count > 1)
@@ -90,10 +90,10 @@ def draw(axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: in
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Mean over seeds (...) of (seeds, ...), without the quarter of them, rounded down, that is at either end.
+    """Mean over seeds (...) of (seeds, ...), without a quarter of the values, rounded down, at either end.
 
-    As rliable's (Agarwal et al., 2021, arXiv:2108.13264), which is SciPy's `trim_mean(values, 0.25)`: of three seeds or
-    fewer it is their mean.
+    It is that of rliable (Agarwal et al., 2021, arXiv:2108.13264), which is SciPy's `trim_mean(values, 0.25)`: of three
+    seeds or fewer it is their mean.
     """
     cut = len(values) // 4
     return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
@@ -116,7 +116,7 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def statistics() -> Any:
-    """rliable's library. UsageError where it cannot be imported."""
+    """Import rliable's library. UsageError if it is not installed."""
     try:
         from rliable import library
     except ImportError as error:
@@ -125,7 +125,7 @@ def statistics() -> Any:
 
 
 def finish(axes: Any, title: str, ylabel: str) -> None:
-    """Names, grid and legend; a million steps is 1M."""
+    """Add title, labels, grid and legend to the axes; a million steps is written 1M."""
     from matplotlib.ticker import EngFormatter
 
     axes.set(title=_text(title), xlabel="steps", ylabel=_text(ylabel))
@@ -136,7 +136,7 @@ def finish(axes: Any, title: str, ylabel: str) -> None:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure; what was there before stays until it is complete. See `files.beside`."""
+    """Write a figure; an earlier file stays until the new one is complete. See `files.beside`."""
     try:
         with files.beside(path) as partial:
             figure.savefig(partial, dpi=120)
@@ -145,6 +145,6 @@ def save(figure: Any, path: Path) -> None:
 
 
 def _text(text: str) -> str:
-    """As it is: no formulas between dollars, and no name that a legend leaves out for its first letter."""
+    """The text so that Matplotlib shows it as it is: no formulas between dollars, and a leading "_" in a legend."""
     text = escaped(text).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

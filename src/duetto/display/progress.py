@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: two lines that change if a person watches, plain lines elsewhere."""
+"""The display of a run at work: two lines that change if a person watches, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOON_SECONDS = 5.0  # after which plain lines, too, say what takes so long
 
 @contextmanager
 def working(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """On a terminal, a line that says what is being done and how long already; called, it says something else."""
+    """Show on a terminal what is being done and for how long; yields a function that changes the text."""
     doing = Doing(text)
     if not console.is_terminal:
         yield doing.now
@@ -37,7 +37,7 @@ def working(console: Console, text: str) -> Iterator[Callable[[str], None]]:
 
 
 class Doing:
-    """What is being done, and since when."""
+    """A text on what is being done, and since when."""
 
     text: str
     since: float
@@ -46,14 +46,14 @@ class Doing:
         self.text, self.since = text, time.perf_counter()
 
     def now(self, text: str) -> None:
-        """Say something else; the time counts from where the first word is another."""
+        """Change the text; the time starts anew if the first word differs."""
         if text.split(" ")[:1] != self.text.split(" ")[:1]:
             self.since = time.perf_counter()
         self.text = text
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return time.perf_counter() - self.since
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Doing:
 class ProgressDisplay(LiveDisplay):
     """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss.
 
-    Before the first step, what is being done until then, and how many updates of pre-training are left.
+    Before the first step it shows what is being done until then, and how many updates of pre-training are left.
     """
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
@@ -86,7 +86,7 @@ class ProgressDisplay(LiveDisplay):
         return lines(self._state, width)
 
     def doing(self, text: str) -> None:
-        """Say what is being done now; "" for the run itself."""
+        """Show what is being done now; "" for the run itself."""
         if self.session is not None:
             self._show_news(self.session)
         if not self._doing.text:
@@ -98,7 +98,7 @@ class ProgressDisplay(LiveDisplay):
             say(self._console, str(self._doing))
 
     def announce(self, session: Session) -> None:
-        """The first lines: what runs where."""
+        """Show the first lines: what runs where."""
         self.session, session.on_activity = session, self.doing
         self._doing.now("")
         # it may begin behind where another session of the run was, whose notices and times are not its own
@@ -115,7 +115,7 @@ class ProgressDisplay(LiveDisplay):
         self._show_notices(session.notices)
 
     def __call__(self, session: Session) -> None:
-        """After every step: cheap unless it is time to look."""
+        """Update the display after a step; cheap unless it is time to look."""
         now = time.perf_counter()
         self._doing.text = ""
         self._show_news(session)
@@ -140,7 +140,7 @@ class ProgressDisplay(LiveDisplay):
             self._since = (now, session.step)
 
     def finish(self, path: object) -> None:
-        """The last lines: done, or stopped and how to go on."""
+        """Show the last lines: done, or stopped and how to go on."""
         session = self.session
         assert session is not None
         if session.stopped:
@@ -157,14 +157,14 @@ class ProgressDisplay(LiveDisplay):
             self.say(f"See it: duetto video {path}")
 
     def _last_evaluation(self, session: Session) -> str:
-        """What came of it, also where an earlier process made it; "" where there is none."""
+        """The last evaluation's result as text, also if an earlier process made it; "" if there is none."""
         if session.last_evaluation is not None:
             return str(session.last_evaluation[1])
         rows = self._earlier(session)
         return f"mean return {float(rows[-1]['mean_return']):.1f} at step {rows[-1]['step']}" if rows else ""
 
     def _earlier(self, session: Session) -> list[dict[str, str]]:
-        """What an earlier process evaluated, of a run that was complete already."""
+        """The rows of evaluations by an earlier process, if the run was complete already; else none."""
         return Csv.scan(session.folder / "evaluations.csv").rows if self._complete else []
 
     def summary(self, path: object) -> dict[str, object]:
@@ -194,7 +194,7 @@ class ProgressDisplay(LiveDisplay):
             self._since = None  # an evaluation's time is not the steps'
 
     def _show_news(self, session: Session) -> None:
-        """An evaluation, and notices, which may be of it: also while something takes long, before that is done."""
+        """Show a new evaluation and new notices, also while something else takes long."""
         self._show_evaluation(session)
         self._show_notices(session.notices)
 
@@ -214,8 +214,8 @@ class ProgressDisplay(LiveDisplay):
         return parts
 
     def _actors(self, session: Session) -> str:
-        """On a cluster: how many actors, how many took the place of another, how long the run waits for them, and how
-        many updates older than the newest the parameters are that they act with, where they act.
+        """The state of a cluster's actors as text, "" without one: how many, how many were restarted, the share of time
+        that the run waits for them, and how many updates old their parameters are, if they act.
         """
         numbers = session.stepper.engine.numbers()
         if "time/actors" not in numbers:
@@ -232,7 +232,7 @@ class ProgressDisplay(LiveDisplay):
 
 
 def _can_be_recorded(session: Session) -> bool:
-    """Videos need frames; they are made in Gymnasium, as evaluations are, and an id of EnvPool's may not be there."""
+    """Whether a video can be made: the environment renders frames, and EnvPool's id exists in Gymnasium, too."""
     from duetto import environments
 
     config = session.config

@@ -20,7 +20,7 @@ OURS = {"avg_return": "mean_return"}  # what a tidy table calls otherwise
 
 @dataclass(frozen=True)
 class Series:
-    """One number of one run, without what is not finite."""
+    """One number of one run by step, finite values only."""
 
     steps: np.ndarray  # (T,)
     values: np.ndarray  # (T,)
@@ -28,14 +28,14 @@ class Series:
 
 
 class Logs:
-    """`evaluations.csv` and `metrics.jsonl` of a run's folder."""
+    """The logs of a run's folder: `evaluations.csv` and `metrics.jsonl`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._scans: dict[str, Scan | None] = {}
 
     def series(self, metric: str) -> Series:
-        """One number by step, of the first file that has it, also by the name that tables have for it.
+        """One number by step, from the first file that has it; its name in tidy tables is accepted, too.
 
         Raises:
             UsageError: Neither has it.
@@ -67,11 +67,11 @@ class Logs:
         raise UsageError(" ".join([f"{self.folder} has no {what}. It has: {', '.join(sorted(names))}.", *notices]))
 
     def names(self) -> list[str]:
-        """What it has numbers of, those of the evaluations first."""
+        """The names of the numbers that it has, those of the evaluations first."""
         return self._all_names
 
     def _scan(self, file: str) -> Scan | None:
-        """A file's rows; None where there is none."""
+        """A file's rows, read once; None if there is no file."""
         if file not in self._scans:
             path = self.folder / file
             try:

@@ -1,4 +1,4 @@
-"""A run at work on a console: for the commands that train, and for `duetto.train` and `Run.resume`."""
+"""Showing a run at work on a console: for the commands that train, and for `duetto.train` and `Run.resume`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Display = TypeVar("Display", bound=ProgressDisplay)
 def shown(
     console: Console, beginning: str, quiet: bool = False, kind: type[Display] = ProgressDisplay
 ) -> Iterator[Display]:
-    """A progress display, which says what begins until there is more to say of it.
+    """Yield a progress display, which shows `beginning` until the run is announced.
 
-    Where the environment turns out to be wrong, the error says how to go on.
+    A UsageError in a run with checkpoints gets a sentence on how to go on.
     """
     with shown_elsewhere(), kind(console, quiet) as display:
         display.doing(beginning)

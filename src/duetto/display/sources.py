@@ -1,4 +1,4 @@
-"""Where a run's algorithm and its first networks come from, as few words as a label or a refusal can hold."""
+"""The sources of a run's algorithm and of its first networks, in few words, for labels and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duetto.storage.origin import Origin
 
 @dataclass(frozen=True)
 class Source:
-    """Two are the same where the whole is; the words alone are shown."""
+    """A source of code or networks: `whole` decides equality, `words` are shown."""
 
     words: str = field(compare=False)
     whole: Any
@@ -21,9 +21,9 @@ class Source:
 
 
 def of_algorithm(algorithm: dict[str, Any]) -> Source:
-    """`Duetto`, or `mine.py:Mine (sha256 1a2b3c4d)`, of what `config.yaml` has under `algorithm`.
+    """The source of an algorithm, `Duetto` or `mine.py:Mine (sha256 1a2b3c4d)`, from `algorithm` in `config.yaml`.
 
-    Raises KeyError, TypeError or AttributeError where its `from` is not what `Origin.to_dict` gives.
+    Raises KeyError, TypeError or AttributeError if its `from` is not what `Origin.to_dict` gives.
     """
     if not algorithm.get("from"):
         return Source("Duetto", None)
@@ -34,14 +34,14 @@ def of_algorithm(algorithm: dict[str, Any]) -> Source:
 
 
 def is_older(before: str, now: str) -> bool:
-    """Whether the words are those of a version that knew a class from Python by its name alone."""
+    """Whether `before` are the same words, of a version that recorded a class from Python by its name alone."""
     return now.startswith(f"{before} (sha256 ")
 
 
 def of_networks(config: dict[str, Any]) -> Source:
-    """`scratch`, or `td3-Pendulum-v1-s0 (last, step 300)`, of a whole `config.yaml`.
+    """The source of the first networks, `scratch` or `td3-Pendulum-v1-s0 (last, step 300)`, from a whole `config.yaml`.
 
-    Raises KeyError, TypeError or AttributeError where its `from` is not what `Beginning.to_dict` gives.
+    Raises KeyError, TypeError or AttributeError if its `from` is not what `Beginning.to_dict` gives.
     """
     if not (began := config.get("from")):
         return Source("scratch", None)

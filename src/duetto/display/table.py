@@ -17,19 +17,19 @@ def table(
 ) -> list[Row]:
     """The numbers of `runs` as rows `(exp_name, env_name, seed, metric, env_step, value)`, one for each point.
 
-    `exp_name` is what `duetto.plot` calls the curve. The metric "mean_return" is written "avg_return", as the authors
-    of SimbaV2 and XQC call it. Where a run has several values at one step, before and after pre-training, the table has
-    the last. What is left out of it goes to stderr, a sentence each.
+    `exp_name` is the curve's label in `duetto.plot`. The metric "mean_return" is written "avg_return", as the authors
+    of SimbaV2 and XQC call it. If a run has several values at one step, before and after pre-training, the table has
+    the last. What is left out goes to stderr, a sentence each.
 
     Args:
         runs: Folders of runs, and tables of this schema (.csv).
-        output: A .csv to write them to, which `duetto.plot` and `duetto.report` read. What is there may be an earlier
-            table, but none of `runs`.
+        output: A .csv to write them to, which `duetto.plot` and `duetto.report` read. It may replace an earlier table,
+            but none of `runs`.
         metrics: Columns of `evaluations.csv`, or numbers of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
         UsageError: None of the folders is a run with that number, or one is not there; a table is of another schema
-            or has not that number; or `output` would take the place of one of them.
+            or lacks that number; or `output` would replace one of them.
         DuettoError: Nothing of a file can be read, or the table cannot be written.
     """
     path = files.check_name(output, ".csv", "a table") if output is not None else None
@@ -65,7 +65,7 @@ def table(
 
 
 def _check_free(path: Path, runs: Sequence[str | Path]) -> None:
-    """UsageError where writing the table would lose one that is read, or what is no table of this schema."""
+    """Raise UsageError if writing the table would replace one that is read, or a file that is no such table."""
     if not path.is_file():
         return
     if path.resolve() in [Path(run).resolve() for run in runs]:

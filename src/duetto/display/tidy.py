@@ -1,7 +1,7 @@
 """Results as a tidy table, one number a row: `exp_name,env_name,seed,metric,env_step,value`.
 
-So the authors of SimbaV2 and of XQC publish theirs, and those of whom they compare with. What they call `avg_return`
-is Duetto's `mean_return`: it is written by their name, and read by either. Other columns are passed over.
+The authors of SimbaV2 and of XQC publish their results in this form, and those they compare with. Their `avg_return` is
+Duetto's `mean_return`: it is written by their name, and read by either. Other columns are passed over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBERS = ("env_step", "value")
 
 
 class Row(NamedTuple):
-    """One number."""
+    """One row of a table: one number."""
 
     exp_name: str  # the curve: an algorithm, and in what it differs from others
     env_name: str
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Tabled:
-    """What a table holds of one seed of one experiment in one environment."""
+    """The numbers in a table of one seed of one experiment in one environment."""
 
     path: Path
     experiment: str
@@ -49,34 +49,34 @@ class Tabled:
 
     @property
     def name(self) -> str:
-        """What the seed is called beside others of its curve."""
+        """The seed's name among others of its curve."""
         return f"seed {self.seed}"
 
     def __str__(self) -> str:
         return f"seed {self.seed} of {self.experiment} in {self.path}"
 
     def names(self) -> list[str]:
-        """What there are numbers of."""
+        """The names of the numbers that it has."""
         return list(self.found)
 
     def has(self, metric: str) -> bool:
-        """Whether there are numbers of it."""
+        """Whether it has numbers of this metric, by either name."""
         return their(metric) in self.found or metric in self.found
 
     def series(self, metric: str) -> Series:
-        """One number by step. Raises UsageError where there is none."""
+        """One number by step. Raises UsageError if there is none."""
         if not self.has(metric):
             raise UsageError(f"{self} has no {metric!r}. It has: {', '.join(self.found)}.")
         return self.found.get(their(metric)) or self.found[metric]
 
 
 def their(metric: str) -> str:
-    """What a metric is called in such tables."""
+    """The name of a metric in such tables."""
     return _THEIRS.get(metric, metric)
 
 
 def is_table(source: str | Path) -> bool:
-    """Whether it is a table by its name, and no run's folder."""
+    """Whether a source is a table, by its name, and no run's folder."""
     path = Path(source)
     return path.suffix.lower() == ".csv" and not path.is_dir()
 
@@ -93,9 +93,9 @@ def written(rows: Iterable[Row]) -> str:
 
 
 def read(path: Path) -> list[Tabled]:
-    """The seeds of a table, in its order; each number's points by step. What is not finite is left out, and counted.
+    """Read the seeds of a table, in its order. Values that are not finite are left out, and counted in a notice.
 
-    Raises UsageError where it is no such table, with the line and what is wrong there.
+    Raises UsageError if it is no such table, with the line and what is wrong there.
     """
     points: dict[tuple[str, str, int], dict[str, dict[float, float]]] = {}
     rows = not_finite = earlier = 0
@@ -139,7 +139,7 @@ def is_written(path: Path) -> bool:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Each with the line that it stands in, in words."""
+    """Each row, with the line that it is in, in words. UsageError for a file that is no table."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

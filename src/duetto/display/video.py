@@ -34,7 +34,7 @@ def record(
 ) -> Episode:
     """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete.
 
-    Where the agent observes an image, the newest one is shown beside the picture. `frames` is a folder for the same
+    If the agent observes an image, the newest one is shown beside the picture. `frames` is a folder for the same
     pictures as PNG files, image0k0000.png, image0k0001.png ... (worker 0, as the walkthrough names them). Those of an
     earlier, longer episode in it are removed.
     """
@@ -74,7 +74,7 @@ def record(
 
 
 def _cause(error: OSError, folder: Path) -> str:
-    """In words. Of a full disk ffmpeg says nothing: it ends, its pipe breaks, and imageio quotes its command line."""
+    """The error in words. On a full disk ffmpeg ends silently, its pipe breaks, and imageio quotes its command line."""
     if isinstance(error, BrokenPipeError) or "FFMPEG" in str(error).upper():
         free = shutil.disk_usage(folder).free / 1e6 if folder.is_dir() else 0.0
         return f"ffmpeg ended before it was done (the disk has {free:.1f} MB free)"
@@ -82,7 +82,7 @@ def _cause(error: OSError, folder: Path) -> str:
 
 
 def place(folder: Path, step: int) -> Path:
-    """Where a run's video of this step is. Raises DuettoError if a link is in the way."""
+    """The path of a run's video of this step. Raises DuettoError if a link is in the way."""
     path = folder / "videos" / f"step-{step:012}.mp4"
     within.check_folders([path.parent])
     return path
@@ -104,7 +104,7 @@ def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
 
 
 def _remove_from(frames: Path, first: int) -> None:
-    """Pictures of an earlier episode, from this number on."""
+    """Remove the pictures of an earlier episode, from this number on."""
     for number in count(first):
         path = frames / f"image0k{number:04}.png"
         if not path.exists():
@@ -125,7 +125,7 @@ def _writer(path: Path, fps: float) -> Any:
 
 
 def imageio() -> Any:
-    """What writes videos. Raises UsageError where it is not installed."""
+    """Import imageio, which writes videos. Raises UsageError if it is not installed."""
     try:
         import imageio.v2
         import imageio_ffmpeg
@@ -136,6 +136,6 @@ def imageio() -> Any:
 
 
 def _even(frame: np.ndarray) -> np.ndarray:
-    """H.264 wants even sides: leave out an odd last row or column."""
+    """The frame without an odd last row or column: H.264 needs even sides."""
     height, width = frame.shape[:2]
     return np.ascontiguousarray(frame[: height - height % 2, : width - width % 2])

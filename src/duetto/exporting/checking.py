@@ -1,4 +1,4 @@
-"""A written graph beside the agent that it was made of: the same observations, the same actions."""
+"""Check of a written graph beside the agent that it was made of: the same observations, the same actions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIES = 0.01  # part of all choices that may differ: two actions of nearly the sa
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the written graph did beside the agent."""
+    """The differences between the written graph's actions and the agent's."""
 
     observations: int
     largest_difference: float  # of numbers, in parts of their range
@@ -30,7 +30,7 @@ class Verdict:
 
 
 def check(graph: Graph, written: Call, policy: Policy, stepper: Stepper, seed: int) -> Verdict:
-    """Act with the agent in these environments, and ask the written graph beside it.
+    """Act with the agent in these environments, and compare the written graph's actions.
 
     Raises:
         DuettoError: They do not act alike.
@@ -66,7 +66,7 @@ def check(graph: Graph, written: Call, policy: Policy, stepper: Stepper, seed: i
 
 
 def _compare(graph: Graph, expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> tuple[float, np.ndarray]:
-    """The largest distance of all numbers, and which rows (N,) have another choice. DuettoError for another shape."""
+    """The largest distance of all numbers, and the rows (N,) with another choice. DuettoError for another shape."""
     largest, differs = 0.0, np.zeros(1, bool)
     for port, (name, part) in zip(graph.outputs, graph.actions, strict=False):  # what is remembered comes after
         got = found[port.name]
@@ -81,7 +81,7 @@ def _compare(graph: Graph, expected: dict[str, np.ndarray], found: dict[str, np.
 
 
 def _larger(one: float, other: float) -> float:
-    """NaN where one of them is, which Python's `max` may pass over."""
+    """The larger of two numbers; NaN if one of them is, which Python's `max` may pass over."""
     return float(np.maximum(one, other))
 
 

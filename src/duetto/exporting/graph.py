@@ -1,4 +1,4 @@
-"""What an exported agent computes, over arrays of any framework, and what goes in and comes out, by name."""
+"""The computation of an exported agent, over arrays of any framework, and its inputs and outputs by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREVIOUS = ("previous_action", "previous_reward", "starts")
 
 @dataclass(frozen=True)
 class Port:
-    """One array that goes in or comes out; before its shape comes the number of environments, N."""
+    """One array that goes in or comes out, (N, *shape) for N environments."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Port:
     about: str
 
     def empty(self, rows: int) -> np.ndarray:
-        """Zeros of so many environments."""
+        """Zeros (rows, *shape) for so many environments."""
         return np.zeros((rows, *self.shape), self.dtype)
 
 
@@ -41,8 +41,8 @@ class Graph:
     """The computation, as a value without a framework.
 
     Attributes:
-        action_dtypes: What the environment takes, by the part of an action; "" is the only part.
-        carries: Shapes of what the acting networks carry, by name; none without recurrence.
+        action_dtypes: The dtypes that the environment takes, by the part of an action; "" is the only part.
+        carries: Shapes of the acting networks' carry, by name; none without recurrence.
         moments: Statistics that observations are scaled by, by part; "" is the only part.
     """
 
@@ -58,7 +58,7 @@ class Graph:
 
     @property
     def mask(self) -> str:
-        """The name of the mask among the inputs: short, unless a part of the observation has that name."""
+        """The name of the mask among the inputs: "action_mask", unless a part of the observation has that name."""
         return masks.MASK if "action_mask" in dict(_parts(self.observation)) else "action_mask"
 
     def observed(self, part: str) -> str:
@@ -71,7 +71,7 @@ class Graph:
 
     @property
     def inputs(self) -> list[Port]:
-        """In order: the parts of an observation, a mask of allowed actions, then what a recurrent agent remembers."""
+        """The inputs in order: the observation's parts, a mask of allowed actions, what a recurrent agent remembers."""
         found = [
             Port(self.observed(name), _shape(part), _dtype(part), _observed(part))
             for name, part in _parts(self.observation)
@@ -97,7 +97,7 @@ class Graph:
 
     @property
     def outputs(self) -> list[Port]:
-        """In order: the action, or its parts, then what a recurrent agent remembers."""
+        """The outputs in order: the action, or its parts, then what a recurrent agent remembers."""
         about = "as the environment takes it"
         actions = [
             Port(output(name), _shape(part), self.action_dtypes[name], f"part {name}, {about}" if name else about)
@@ -119,7 +119,7 @@ class Graph:
         return [Port(f"{prefix}carry/{name}", shape, "float32", about) for name, shape in self.carries.items()]
 
     def __call__(self, nets: Any, given: dict[str, Array]) -> tuple[Array, ...]:
-        """The outputs in order; `nets` are the acting networks as the algorithm calls them."""
+        """Compute the outputs in order; `nets` are the acting networks as the algorithm calls them."""
         several = isinstance(self.observation, Dict)
         parts = {name: _counted(part, given[self.observed(name)]) for name, part in _parts(self.observation)}
         obs = self._scaled(parts if several else parts[SINGLE])
@@ -134,7 +134,7 @@ class Graph:
         return (*self.in_units(action), before, *(carry[name] for name in self.carries))
 
     def _window(self, obs: Tree, given: dict[str, Array]) -> Window:
-        """As `training.recurrence` makes it, which forgets where an episode begins."""
+        """The window of one step, as `training.recurrence` makes it; where an episode begins, the past is forgotten."""
         action, reward, starts = (given[name] for name in PREVIOUS)
         xp = array_namespace(reward)
         none = _like(action, no_action(self.action, 1)[0])
@@ -158,7 +158,7 @@ class Graph:
         return self._scale(obs, self.moments[""])
 
     def _scale(self, x: Array, moments: Moments) -> Array:
-        """See `functional.scaling.scaled`, which computes in float64: here the mean is subtracted in two parts."""
+        """Scale as `functional.scaling.scaled`, but in float32, not float64: the mean is subtracted in two parts."""
         xp = array_namespace(x)
         x = x if x.dtype == xp.float32 else xp.astype(x, xp.float32)
         high = moments.mean.astype(np.float32)
@@ -167,19 +167,19 @@ class Graph:
         return xp.clip(centred / spread, -self.clip, self.clip)
 
     def in_units(self, action: Array) -> tuple[Array, ...]:
-        """The environment's actions, part by part; see `environments.ActionMap.to_environment`."""
+        """Convert to the environment's actions, part by part; see `environments.ActionMap.to_environment`."""
         each = self.apart(action)
         return tuple(_in_units(part, each[name], self.action_dtypes[name]) for name, part in self.actions)
 
     def apart(self, action: Array) -> dict[str, Array]:
-        """Of actions (N, ...) each part by name; the parts of several lie side by side."""
+        """Split actions (N, columns), whose parts lie side by side, into parts by name; "" is the only part."""
         if not isinstance(self.action, Dict):
             return {"": action}
         ends = cuts([columns(part) for _, part in self.action.parts])
         return {name: action[:, low:high] for (name, _), (low, high) in zip(self.action.parts, ends, strict=True)}
 
     def as_given(self, obs: Tree) -> dict[str, np.ndarray]:
-        """Observations as a `Stepper` has them (choices from 0), as its environment gave them: the inputs."""
+        """Turn observations as a `Stepper` has them (choices from 0) back into inputs as its environment gives them."""
         obs, mask = masks.parted(obs)
         parts = obs if isinstance(obs, dict) else {SINGLE: obs}
         found = {} if mask is None else {self.mask: mask}
@@ -190,12 +190,12 @@ class Graph:
 
 
 def output(part: str) -> str:
-    """What the output is called that is this part of an action."""
+    """The name of the output for this part of an action; "" is the only part."""
     return f"{ACTION}/{part}" if part else ACTION
 
 
 def _in_units(space: Any, action: Array, name: str) -> Array:
-    """The environment's actions (N, ...) of one space, of the type of this name."""
+    """Convert to the environment's actions (N, ...) of one space, in the dtype of this name."""
     xp = array_namespace(action)
     dtype = getattr(xp, name)
     if isinstance(space, Box):
@@ -210,7 +210,7 @@ def _in_units(space: Any, action: Array, name: str) -> Array:
 
 
 def _inside(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds in float32, rounded inwards: an action at one is in the space, of whatever type."""
+    """Round bounds to float32 inwards: an action at a bound is then in the space, whatever its dtype."""
     least, most = low.astype(np.float32), high.astype(np.float32)
     least = np.where(least.astype(np.float64) < low, np.nextafter(least, np.float32(np.inf)), least)
     return least, np.where(most.astype(np.float64) > high, np.nextafter(most, np.float32(-np.inf)), most)
@@ -221,7 +221,7 @@ def _parts(space: Space) -> tuple[tuple[str, Any], ...]:
 
 
 def _counted(space: Any, x: Array) -> Array:
-    """Choices from 0 on, in a row."""
+    """Choices shifted to begin at 0, and flattened to (N, n); numbers are unchanged."""
     if isinstance(space, Box):
         return x
     xp = array_namespace(x)
@@ -230,7 +230,7 @@ def _counted(space: Any, x: Array) -> Array:
 
 
 def _start(space: Any) -> np.ndarray:
-    """An environment's least choices, in their shape; zeros for numbers."""
+    """The smallest choices of the environment's space, in its shape; zeros for numbers."""
     if isinstance(space, Box):
         return np.zeros(space.shape, np.int64)
     return np.reshape(space.start or np.zeros(np.prod(_shape(space), dtype=int), np.int64), _shape(space))
@@ -242,7 +242,7 @@ def _like(x: Array, constant: np.ndarray) -> Array:
 
 
 def _shape(space: Any) -> tuple[int, ...]:
-    """The environment's own."""
+    """The shape of the environment's own arrays of this space."""
     match space:
         case Box():
             return space.shape

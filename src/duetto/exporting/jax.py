@@ -1,4 +1,4 @@
-"""The graph written down by JAX: StableHLO, as `jax.export` serialises it."""
+"""The graph written by JAX: StableHLO, as `jax.export` serialises it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}  # without
 
 
 def write(graph: Graph, learner: JaxLearner, path: Path) -> None:
-    """Write the file, for CPUs, NVIDIA's GPUs and TPUs."""
+    """Write the file, for CPUs, NVIDIA GPUs and TPUs."""
     names = [port.name for port in graph.inputs]
     graph = replace(graph, action_dtypes={name: narrow(dtype) for name, dtype in graph.action_dtypes.items()})
 
@@ -32,12 +32,12 @@ def write(graph: Graph, learner: JaxLearner, path: Path) -> None:
 
 
 def narrow(dtype: str) -> str:
-    """What JAX makes of a type by default."""
+    """The dtype that JAX turns this one into by default."""
     return NARROW.get(dtype, dtype)
 
 
 def reader(path: Path, graph: Graph) -> Any:
-    """The written file as a function of named NumPy arrays."""
+    """Load the written file as a function of named NumPy arrays."""
     exported = jax_export.deserialize(bytearray(path.read_bytes()))
     names = [port.name for port in graph.outputs]
 

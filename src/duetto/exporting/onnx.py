@@ -1,4 +1,4 @@
-"""A written ONNX file, as ONNX Runtime runs it."""
+"""Running a written ONNX file with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnxruntime
 
 
 def reader(path: Path) -> Any:
-    """The file as a function of named NumPy arrays."""
+    """Load the file as a function of named NumPy arrays."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""The graph written down by PyTorch: a program of `torch.export`, or ONNX."""
+"""The graph written by PyTorch: a program of `torch.export`, or ONNX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = 3  # environments that the graph is traced with; any number is taken 
 
 
 class Exported(nn.Module):
-    """The graph as a module, of as many arrays as it has inputs."""
+    """The graph as a module that takes one array for each of its inputs."""
 
     def __init__(self, graph: Graph, learner: TorchLearner) -> None:
         super().__init__()
@@ -31,12 +31,12 @@ class Exported(nn.Module):
         self._names = [port.name for port in graph.inputs]
 
     def forward(self, *arrays: Tensor) -> tuple[Tensor, ...]:
-        """The graph's outputs."""
+        """Compute the graph's outputs, in order."""
         return self._graph(self._learner.networks(), dict(zip(self._names, arrays, strict=True)))
 
 
 def write(graph: Graph, learner: TorchLearner, path: Path, form: str) -> None:
-    """Write the file: "torch" or "onnx"."""
+    """Write the file in the form "torch" or "onnx"."""
     arrays = tuple(torch.from_numpy(port.empty(EXAMPLES)) for port in graph.inputs)
     module = Exported(graph, learner).eval()
     with torch.no_grad(), _portable():
@@ -59,7 +59,7 @@ def write(graph: Graph, learner: TorchLearner, path: Path, form: str) -> None:
 
 
 def reader(path: Path, graph: Graph) -> Any:
-    """The written "torch" file as a function of named NumPy arrays."""
+    """Load the written "torch" file as a function of named NumPy arrays."""
     run = torch.export.load(str(path)).module()
     names = [port.name for port in graph.outputs]
 
@@ -73,7 +73,7 @@ def reader(path: Path, graph: Graph) -> Any:
 
 @contextmanager
 def _portable() -> Iterator[None]:
-    """Operators that exist everywhere, not those that are fastest on this processor; and PyTorch keeps its peace."""
+    """Use operators that exist everywhere, not those that are fastest on this processor; silence PyTorch's warnings."""
     before, torch_layers.products.onednn = torch_layers.products.onednn, False
     log = logging.getLogger("torch.onnx")
     level = log.level

@@ -1,4 +1,4 @@
-"""From a run to a file that acts without Duetto, and a second file that says how to use it."""
+"""Writing a run's agent to a file that acts without Duetto, and a second file that says how to use it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def export(
 ) -> Path:
     """Write the agent as one graph, from observations to actions in the environment's units, and try it.
 
-    The graph takes any number of environments at once, and gives the policy's best guess. Beside the file stands
-    another one, with `.json` added: names, shapes, types and meanings of what goes in and comes out. The run may have
-    learned on either framework; the graph computes in float32. The written file acts in the run's environment beside
-    the agent before it is kept.
+    The graph takes any number of environments at once, and gives the policy's best guess. A second file, with `.json`
+    added to the name, has the names, shapes, dtypes and meanings of inputs and outputs. The run may have learned on
+    either framework; the graph computes in float32. Before the written file is kept, it is compared with the agent in
+    the run's environment.
 
     Args:
         run: A run, or its folder.
@@ -54,8 +54,8 @@ def export(
         The file.
 
     Raises:
-        UsageError: Something is not installed, the run's environment cannot be made here, or a file is there already
-            that is no export.
+        UsageError: A package is missing, the run's environment cannot be made here, or a file is there already that is
+            no export.
         DuettoError: The written file does not act as the agent does; it is not kept.
     """
     if format not in get_args(Format):
@@ -85,14 +85,14 @@ def export(
 
 
 def _check_free(path: Path, about_it: Path) -> None:
-    """UsageError where something would be lost: an earlier export may be replaced, and a link that leads elsewhere."""
+    """Raise UsageError if a file would be lost; an earlier export may be replaced, and so may a link."""
     for file in (path, about_it):
         if file.exists() and not file.is_symlink() and not _is_export(path, about_it):
             raise UsageError(f"{file} is there already and is no export, so it is not replaced. Give another --output.")
 
 
 def _is_export(path: Path, about_it: Path) -> bool:
-    """Whether the second file says of the first what `_contract` does."""
+    """Whether the second file is a `_contract` of the first."""
     try:
         about = json.loads(within.read_file(about_it, _LARGEST_CONTRACT))
     except (DuettoError, OSError, ValueError, RecursionError):
@@ -102,7 +102,7 @@ def _is_export(path: Path, about_it: Path) -> bool:
 
 @contextmanager
 def _written_at(path: Path) -> Iterator[None]:
-    """UsageError where the disk does not take the file, or something on the way to it."""
+    """Turn an OSError while the file is written into a UsageError."""
     try:
         yield
     except OSError as error:
@@ -111,7 +111,7 @@ def _written_at(path: Path) -> Iterator[None]:
 
 
 def _new_folder(path: Path) -> TemporaryDirectory[str]:
-    """Beside the file: in a stranger's folder there may be a link of any name that can be foreseen."""
+    """A temporary folder beside the file, of a random name: in a stranger's folder any other name may be a link."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return TemporaryDirectory(prefix=".export-", dir=path.parent)
 
@@ -133,7 +133,7 @@ def _graph(agent: Agent) -> Graph:
 
 
 def _written(graph: Graph, agent: Agent, path: Path, form: Format) -> Call:
-    """The file, and how it is called."""
+    """Write the file, and return a function that runs it."""
     acts: Any = OnlyActs(graph.algorithm)
     backend = "jax" if form == "jax" else "torch"
     learner: Any = learners.build(backend, acts, graph.observation, graph.action)
@@ -155,7 +155,7 @@ def _written(graph: Graph, agent: Agent, path: Path, form: Format) -> Call:
 
 
 def _contract(agent: Agent, graph: Graph, form: Format, file: Path, name: str, verdict: Verdict) -> dict[str, Any]:
-    """What stands beside the file."""
+    """The contents of the second file."""
     packages = ("duetto", *(package for package in FORMATS[form][1]))
     return {
         "file": name,

@@ -1,7 +1,7 @@
 """The numbers that the page's script draws: curves with bands, as JSON holds them.
 
-Returns have the band of `duetto plot`: of three seeds or more the interquartile mean and its 95 % bootstrap interval.
-What the learner says has a plainer one, the mean and from the least seed to the greatest.
+Returns have the band of `duetto plot`: for three seeds or more the interquartile mean and its 95 % bootstrap interval.
+The learner's metrics have a plainer one: the mean, and the range from the least seed to the greatest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPREAD = ("std_return", "min_return", "max_return")  # in the table of evaluati
 
 @dataclass(frozen=True)
 class Drawn:
-    """A curve of the returns, with its interval where it has one."""
+    """A curve of the returns, with its interval if it has one."""
 
     group: Group
     curve: Curve
@@ -39,13 +39,13 @@ class Drawn:
 
     @property
     def last(self) -> float:
-        """Where it ends."""
+        """The curve's last value."""
         return float(self.middle[-1])
 
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn in one pair of axes."""
+    """The curves in one pair of axes."""
 
     environment: str
     metrics: tuple[str, ...]  # the first is the curve; the others are dotted beside it
@@ -54,7 +54,7 @@ class Chart:
 
 
 def draw(group: Group, metric: str) -> Drawn:
-    """The curve of a group, its band included; takes seconds where there is one."""
+    """Compute the curve of a group, and its band, which takes seconds if there is one."""
     whole = curve(group, metric)
     greatest = float(interquartile_mean(whole.values).max())
     thin = _thinned(whole, _MOST_POINTS["return"])
@@ -64,7 +64,7 @@ def draw(group: Group, metric: str) -> Drawn:
 
 
 def returns(drawn: Sequence[Drawn], metric: str) -> list[Chart]:
-    """A chart for each environment."""
+    """Charts of the returns, one for each environment."""
     colours = _colours([one.group for one in drawn])
     charts = []
     for environment in dict.fromkeys(one.group.environment for one in drawn):
@@ -78,7 +78,7 @@ def returns(drawn: Sequence[Drawn], metric: str) -> list[Chart]:
 def learning(
     groups: Sequence[Group], metric: str, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Chart], list[str]]:
-    """A chart for each other number that the seeds of a curve share, by environment; and what had to be left out."""
+    """Charts of every other number that the seeds of a curve share, by environment; and notices on what is left out."""
     colours = _colours(groups)
     places = {group.environment: [one for one in groups if one.environment == group.environment] for group in groups}
     wanted = [(where, here, metrics) for where, here in places.items() for metrics in _shared(here, metric)]
@@ -96,7 +96,7 @@ def learning(
 
 # ---------------------------------------------------------------------------------------------------- which numbers
 def _shared(groups: Sequence[Group], metric: str) -> list[tuple[str, ...]]:
-    """Numbers that all seeds of some curve have: first those that something is written about, in that order."""
+    """Numbers that all seeds of some curve have, in families of mean, min and max; those with a meaning come first."""
     names = dict.fromkeys(
         name
         for group in groups
@@ -167,7 +167,7 @@ def _data(curve: Curve, colour: int, middle: np.ndarray, band: np.ndarray | None
 
 
 def _plain(values: np.ndarray) -> list[float | None]:
-    """As JSON has them, with as many digits as can be seen."""
+    """Values as JSON has them, with as many digits as can be seen; None if not finite."""
     return [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in values.tolist()]
 
 
@@ -176,12 +176,12 @@ def _steps(steps: np.ndarray) -> list[float]:
 
 
 def plain_text(words: str) -> str:
-    """As plotly shows it unchanged: it takes some tags for markup, links among them."""
+    """Escape a text so that plotly shows it unchanged: it takes some tags for markup, links among them."""
     return html.escape(escaped(words if len(words) <= LONGEST else f"{words[:LONGEST]}…"), quote=False)
 
 
 def _thinned(curve: Curve, most: int) -> Curve:
-    """With its first and its last point, and evenly many between."""
+    """The curve with at most `most` points: the first, the last, and evenly spaced ones between."""
     if len(curve.steps) <= most:
         return curve
     kept = np.unique(np.linspace(0, len(curve.steps) - 1, most).round().astype(int))
@@ -189,5 +189,5 @@ def _thinned(curve: Curve, most: int) -> Curve:
 
 
 def _colours(groups: Sequence[Group]) -> dict[str, int]:
-    """The same for a label in every chart."""
+    """The number of each label's colour, the same in every chart."""
     return {label: number for number, label in enumerate(dict.fromkeys(group.label for group in groups))}

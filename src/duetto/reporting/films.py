@@ -24,7 +24,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def read(path: Path, most: int) -> tuple[str, str]:
-    """A video as an address with all of it inside, or a sentence why there is none."""
+    """Read a video: its data URL and "", or "" and a sentence on why there is none."""
     try:
         content = within.read_file(path, min(most, LARGEST))
     except DuettoError as error:

@@ -1,4 +1,4 @@
-"""HTML that cannot be broken out of: text becomes text, whatever it holds, and only `tag` makes markup."""
+"""Making safe HTML: text stays text, whatever it holds, and only `tag` makes markup."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _EMPTY = ("meta", "input")
 
 
 class Html(str):
-    """Markup. Everything else is text."""
+    """A string of markup; every other string is text."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """A text with nothing in it that HTML, or an eye, would take for something else."""
+    """Escape a text, so that nothing in it is taken for markup, nor shown as something else. Html stays."""
     return value if isinstance(value, Html) else Html(html.escape(escaped(str(value)), quote=True))
 
 
 def tag(name: str, /, *inside: object, **attributes: str | bool) -> Html:
-    """An element; `class_` is its class, and `data_x` its data-x."""
+    """Make an element; `class_` is its class, and `data_x` its data-x."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value)}"')
         for key, value in attributes.items()
@@ -36,18 +36,18 @@ def tag(name: str, /, *inside: object, **attributes: str | bool) -> Html:
 
 
 def joined(*parts: object) -> Html:
-    """Parts one behind the other."""
+    """Join parts one after the other, with text escaped."""
     return Html("".join(map(text, parts)))
 
 
 def with_code(words: str) -> Html:
-    """Words with `code` in backticks."""
+    """Turn words with `code` in backticks into markup."""
     parts = _CODE.split(words)
     return joined(*(tag("code", part) if number % 2 else part for number, part in enumerate(parts)))
 
 
 def table(head: Sequence[object], rows: Sequence[Sequence[object]], numbers: int = 0) -> Html:
-    """A table, of which the last `numbers` columns stand on the right."""
+    """Make a table, whose last `numbers` columns are right-aligned."""
     first = len(head) - numbers
 
     def row(cells: Sequence[object], kind: str) -> Html:
@@ -58,6 +58,6 @@ def table(head: Sequence[object], rows: Sequence[Sequence[object]], numbers: int
 
 
 def data(value: Any) -> Html:
-    """A value as JSON, within a script element: no `<` in it, and so no end of that element."""
+    """A value as JSON for a script element: without `<`, so that it cannot end that element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return Html(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

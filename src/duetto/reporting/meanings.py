@@ -1,6 +1,6 @@
-"""What the numbers of a run mean, and what they look like in health: `meanings.yaml`.
+"""The meanings of a run's numbers, and how they look when learning is healthy: `meanings.yaml`.
 
-The tables of the documentation are made of it, too.
+The tables of the documentation are made from it, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PARTS = ("_mean", "_min", "_max")
 
 @dataclass(frozen=True)
 class Meaning:
-    """One row: numbers that belong together, in plain words with `code` in backticks."""
+    """One row: metrics that belong together, explained in plain words with `code` in backticks."""
 
     metrics: tuple[str, ...]
     what: str
@@ -31,12 +31,12 @@ class Meaning:
 
 @cache
 def meanings(algorithm: str) -> tuple[Meaning, ...]:
-    """The rows of an algorithm itself; none for one that nothing is written about."""
+    """The rows of an algorithm itself; none if nothing is written about it."""
     return tuple(Meaning(**row | {"metrics": tuple(row["metrics"])}) for row in _written(algorithm).get("rows", []))
 
 
 def meaning(algorithm: str, metric: str) -> Meaning | None:
-    """The row that a metric is in: the algorithm's own, that of its nearest base class, or that of any algorithm."""
+    """The row of a metric: the algorithm's own, that of its nearest base class, or that of any algorithm; or None."""
     for name in _by_nearness(algorithm):
         for row in meanings(name):
             if any(fnmatchcase(metric, pattern) for pattern in row.metrics):
@@ -45,12 +45,12 @@ def meaning(algorithm: str, metric: str) -> Meaning | None:
 
 
 def order(algorithm: str) -> list[str]:
-    """The metrics in the order in which they are written about."""
+    """The metrics of an algorithm in the order of the rows."""
     return [metric for name in _by_nearness(algorithm) for row in meanings(name) for metric in row.metrics]
 
 
 def stem(metric: str) -> str:
-    """What a mean, a least and a greatest value have in common: "learn/q" of "learn/q_min"."""
+    """The common name of a mean, a least and a greatest value: "learn/q" for "learn/q_min"."""
     for part in _PARTS:
         if metric.endswith(part):
             return metric.removesuffix(part)

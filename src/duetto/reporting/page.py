@@ -1,7 +1,7 @@
-"""One page with all that it needs inside: style, script, numbers, videos. Nothing is fetched, and nothing may be.
+"""One page with all that it needs inside: style, script, numbers, videos. It fetches nothing, and is not allowed to.
 
-The page's own policy allows the two scripts that were put there, by their checksums, and no address but data: what a
-stranger's folder might smuggle in would not run.
+The page's own policy allows its two scripts, by their checksums, and no address but data: a script that a stranger's
+folder might smuggle in would not run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duetto.reporting.markup import Html, data, joined, tag
 
 
 def plotly() -> str:
-    """The library that draws, as it is in plotly's own package. Raises UsageError where that is not installed."""
+    """The JavaScript library that draws, from plotly's own package. Raises UsageError if that is not installed."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
@@ -27,7 +27,7 @@ def plotly() -> str:
 
 
 def page(title: str, about: str, sections: Sequence[tuple[str, str, Html]], charts: list[Any], footer: str) -> str:
-    """The whole page. `sections` are an id, a heading (those without are not in the menu) and what stands below."""
+    """Make the whole page. `sections` are an id, a heading (without one it is not in the menu) and the content."""
     scripts = [_script(plotly()), _script(_file("page.js"))]
     head = joined(
         tag("meta", charset="utf-8"),
@@ -66,7 +66,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 def _script(code: str) -> str:
-    """As it can stand in a page: with the ends of lines that its checksum is made of, and no end of the element."""
+    """A script's code as it can be in a page: with the line ends that its checksum is of, and no end of the element."""
     return code.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

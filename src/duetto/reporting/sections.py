@@ -25,13 +25,13 @@ _FIRST = (("algorithm", "name"), ("environment", "id"))
 
 
 def short(value: object, most: int = LONGEST) -> str:
-    """A text of a length that a page can show."""
+    """A text cut to a length that a page can show."""
     words = str(value)
     return words if len(words) <= most else f"{words[:most]}… ({len(words):,} characters)"
 
 
 def number(value: float) -> str:
-    """A number without more digits than it deserves, its minus as wide as a plus."""
+    """A number as text with few digits, and a minus as wide as a plus; "–" if it is not finite."""
     if not np.isfinite(value):
         return "–"
     size = abs(value)
@@ -40,12 +40,12 @@ def number(value: float) -> str:
 
 
 def steps(value: float) -> str:
-    """So many steps."""
+    """A number of steps as text."""
     return f"{value:,.0f}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds, as a person would say them."""
+    """A duration in seconds as text, in h, min or s."""
     if not np.isfinite(seconds):
         return "–"
     for size, unit in ((3_600, "h"), (60, "min")):
@@ -56,7 +56,7 @@ def duration(seconds: float) -> str:
 
 # ---------------------------------------------------------------------------------------------------- results
 def overview(drawn: Sequence[Drawn], metric: str) -> Html:
-    """A row for each curve: where it ends, and how certain that is."""
+    """The table of results, with a row for each curve: its last value, and how certain that is."""
     rows = [
         [
             short(one.group.label),
@@ -79,7 +79,7 @@ def overview(drawn: Sequence[Drawn], metric: str) -> Html:
 
 
 def returns(charts: Sequence[Chart], drawn: Sequence[Drawn], legend: Html, metric: str) -> Html:
-    """The curves, by environment."""
+    """The charts of the returns, one for each environment."""
     several = any("low" in curve for chart in charts for curve in chart.data["curves"])
     box = tag("label", tag("input", type="checkbox", id="every-seed"), " every seed")
     figures = [
@@ -96,7 +96,7 @@ def returns(charts: Sequence[Chart], drawn: Sequence[Drawn], legend: Html, metri
 
 
 def legend(groups: Sequence[Group], charts: Sequence[Chart]) -> Html:
-    """A button for each of the groups' curves in the charts, which hides it; nothing where there is one curve."""
+    """A legend with a button for each of the groups' curves in the charts, which hides it; "" if there is one curve."""
     labels = list(dict.fromkeys(group.label for group in groups))
     drawn = {group.label for chart in charts for group in chart.groups}
     if len(labels) < 2:
@@ -114,7 +114,9 @@ def legend(groups: Sequence[Group], charts: Sequence[Chart]) -> Html:
 
 
 def evaluations(groups: Sequence[Group], metric: str) -> Html:
-    """A row for each seed: its last number and its greatest, and of returns what the last evaluation was like."""
+    """The table of evaluations, with a row for each seed: its last value, its greatest, and for returns the spread of
+    the last evaluation's episodes.
+    """
     rows = [_evaluation(group, member, metric) for group in groups for member in group.members]
     head = [
         "curve",
@@ -159,7 +161,7 @@ def _evaluation(group: Group, member: Member, metric: str) -> list[object]:
 
 
 def _best(found: Series) -> int:
-    """Where a run's `best` is: at the first of equals, but rather at one that has learned than at step 0."""
+    """The index of a run's best evaluation: of equals the first, but a later one is preferred to that of step 0."""
     greatest = np.flatnonzero(found.values == found.values.max())
     learned = greatest[found.steps[greatest] > 0]
     return int((learned if len(learned) else greatest)[0])
@@ -174,7 +176,7 @@ def _last(member: Member, metric: str) -> float:
 
 # ---------------------------------------------------------------------------------------------------- learning
 def learning(charts: Sequence[Chart], first: int, legend: Html) -> Html:
-    """What the learner and the training episodes said, each beside what it looks like in health."""
+    """The charts of the learner's and the training episodes' metrics, each with how it looks in health."""
     if not charts:
         return tag("p", "No numbers of the learning are there: they are in a run's metrics.jsonl.", class_="quiet")
     parts: list[Html] = [tag("div", legend, class_="legend")] if legend else []
@@ -199,7 +201,7 @@ def _learned(place: int, chart: Chart) -> Html:
 
 
 def _health(chart: Chart) -> list[Html]:
-    """What is written about a number, once for all algorithms that it means the same for."""
+    """The written meanings of a chart's number, each once for all algorithms that share it."""
     algorithms = list(dict.fromkeys(run.algorithm for group in chart.groups for run in group.runs[:1]))
     found: dict[meanings.Meaning | None, list[str]] = {}
     for algorithm in algorithms:
@@ -218,7 +220,7 @@ def _meant(row: meanings.Meaning, algorithms: Sequence[str]) -> Html:
 
 # ---------------------------------------------------------------------------------------------------- videos
 def videos(groups: Sequence[Group]) -> tuple[Html, list[str]]:
-    """The newest video of each curve, of its first seed that has one; and why others are not there."""
+    """The newest video of each curve, from its first seed that has one; and sentences on why others are missing."""
     figures: list[Html] = []
     notices: list[str] = []
     left = films.LARGEST_ALL
@@ -243,7 +245,7 @@ def videos(groups: Sequence[Group]) -> tuple[Html, list[str]]:
 
 # ---------------------------------------------------------------------------------------------------- making it again
 def configuration(groups: Sequence[Group]) -> Html:
-    """In what the curves differ, and each one's `config.yaml`."""
+    """The options in which the curves differ, and each one's `config.yaml`."""
     runs = [group for group in groups if group.runs]
     if not runs:
         return tag("p", "A table of results has no configuration.", class_="quiet")
@@ -276,7 +278,7 @@ def _value(settings: dict[Any, Any], option: Any) -> str:
 
 
 def config_text(run: Recorded) -> str:
-    """The run's `config.yaml`, as it stands there, but for the user's signatures."""
+    """The text of the run's `config.yaml`, without the user's signatures."""
     try:
         text = within.read_file(run.folder / "config.yaml", LARGEST).decode()
         return short(re.sub(r"(?m)^ +signature: .*\n", "", text), _LONGEST_CONFIG)
@@ -285,7 +287,7 @@ def config_text(run: Recorded) -> str:
 
 
 def repeating(groups: Sequence[Group]) -> Html:
-    """Commands that make the runs again, and what they were made with."""
+    """Commands that make the runs again, what else these need, and the commands that made the runs."""
     parts: list[Html] = []
     for group in (group for group in groups if group.runs):
         again = {run.seed: remaking.command(run.config, "config.yaml") for run in group.runs}
@@ -314,7 +316,7 @@ def repeating(groups: Sequence[Group]) -> Html:
 
 
 def versions(groups: Sequence[Group]) -> Html:
-    """What the runs were made with: a column for each set of versions."""
+    """The table of the versions that the runs were made with: a column for each set of versions."""
     found: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for run in (run for group in groups for run in group.runs):
         said = run.config.get("versions")
@@ -333,7 +335,7 @@ def versions(groups: Sequence[Group]) -> Html:
 
 # ---------------------------------------------------------------------------------------------------- small parts
 def notices(sentences: Sequence[str]) -> Html:
-    """What was found damaged, changed or too large."""
+    """The list of notices on what was found damaged, changed or too large; "" without any."""
     if not sentences:
         return Html("")
     return tag("div", tag("strong", "To be known"), tag("ul", *(tag("li", one) for one in sentences)), class_="notices")
@@ -344,7 +346,7 @@ def _plot(place: int, label: str) -> Html:
 
 
 def _seeds(drawn: Sequence[Drawn]) -> str:
-    """What is drawn of each curve of a chart."""
+    """A sentence on what is drawn of each curve of a chart."""
     return "; ".join(f"{short(one.group.label)}: {_drawn(one)}{one.curve.remark}" for one in drawn) + "."
 
 

@@ -1,4 +1,4 @@
-"""From folders of runs and tables of results to one file that says all about them."""
+"""Writing a report on folders of runs and tables of results to one file."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def report(
 ) -> Path:
     """Write one self-contained page about `runs`: results, curves, what learning looked like, how to repeat it.
 
-    It fetches nothing from anywhere. Seeds of the same options make one curve, as in `duetto.plot`; three or more have
-    an interquartile mean and a 95 % bootstrap interval. What was found damaged is on the page, and goes to stderr.
+    It fetches nothing. Seeds of the same options make one curve, as in `duetto.plot`; three or more have an
+    interquartile mean and a 95 % bootstrap interval. Notices on damage are on the page, and go to stderr.
 
     Args:
         runs: Folders of runs, and tables that `duetto.table` or others wrote (.csv).
         output: An .html.
-        metric: What the curves are of: a column of `evaluations.csv`, or a number of `metrics.jsonl`.
-        tell: Gets a few words now and then on how far it is.
+        metric: The number that is drawn: a column of `evaluations.csv`, or a number of `metrics.jsonl`.
+        tell: Gets a few words now and then on the progress.
 
     Returns:
         The file.
 
     Raises:
         UsageError: None of the folders is a run with that number, or one is not there; a table is of another schema
-            or has not that number; or an extra is not installed; or another page is where this would go.
+            or lacks that number; an extra is not installed; or `output` is a file that is no report.
         DuettoError: Nothing of a file can be read, or the page cannot be written.
     """
     path = files.check_name(output, ".html", "a report")
@@ -56,7 +56,7 @@ def report(
 
 
 def _html(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None]) -> tuple[str, list[str]]:
-    """The page, and what was found damaged."""
+    """The page's HTML, and notices on what was found damaged."""
     found = groups(runs, metric)
     drawn = []
     for group in found:

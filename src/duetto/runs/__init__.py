@@ -1,1 +1,1 @@
-"""What a user works with: start a run, take one up again, look at what it left, take the agent out of it."""
+"""The user's interface to runs: start one, resume it, read what it left, load its agent."""

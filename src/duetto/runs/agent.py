@@ -32,12 +32,12 @@ from duetto.training.resuming import ACTING
 
 
 class Agent:
-    """Acts in an environment of the same spaces as the one it was trained in.
+    """A trained agent, which acts in environments of the same spaces as the one it was trained in.
 
     Attributes:
         step: The training step of its parameters.
-        observation_space, action_space: What it was trained with.
-        action_dtype: Of the actions that the environment takes.
+        observation_space, action_space: The spaces that it was trained with.
+        action_dtype: The dtype of the actions that the environment takes.
         masked: Whether it was trained with masks of allowed actions.
         config: The run that it came from.
         notices: Sentences about newer checkpoints that are damaged, if this is not the newest, and about what has
@@ -101,13 +101,13 @@ class Agent:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Of what other libraries call it."""
+            """Raise AttributeError, with a hint for names that other libraries use."""
             instead = " Call act(observation), which returns the action alone." if name == "predict" else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}.{instead}")
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that tell its parameters from others."""
+        """16 hexadecimal digits, a hash of all its parameters."""
         digest = hashlib.sha256()
         for network, arrays in sorted(self._learner.parameters().items()):
             for name, array in sorted(arrays.items()):
@@ -115,14 +115,14 @@ class Agent:
         return digest.hexdigest()[:16]
 
     def reset(self) -> None:
-        """Forget what happened: a new episode begins. Only recurrent agents remember anything."""
+        """Forget the past, as a new episode begins. Only recurrent agents remember anything."""
         self._acting, self._together = self.policy, 0
 
     def act(
         self, observation: Any, reward: float = 0.0, deterministic: bool | None = None, action_mask: Any = None
     ) -> Any:
-        """The action for one observation as the environment gives it: as in evaluations, so without exploration unless
-        the algorithm has some there (`stochastic_evaluation`, `evaluation_epsilon`).
+        """Choose the action for one observation as the environment gives it: as in evaluations, so without exploration
+        unless the algorithm has some there (`stochastic_evaluation`, `evaluation_epsilon`).
 
         `reward` is what the last action brought, with `clip_rewards` or `log_rewards` as these make it; only recurrent
         agents see it. Returns the action as the environment takes it, in its dtype and bounds. For Dict and Tuple
@@ -145,12 +145,11 @@ class Agent:
         deterministic: bool | None = None,
         action_mask: Any = None,
     ) -> Any:
-        """Actions (N, ...) for the observations (N, ...) of N environments, as a vector environment has them.
+        """Choose actions (N, ...) for the observations (N, ...) of N environments, as a vector environment has them.
 
         `rewards` (N,) and `starts` (N,), where an episode begins, are for recurrent agents, which remember each
-        environment on its own; without `starts`, all begin at the first call after `reset`. `action_mask` is (N, n). Of
-        Dict and Tuple action spaces each part is (N, ...).
-        As `act` otherwise.
+        environment on its own; without `starts`, all begin at the first call after `reset`. `action_mask` is (N, n).
+        For Dict and Tuple action spaces each part is (N, ...). Otherwise as `act`.
 
         Raises:
             UsageError: As `act`; or a recurrent agent is given another number of observations than the last time.
@@ -160,7 +159,7 @@ class Agent:
         return self._structure.many(self._act(obs, rewards, starts, deterministic))
 
     def _beside(self, obs: Any, mask: np.ndarray | None) -> Any:
-        """The observations (N, ...) with their masks (N, n)."""
+        """Put masks (N, n) beside observations (N, ...). UsageError for a mask that is missing or malformed."""
         _, part = next(trees.parts(obs))
         wanted = (len(part), sum(masks.choices(self.action_space)))
         if mask is None:
@@ -206,17 +205,17 @@ class Agent:
 
     @property
     def action_structure(self) -> environments.Structure:
-        """How actions of several spaces are put together, and what each part is of."""
+        """How the actions of a Dict or Tuple space are put together, and the dtype of each part."""
         return self._structure
 
     @property
     def normalizer(self) -> Normalizer:
-        """What scales observations before its networks see them."""
+        """The normalizer that scales observations before the networks see them."""
         return self._normalizer
 
     @property
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
-        """Shapes of what its networks carry from step to step, of one environment, by name.
+        """Shapes of the networks' carry of one environment, by name.
 
         They are (layers, units), such as {"actor/h": (1, 128)}; without recurrent layers there are none.
         """
@@ -224,13 +223,13 @@ class Agent:
 
     @property
     def policy(self) -> Policy:
-        """Actions (N, ...) in [-1, 1] or integers for N observations as a `Stepper` gives them; each access is new."""
+        """A new policy: from N observations, as a `Stepper` gives them, to actions (N, ...) in [-1, 1] or integers."""
         run = self.config.run
         return Policy(self._learner, self._normalizer, self.action_space, run.seed, at=(self.step, run.horizon))
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:
-    """The one asked for; else the run's own; else the one that is installed: parameters fit both."""
+    """The backend: the one asked for; else the run's own; else the one that is installed, as parameters fit both."""
     if wanted not in (None, "torch", "jax"):
         raise UsageError(f"backend is {wanted!r}; it must be torch or jax.")
     recorded: Any = wanted or config.run.backend
@@ -239,7 +238,7 @@ def _backend(config: Config, wanted: str | None) -> Backend:
 
 
 def _structured(saved: dict[str, Any], action: Space) -> environments.Structure:
-    """How actions of several spaces are handed out; CheckpointError where what was written down is of others."""
+    """The structure of actions of several spaces. CheckpointError if the saved one does not fit the space."""
     if not isinstance(action, spaces.Dict):
         return environments.Structure([])
     try:
@@ -257,7 +256,7 @@ def _structured(saved: dict[str, Any], action: Space) -> environments.Structure:
 
 
 def _dtype(saved: dict[str, Any]) -> np.dtype | None:
-    """What the environment took; None where it was not written down yet."""
+    """The dtype of the environment's actions; None if an earlier version did not save it."""
     name = saved.get("action_dtype")
     if name is None:
         return None
@@ -269,7 +268,7 @@ def _dtype(saved: dict[str, Any]) -> np.dtype | None:
 
 
 def _of_each(name: str, given: Any, number: int, what: str) -> np.ndarray:
-    """(number,), one for each observation."""
+    """The given values as an array (number,), one for each observation. UsageError if they are none."""
     try:
         found = np.asarray(given)
     except ValueError:  # rows of different lengths

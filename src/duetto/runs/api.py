@@ -85,7 +85,7 @@ def train(
 
     Args:
         algorithm: A name, "td3", or a class, with the preset that the command line takes and `options` on top of it; or
-            an object, `duetto.TD3(policy_delay=2)`, which is taken as it is, whose fields are the hyper-parameters.
+            an object, `duetto.TD3(policy_delay=2)`, whose fields are the hyper-parameters, taken as it is.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
         seeds: Train with each of these seeds, side by side in this process: `range(10)`. Every seed has a folder of its
             own, and is what it would be alone, to rounding; of each `Callback` it has a copy of its own.
@@ -101,11 +101,11 @@ def train(
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
         from_run: Another run, of the same spaces, whose networks this one begins with, to fine-tune them.
             Hyper-parameters and framework may be others.
-        from_checkpoint: "last", "best", or a step of it.
+        from_checkpoint: Its checkpoint: "last", "best", or a step.
         from_optimizers: Take over its optimisers, too.
         from_memory: Take over its replay memory, too.
-        options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`; where `algorithm` is no
-            object, of its hyper-parameters, too.
+        options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`; and the hyper-parameters, if
+            `algorithm` is no object.
 
     Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint, and then do what they would have done
     without it: KeyboardInterrupt, the end of the process. A second one does so at once.
@@ -179,7 +179,7 @@ def _train_many(
 
 
 def _copied(callback: Callback) -> Callback:
-    """For one more seed."""
+    """A copy of a callback for one more seed. UsageError if it cannot be copied."""
     try:
         return copy.deepcopy(callback)
     except Exception as error:  # of what it holds
@@ -190,7 +190,7 @@ def _copied(callback: Callback) -> Callback:
 
 
 def _check_together(seed: bool, cluster: Cluster | None, tracking: Sequence[AnyCallback]) -> None:
-    """UsageError for what goes with one seed only."""
+    """Raise UsageError for an argument that only goes with one seed."""
     for what, given in (("seed", seed), ("cluster", cluster), ("track", tracking)):
         if given:
             raise UsageError(f"{what} goes with one run in a process, and seeds are several. Leave one of the two out.")
@@ -203,9 +203,9 @@ def made_of(
     options: dict[str, Any],
     origin: Origin | None = None,
 ) -> tuple[Algorithm, str, Preset, dict[str, Any]]:
-    """The algorithm's object, the preset's name and values, and the options that are not the algorithm's.
+    """Make the algorithm; return it, the preset's name and values, and the options that are not the algorithm's.
 
-    An `origin` in a file has its presets beside it.
+    If the `origin` is a file, its presets are beside that.
     """
     check_kinds(preset=preset)
     if not (
@@ -243,14 +243,14 @@ def load(
     algorithm: type[Algorithm] | None = None,
     trust: bool = False,
 ) -> Agent:
-    """The trained agent in a run's folder; loading runs no code that the folder brings or that a stranger's names.
+    """Load the trained agent from a run's folder. No code in the folder is run, nor any that a stranger's folder names.
 
     Args:
         path: The run's folder.
         checkpoint: "last", "best", or a step.
         backend: "torch" or "jax", whichever trained it; by default the one that did, if it is installed.
         networks: The run's own networks by field name (`{"actor_network": CustomNetwork(...)}`), if it has any.
-        algorithm: The class, where it was handed over to `train` and is not Duetto's own.
+        algorithm: The class, if it was handed over to `train` and is not Duetto's own.
         trust: Run the file of an algorithm that the folder names, whoever began the run.
     """
     return Agent.load(Path(path), checkpoint, backend, networks, algorithm, trust)

@@ -1,4 +1,4 @@
-"""What is said of a call that trains and asks for what there is not."""
+"""Errors for calls of `train` and its like with arguments that do not exist or cannot be met."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
 
 
 def check_kinds(**given: Any) -> None:
-    """Raise UsageError where an argument is of no use as what it is given for."""
+    """Raise UsageError if an argument, given by its name, is of the wrong kind."""
     for name, value in given.items():
         kind, wanted = _KINDS[name]
         of_names = not isinstance(value, Mapping) or all(isinstance(key, str) for key in value)
@@ -48,7 +48,7 @@ def check_kinds(**given: Any) -> None:
 
 
 def check_videos(callbacks: Sequence[AnyCallback], environment: Any, config: Config) -> None:
-    """Raise UsageError where videos are asked for and the environment cannot be made for them."""
+    """Raise UsageError if videos are asked for and the environment cannot be made for them."""
     if not any(isinstance(callback, RecordVideo) for callback in callbacks):
         return
     try:
@@ -63,9 +63,9 @@ def check_videos(callbacks: Sequence[AnyCallback], environment: Any, config: Con
 
 
 def unknown(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> UsageError:
-    """Of an option that is neither one of `own`, the call's, nor of `run`, nor a hyper-parameter.
+    """The error for an option that is neither one of `own`, the call's, nor of `run`, nor a hyper-parameter.
 
-    An algorithm that is an object (`is_object`) has its hyper-parameters already: they are said to belong there.
+    For an algorithm that is an object (`is_object`) it says that hyper-parameters belong there.
     """
     return UsageError(f"train has no option {option!r}.{_hint(option, made, own, run, is_object)}")
 

@@ -1,4 +1,4 @@
-"""Where the networks of a new run come from, if not from chance: fine-tuning."""
+"""Beginning a new run with the networks of another one, not random ones: fine-tuning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from duetto.training.session import Session
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a run takes over from another one; `config.yaml` has it under `from`."""
+    """The other run that a run begins from, and what it takes over; `config.yaml` has it under `from`."""
 
     run: str  # the other run's folder
     checkpoint: str = "last"  # or "best", or a step
@@ -30,7 +30,7 @@ class Beginning:
 
     @classmethod
     def asked_for(cls, run: str | None, checkpoint: str, optimizers: bool, memory: bool) -> Self | None:
-        """From what the caller gave. UsageError for what says how to begin where `run`, from which, is missing."""
+        """Make it from the caller's arguments; None without `run`, or UsageError if the others were given."""
         if run is not None:
             return cls(run, checkpoint, optimizers, memory)
         given = {"checkpoint": checkpoint != "last", "optimizers": optimizers, "memory": memory}
@@ -42,33 +42,33 @@ class Beginning:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """What `to_dict` gave."""
+        """Undo `to_dict`. Raises CheckpointError for anything else."""
         kinds = {"run": str, "checkpoint": str, "optimizers": bool, "memory": bool, "step": forms.Optional(int)}
         forms.check(values, kinds, "from")
         return cls(**{name: values[name] for name in ("run", "checkpoint", "optimizers", "memory", "step")})
 
     def to_dict(self) -> dict[str, Any]:
-        """YAML values."""
+        """The fields as YAML values."""
         return dict(vars(self))
 
     def __str__(self) -> str:
         return self.run if self.step is None else f"step {self.step} of {self.run}"
 
     def check(self) -> None:
-        """Raise UsageError or CheckpointError where there is no such run or checkpoint; its memory is not read."""
+        """Raise UsageError or CheckpointError if there is no such run or checkpoint; its memory is not read."""
         replace(self, memory=False)._loaded(Path(self.run))
 
     def planned(self, config: Config) -> Config:
-        """The config of a run that will begin so. See `check`."""
+        """The config of a run that will begin from this one. Raises as `check` does."""
         self.check()
         return replace(config, began_from=self.to_dict()).signed()
 
     def begin(self, session: Session) -> Self:
-        """Give the session what it begins with, and say so; this, with the step.
+        """Load the other run's networks and more into the session; return this with the step, to be written down.
 
         Raises:
             UsageError: The other run's networks, spaces, statistics or memory do not fit.
-            CheckpointError: The step is known, and the other run has that checkpoint no more.
+            CheckpointError: The step is known, and the other run no longer has that checkpoint.
         """
         folder = Path(self.run)
         if self.checkpoint == "best" and (self.optimizers or self.memory):
@@ -92,7 +92,7 @@ class Beginning:
         return type(self)(str(folder.absolute()), self.checkpoint, self.optimizers, self.memory, loaded.step)
 
     def _loaded(self, folder: Path) -> Loaded | Best:
-        """The checkpoint; where a step is known, the one of that step or none."""
+        """Load the checkpoint; if the step is known, CheckpointError unless it is of that step."""
         which = self.checkpoint if self.step is None or self.checkpoint == "best" else self.step
         try:
             if not (folder / "checkpoints").is_dir():
@@ -111,7 +111,7 @@ class Beginning:
 
 
 def _differences(session: Session, theirs: dict[str, Any]) -> list[str]:
-    """What is another in the other run, of its acting or whole state, and makes its networks others."""
+    """The differences of the other run, of whose acting or whole state `theirs` is, that make its networks others."""
     ours = session.config.algorithm
     name = theirs["run"]["algorithm"] if "run" in theirs else ours.name()
     if name != ours.name():
@@ -127,7 +127,7 @@ def _differences(session: Session, theirs: dict[str, Any]) -> list[str]:
 
 
 def _with(algorithm: Algorithm, option: str, value: str) -> Algorithm:
-    """With what a checkpoint says that an option was, in JSON; as it is where it cannot have that."""
+    """A copy with an option's value, JSON from a checkpoint; unchanged if the algorithm does not take it."""
     try:
         return algorithm.with_options(**{option: json.loads(value)})
     except (UsageError, ValueError):

@@ -1,4 +1,4 @@
-"""The checkpoint that a user names."""
+"""Loading the checkpoint that a user names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
 
 
 def chosen(folder: Path, checkpoint: str | int, memory: bool = False) -> Loaded | Best:
-    """The "last" or "best" of the run in `folder`, or that of a step.
+    """Load the "last" or "best" checkpoint of the run in `folder`, or that of a step.
 
     Without `memory`, which acting does not need, experience is not read, be it large or damaged.
     """

@@ -1,4 +1,4 @@
-"""A run as a parcel: begun, or taken up where its folder is there, in whatever process it is handed to."""
+"""A run as a job that can be sent to another process, which begins it, or resumes it if its folder is there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DIVERGED, FAILED, IN_USE = "diverged", "failed", "in use"
 
 @dataclass(frozen=True)
 class Job:
-    """A run to begin, or to take up where its folder is there."""
+    """A run to begin, or to resume if its folder is there."""
 
     parent: Path
     name: str
@@ -49,7 +49,7 @@ class Job:
 
     @classmethod
     def of(cls, config: Config, environment: Any, parent: Path, name: str, **how: Any) -> Self:
-        """The run that a config is of; `environment` is what that describes."""
+        """The job for a config's run; `environment` is the environment that the config describes."""
         algorithm, in_file = config.algorithm, bool(config.origin and config.origin.file)
         return cls(
             parent=parent,
@@ -68,14 +68,14 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The run's."""
+        """The run's folder."""
         return self.parent / self.name
 
     def work(self, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None) -> None:
         """Train to the end.
 
-        Raises as `duetto.train` does; RunInUseError where another process is at it; UsageError where a file that the
-        run is made of was edited since the job was.
+        Raises as `duetto.train` does; RunInUseError if another process works on the run; UsageError if a file that
+        the run is made of was edited since the job was made.
         """
         from duetto import trackers
         from duetto.runs.run import GoingOn, Run, start
@@ -132,8 +132,8 @@ class Job:
 def outcome(
     job: Job, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None
 ) -> tuple[Any, ...]:
-    """Train, and say what became of it: ("ended", whether it was stopped, notices), or ("failed", kind, sentence,
-    trace), where the kind is one of those above.
+    """Train, and return the outcome: ("ended", whether it was stopped, notices), or ("failed", kind, sentence, trace),
+    where the kind is DIVERGED, FAILED or IN_USE.
     """
     sessions: list[Session] = []
 

@@ -35,7 +35,7 @@ def planned_together(
     environment_options: dict[str, Any] | None = None,
     origin: Origin | None = None,
 ) -> list[Config]:
-    """`planned` for each seed; each config says which others are computed in one program with it."""
+    """Plan a run for each seed, as `planned` does; each config names the others computed in one program with it."""
     each = _each(options, seeds)
     configs = [planned(algorithm, environment, one, preset, environment_options, origin) for one in each]
     besides = [tuple(other.seed for other in each if other is not one) for one in each]
@@ -57,7 +57,7 @@ def start_many(
     origin: Origin | None = None,
     beginning: Beginning | None = None,
 ) -> list[Run]:
-    """`start` for each seed, at once: a folder each, and what `start` makes in it. `callbacks` are made for each.
+    """Train all seeds at once, each in a folder as `start` makes it. `callbacks` is called for each seed.
 
     Raises:
         UsageError: As `start`; or the algorithm has networks here that cannot be computed side by side.
@@ -114,7 +114,7 @@ def _each(options: RunOptions, seeds: Iterable[int]) -> list[RunOptions]:
 
 
 def _numbers(seeds: Any) -> list[Any]:
-    """Those of a list or another iterable. UsageError where it is none."""
+    """The seeds of an iterable as a list. UsageError if it is none."""
     if isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes) and getattr(seeds, "ndim", 1):
         return [plain(seed) for seed in seeds]
     if isinstance(count := plain(seeds), int) and count > 0:  # of `sweep` and `tune`, it is how many
@@ -134,7 +134,7 @@ def _name(name: str | None, config: Config) -> str:
 
 
 def _raise(failed: dict[int, BaseException], sessions: list[Session]) -> None:
-    """What some seeds have raised: as it is, where it is no sentence for the user or all say the same."""
+    """Raise what seeds have raised: the error itself, if it is no DuettoError or all say the same; else one for all."""
     if not failed:
         return
     errors, of = list(failed.values()), len(sessions)
@@ -150,7 +150,7 @@ def _raise(failed: dict[int, BaseException], sessions: list[Session]) -> None:
 
 
 def _others(sessions: list[Session]) -> str:
-    """The end of a sentence: what became of those that did not fail."""
+    """The end of a sentence on the seeds that did not fail."""
     if stopped := [session.folder for session in sessions if session.stopped]:
         return f"; {len(stopped)} of the others stopped before their end, and go on with: {to_resume(stopped[0])} ..."
     return "; the others are done." if sessions else "."

@@ -1,4 +1,4 @@
-"""Observations as a user hands them to an agent: of one environment or of several, nested or flat; checked."""
+"""Checking observations that a user hands to an agent: of one environment or of several, nested or flat."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def rows(layout: Layout, given: Any, several: bool) -> Tree:
 
 
 def _of_reset(given: Any) -> str:
-    """What is said where an observation came with its info."""
+    """A hint if an observation came with its info, as `reset` gives both; else ""."""
     with_info = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)
     return " reset gives (observation, info): hand over the observation alone." if with_info else ""
 
 
 def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
-    """That part, with a leading axis."""
+    """One part as an array with a leading axis (N, ...). UsageError if it is not in its space."""
     try:
         value = np.asarray(given)
     except (ValueError, TypeError, RuntimeError) as error:  # rows of different lengths; a tensor with a gradient
@@ -71,7 +71,7 @@ def _check_finite(leaf: Any, value: np.ndarray) -> None:
 
 
 def _check_whole(leaf: Any, value: np.ndarray) -> None:
-    """As in training: boxes of floats may be left, an image's bytes and choices may not."""
+    """Raise UsageError for bytes or choices outside their space; floats may be outside their bounds, as in training."""
     if value.dtype.kind not in leaf.kinds:
         hint = " Hand over an image's bytes, 0 to 255, as the environment gives them." if leaf.dtype == np.uint8 else ""
         raise UsageError(
@@ -86,7 +86,7 @@ def _is_nested(given: Any) -> bool:
 
 
 def _flat(given: Any, leaves: set[str], prefix: str = "") -> dict[str, Any]:
-    """By joined keys; what is a part of the space is not looked into, be it an array, a list or a tuple of numbers."""
+    """Flatten to joined keys; what is a part of the space is not looked into, be it an array, a list or a tuple."""
     items = given.items() if isinstance(given, dict) else enumerate(given)
     flat: dict[str, Any] = {}
     for key, part in items:

@@ -1,4 +1,4 @@
-"""A run's session, in its folder: that of a new run, or of one that goes on from its newest checkpoint."""
+"""Opening a run's session in its folder: for a new run, or for one that goes on from its newest checkpoint."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def reopened(
     place: Place | None = None,
     take_up: Callable[[Session], None] = lambda _: None,
 ) -> Session:
-    """That of a run in `path`, which `take_up` lets go on from where it was.
+    """The session of an existing run in `path`; `take_up` restores it from a checkpoint.
 
-    Without a checkpoint it begins anew: what was logged until then is set aside, not dropped; and is back where it was,
-    if something fails.
+    Without a checkpoint the run begins anew: what it had logged is set aside, not dropped, and is put back if something
+    fails.
     """
     logs = (path / "metrics.jsonl", path / "evaluations.csv")
     logged = [file for file in logs if file.exists()]
@@ -96,7 +96,9 @@ def reopened(
 
 
 def take_up(session: Session, without_memory: bool, accept_changes: bool, trusted: bool) -> None:
-    """Load the last good checkpoint, if there is one; nothing is changed on disk if it does not fit."""
+    """Load the last good checkpoint, if there is one, or else what the run begins from; if it does not fit, nothing on
+    disk is changed.
+    """
     path, config = session.folder, session.config
     if not session.checkpoints.store.steps():
         if began := config.began_from:

@@ -1,4 +1,4 @@
-"""What a new run will be, before anything is written: its config, and what its folder is called."""
+"""Plans of a new run before anything is written: its config, and its folder's name."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def planned(
     origin: Origin | None = None,
     code: Mapping[str, str] | None = None,
 ) -> Config:
-    """What a run would be made from; nothing is written. `code` has fingerprints of what was handed over in Python,
-    where they were taken in another process: of what makes the "environment", and of networks by their options' names.
+    """The config of a new run; nothing is written. `code` has fingerprints of what was handed over in Python, if they
+    were taken in another process: of what makes the "environment", and of networks by their options' names.
 
-    Raises UsageError where the parts do not fit together.
+    Raises UsageError if the parts do not fit together.
     """
     environments.leave_if_begun_again()
     label, known = label_of(environment), code or {}
@@ -58,7 +58,7 @@ def planned(
 
 
 def changed(config: Config, options: Mapping[str, Any]) -> Config:
-    """With other values of hyper-parameters and of the run's options. UsageError where one is neither."""
+    """A copy with other values of hyper-parameters and of the run's options. UsageError if one is neither."""
     run = {field.name for field in dataclasses.fields(RunOptions)} & options.keys()
     own = config.algorithm.options()
     if unknown := next((name for name in options if name not in own and name not in run), None):
@@ -72,7 +72,7 @@ def changed(config: Config, options: Mapping[str, Any]) -> Config:
 
 
 def _checksum(environment: Any, label: str) -> str:
-    """Of the file or the code that environments come from, "" where that is known by the label or is an object."""
+    """The checksum of the file or the code that makes environments; "" for an id or an object."""
     if isinstance(environment, str):
         return own_files.checksum(label)
     return "" if environments.is_instance(environment) else fingerprint(environment)
@@ -81,8 +81,8 @@ def _checksum(environment: Any, label: str) -> str:
 def _resolved(
     algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
 ) -> RunOptions:
-    """Options without "auto", and with the threads that JAX will have, after everything was checked that needs an
-    environment to check.
+    """Check everything that needs an environment, and return the options without "auto" and with the threads that JAX
+    will have.
     """
     given = environments.is_instance(environment)
     how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
@@ -112,7 +112,7 @@ def _resolved(
 
 
 def _possible(algorithm: Algorithm) -> list[learners.Backend]:
-    """The frameworks that every network of the user's own has a class for."""
+    """The frameworks that every network of the user's own has a class for. UsageError if there is none."""
     own = algorithm.custom_networks()
     found: list[learners.Backend] = [
         backend for backend in learners.BACKENDS if all(getattr(one, backend) for one in own.values())
@@ -137,7 +137,7 @@ def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: st
 
 
 def _check_masks(algorithm: Algorithm, stepper: environments.Stepper, label: str, seed: int) -> None:
-    """An environment says with its first info only whether it has masks: it is reset where that matters."""
+    """Raise UsageError if masks do not fit the algorithm and the environment has them: only a reset shows that."""
     try:
         algorithm.check_masks(label)
     except UsageError:
@@ -147,9 +147,9 @@ def _check_masks(algorithm: Algorithm, stepper: environments.Stepper, label: str
 
 
 def own_statistics(label: str, wrapper: str, algorithm: Algorithm, outside: bool = False) -> str:
-    """What is said of a wrapper with running statistics, and what does it right.
+    """The sentence on a wrapper with running statistics, and on what to use instead.
 
-    `outside`: it is around a whole vector environment, where evaluations would be without it.
+    `outside`: it is around a whole vector environment, so that evaluations would be without it.
     """
     wanted = "rewards" if "Reward" in wrapper else "observations"
     option = f"normalize_{wanted}"
@@ -183,7 +183,7 @@ def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> 
 
 
 def _check_copies(environment: Any, probe: environments.Stepper) -> None:
-    """Raise UsageError where no single environment for evaluations can be made from the one that was handed over."""
+    """Raise UsageError if no single environment for evaluations can be made from the one that was handed over."""
     try:
         copied = environments.separate(environment)
         try:
@@ -195,7 +195,7 @@ def _check_copies(environment: Any, probe: environments.Stepper) -> None:
 
 
 def new_folder(parent: Path, name: str) -> Path:
-    """A new run's folder; see `free_folder`."""
+    """Make a new run's folder; see `free_folder`. UsageError if the name cannot be a run's."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(
             f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
@@ -204,17 +204,17 @@ def new_folder(parent: Path, name: str) -> Path:
 
 
 def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
-    """What a run's folder is called where nobody says it."""
+    """The default name of a run's folder."""
     return f"{algorithm.name()}-{slug(label)}-s{seed}"
 
 
 def slug(label: str) -> str:
-    """A label as a folder may be called."""
+    """A label made fit for a folder's name."""
     return re.sub(r"[^\w.+-]+", "-", own_files.short(label)).strip("-")
 
 
 def label_of(environment: Any) -> str:
-    """What an environment is called: its id, a file's with its absolute path, or the name of what makes it."""
+    """The name of an environment: its id, with a file's absolute path, or the name of what makes it."""
     if isinstance(environment, str):
         return own_files.absolute(environment)
     spec = None if isinstance(environment, type) else getattr(environment, "spec", None)

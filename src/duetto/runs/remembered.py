@@ -1,6 +1,6 @@
-"""What a run remembers, as demonstrations: the whole episodes in the replay memory of a checkpoint.
+"""A run's replay memory as demonstrations: the whole episodes in a checkpoint's memory.
 
-No environment is made, and nothing is run that the folder names.
+No environment is made, and no code is run that the folder names.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Remembered(NamedTuple):
 
 
 def remembered(run: Run, checkpoint: str | int = "last", trusted: bool = False) -> Remembered:
-    """What the memory of the "last" checkpoint, or of that of a step, holds in whole episodes.
+    """The whole episodes in the memory of the "last" checkpoint, or of the one at a step.
 
-    Rewards, observations and actions are those that the run learns from, as `demos record` writes them. `trusted`, as
-    for `Run`: what is written is signed as the user's own choice of an environment.
+    Rewards, observations and actions are those that the run learns from, as `demos record` writes them. `trusted` as
+    for `Run`, since what is written will be signed as the user's own choice of an environment.
 
     Raises:
         UsageError: The algorithm has no replay memory, or keeps scaled numbers in it.
@@ -80,7 +80,7 @@ def _demonstrations(filled: Replay | SequenceReplay, left: LeftOut) -> Iterator[
 
 
 def _filled(spec: ReplaySpec | SequenceSpec, observation: Space, action: Space, loaded: Loaded) -> Any:
-    """The agent's own memory, without the demonstrations that it may have beside it."""
+    """Rebuild the agent's own memory from a checkpoint, without the demonstrations that it may have beside it."""
     state = loaded.state["memory"].get("agent", loaded.state["memory"])
     counts = {"written": Rows(None, (), np.int64)}
     form: dict[str, Any] = {"episodes": counts} if isinstance(spec, SequenceSpec) else counts
@@ -100,7 +100,7 @@ def _filled(spec: ReplaySpec | SequenceSpec, observation: Space, action: Space, 
 
 
 def _stacked(observation: Space, segment: Segment) -> int:
-    """Frames of which the observations are stacks; a row has one of them."""
+    """The number of frames that an observation stacks, of which a row has one; 1 if rows are whole observations."""
     parts = (
         {f"obs/{name}": part for name, part in observation.parts}
         if isinstance(observation, Dict)

@@ -1,4 +1,4 @@
-"""Runs and their folders: start one, take one up again, look at what it left.
+"""Runs and their folders: start one, resume it, read what it left.
 
 `runs/<algorithm>-<environment>-s<seed>/` holds all there is to know about a run, in open formats: `config.yaml`,
 `metrics.jsonl`, `evaluations.csv`, TensorBoard events, `checkpoints/`, `videos/`.
@@ -51,7 +51,7 @@ MOST_RETURNS = 3  # to one checkpoint, after a part of the run was lost
 
 @dataclass(frozen=True)
 class GoingOn:
-    """How a run goes on: see `Run.resume`."""
+    """The arguments of `Run.resume`, as one value."""
 
     steps: int | None = None
     callbacks: Sequence[AnyCallback] = ()
@@ -64,7 +64,7 @@ class GoingOn:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def first(self, act: Callable[[Session], None]) -> GoingOn:
-        """The same, but `act` gets the session before `on_start` does."""
+        """A copy in which `act` gets the session before `on_start` does."""
 
         def begin(session: Session) -> None:
             act(session)
@@ -79,9 +79,9 @@ class Run:
 
     Attributes:
         path: The folder.
-        config: What the run is.
-        notices: Sentences about damage that was found in it, and passed over, while it was read, and about
-            environments that could not be copied with what was set on them.
+        config: The run's config.
+        notices: Sentences about damage that was passed over while the folder was read, and about environments that
+            could not be copied with what was set on them.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Run:
         """`environment`, `networks`, and `algorithm`, the class of one that is not Duetto's own, are what was handed to
         `train` as objects and cannot be made from the config.
 
-        `trust` lets an environment "package:id" import its package, and an algorithm's file run, though another user,
-        or nobody known, began the run.
+        `trust` lets an environment "package:id" import its package, and an algorithm's file run, even if this user did
+        not begin the run.
         """
         self.path: Path = Path(path)
         self.config: Config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
@@ -104,7 +104,7 @@ class Run:
         self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
 
     def __fspath__(self) -> str:
-        """Its folder, wherever one is wanted: `duetto.load(run)`, `duetto.plot(runs)`."""
+        """The run's folder, so that a run can be given for a path: `duetto.load(run)`, `duetto.plot(runs)`."""
         return str(self.path)
 
     def __repr__(self) -> str:
@@ -124,19 +124,19 @@ class Run:
         learners: int | None = None,
         **options: Any,
     ) -> Run:
-        """Go on exactly where the last good checkpoint was made, to `steps` in all (default: as configured).
+        """Go on exactly from the last good checkpoint, to `steps` in all (default: as configured).
 
-        More steps stretch every schedule that is measured in the run's length, and it is said what that changes; with
+        More steps stretch every schedule that is measured in the run's length, with a notice on what that changes; with
         `keep_schedule` they end where they would have ended, and stay at their last values. `on_start` gets the session
-        before anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, where the
+        before anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, if the
         one in the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
         that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
         `cluster` is where the environments live from here on; None: in this process, wherever they were.
         `learners` have equal shares of each batch from here on (default: as configured): another number of them gives
-        the same numbers, to rounding, which is said. UsageError where so many cannot have equal shares.
-        `options` have other values from here on, hyper-parameters and fields of `RunOptions` (`learning_rate=1e-4`), as
-        if `config.yaml` had been edited and `accept_changes` given.
+        the same numbers, to rounding, with a notice. UsageError if so many cannot have equal shares.
+        `options` are new values of hyper-parameters and fields of `RunOptions` (`learning_rate=1e-4`), as if
+        `config.yaml` had been edited and `accept_changes` given.
         `callbacks` get their states back. `track` as in `duetto.train`: it goes on in the same tracked run.
         Ctrl-C, SIGTERM and SIGHUP end the run as they do in `duetto.train`.
         """
@@ -167,8 +167,8 @@ class Run:
         return self
 
     def go_on(self, how: GoingOn) -> None:
-        """`resume`, without a display, for callers that see to signals themselves: one that came ends the run, and is
-        not passed on.
+        """Resume without a display, for callers that handle signals themselves: a signal ends the run, and is not
+        passed on.
         """
         if how.keep_schedule and how.steps is None:
             raise UsageError(
@@ -183,8 +183,8 @@ class Run:
     def go_back(self, lost: PartLostError, how: GoingOn, before: given.States, damaged: int | None = None) -> None:
         """Go on from the newest checkpoint, as after kill -9, and as often as a part of the run is lost.
 
-        `before` are the states that the callbacks had before all this. `damaged` is the step of a checkpoint whose
-        memory cannot be read. Raises `lost`, or what came after it, where three times no newer checkpoint comes.
+        `before` are the callbacks' states from before the run went on. `damaged` is the step of a checkpoint whose
+        memory cannot be read. Raises `lost`, or the error after it, if three times no newer checkpoint comes.
         """
         tried: list[int] = []
         while True:
@@ -206,7 +206,7 @@ class Run:
                 lost = another
 
     def _newest(self) -> int:
-        """The step of the newest checkpoint; 0 where there is none."""
+        """The step of the newest checkpoint; 0 if there is none."""
         return max(CheckpointStore(self.path / "checkpoints").steps(), default=0)
 
     def _go_on(self, how: GoingOn) -> None:
@@ -244,7 +244,7 @@ class Run:
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
     ) -> Agent:
-        """The trained agent of the "last" or "best" checkpoint or that of a step; by default in the run's precision."""
+        """Load the agent of the "last" or "best" checkpoint, or of a step; by default in the run's precision."""
         agent = Agent.load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust, precision)
         self.notices += agent.notices
         return agent
@@ -259,13 +259,13 @@ class Run:
         environment_options: dict[str, Any] | None = None,
         stochastic: bool = False,
     ) -> Evaluation:
-        """Whole episodes without exploration, from the same initial states as the run's own evaluations.
+        """Evaluate on whole episodes without exploration, from the same initial states as the run's own evaluations.
 
         The "best" checkpoint was chosen by those: for a number without that luck give another `seed`.
 
         `environment` is another one of the same spaces; `environment_options` are its own, or come on top of the run's.
         With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
-        on how far it is.
+        on the progress.
         """
         if not isinstance(episodes := plain(episodes), int):
             raise UsageError(f"episodes is {episodes!r}; it must be a whole number.")
@@ -291,9 +291,9 @@ class Run:
         frames: str | Path | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> Path:
-        """An mp4 of one episode, by default in the run's folder `videos/`; with `frames`, its pictures there as PNG.
+        """Record an mp4 of one episode, by default in the run's folder `videos/`, and return its path.
 
-        `tell` gets a few words now and then on how far it is.
+        With `frames`, its pictures go there as PNG. `tell` gets a few words now and then on the progress.
         """
         seed = _check_seed(seed)
         if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
@@ -367,7 +367,7 @@ class Run:
         return self._separate(environment, num_envs=num_envs, kwargs=options)
 
     def stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
-        """So many of its environments, side by side; close it after use."""
+        """Make `num_envs` of the run's environments, side by side; close the stepper after use."""
         options = self.config.environment_options
         return self._separate(self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
 
@@ -426,7 +426,7 @@ def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable
 
 
 def _check_seed(seed: int | None) -> int | None:
-    """It, NumPy's as Python's own."""
+    """The seed as a Python int, or None. UsageError if it is no whole number or negative."""
     seed = plain(seed)
     if not isinstance(seed, int | None):
         raise UsageError(f"seed is {seed!r}; it must be a whole number.")

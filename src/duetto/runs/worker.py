@@ -1,6 +1,6 @@
-"""A process that trains one run after another, and may wait after each evaluation for what its parent says.
+"""A process that trains one run after another, and may wait after each evaluation for its parent's word.
 
-    gets      ("train", a Job) | ("go",) | ("stop",)          its end: the parent is gone, and so is this at once
+    gets      ("train", a Job) | ("go",) | ("stop",)          end of stream: the parent is gone, and this ends at once
     says      ("started", evaluations so far, step) | ("evaluated", step, mean return)
               | ("ended", stopped, notices) | ("failed", kind, sentence, trace)
 
@@ -23,13 +23,13 @@ from duetto.runs.job import Job, outcome
 
 
 def send(stream: BinaryIO, message: tuple[Any, ...]) -> None:
-    """Write one message, a line of JSON. OSError where nobody reads any more."""
+    """Write one message, a line of JSON. OSError if nobody reads any more."""
     stream.write(json.dumps(message).encode() + b"\n")
     stream.flush()
 
 
 def receive(stream: BinaryIO) -> list[Any] | None:
-    """Read one message; None where there is none any more."""
+    """Read one message; None at the end of the stream."""
     line = stream.readline()
     return json.loads(line) if line.endswith(b"\n") else None
 
@@ -58,7 +58,7 @@ class Worker:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def serve(self) -> None:
-        """Train what is asked for, one after another."""
+        """Train the jobs that come, one after another."""
         while True:
             self._session = None
             job = pickle.loads(base64.b64decode(self._jobs.get()))
@@ -92,7 +92,7 @@ class Worker:
             self._go.get()
 
         class Judged(Callback):
-            """Says each evaluation, and waits for the answer."""
+            """A callback that reports each evaluation to the parent, and waits for its answer."""
 
             def on_evaluation(self, session: Any) -> None:
                 step, result = session.last_evaluation

@@ -23,12 +23,12 @@ LAST_WORDS = 2.0  # seconds until a process that has ended has said all
 
 
 class Worker:
-    """A process that trains. What it says goes to `inbox` with it; "gone" is the last."""
+    """A process that trains. Its messages go to `inbox`, each paired with it; the last one is "gone"."""
 
     def __init__(
         self, inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]], log: Path, threads: int | None = None
     ) -> None:
-        """`log` takes what its environments print; `threads` are its share, if it is said."""
+        """Start it. `log` takes what its environments print; `threads` is its share of the cores, if given."""
         # Several processes share a GPU: none may take most of its memory at once.
         shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | ({} if threads is None else {SHARE: str(threads)})
         environ = shared | os.environ
@@ -42,7 +42,7 @@ class Worker:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def train(self, job: Job) -> None:
-        """Begin a run, or take it up.
+        """Begin a run, or resume it.
 
         Raises:
             UsageError: The environment cannot be sent to another process.
@@ -51,22 +51,22 @@ class Worker:
         self._send("train", base64.b64encode(packed(job)).decode())
 
     def go(self) -> None:
-        """Let it go on after an evaluation."""
+        """Let the run go on after an evaluation."""
         self._send("go")
 
     def stop(self) -> None:
-        """Let its run end, with a checkpoint."""
+        """Let the run end, with a checkpoint."""
         self._send("stop")
 
     def close(self) -> None:
-        """Let the process end; it has no run."""
+        """Let the process end, which has no run now."""
         with suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
         self._process.wait()
         self._thread.join(LAST_WORDS)
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill the process."""
         self._process.kill()
         self.close()
 
@@ -81,14 +81,16 @@ class Worker:
                 self._inbox.put((self, tuple(message)))
 
     def _watch(self) -> None:
-        """What it said last comes before "gone"; its own children, who may outlive it, hold the pipe open."""
+        """Put "gone" into the inbox after the process's last messages; it does not wait for the pipe's end, since the
+        process's own children may outlive it and hold the pipe open.
+        """
         code = self._process.wait()
         self._thread.join(LAST_WORDS)
         self._inbox.put((self, ("gone", code)))
 
 
 def packed(job: Job) -> bytes:
-    """The job, for another process. UsageError where its environment cannot go there."""
+    """The pickled job, for another process. UsageError if its environment cannot be sent there."""
     try:
         return cloudpickle.dumps(job)
     except Exception as error:  # of any kind, from the user's own objects

@@ -29,13 +29,13 @@ class Result(NamedTuple):
 
 
 def card(config: Config, repository: str, result: Result, unfilmed: str) -> str:
-    """README.md. `unfilmed` says why there is no video; "" where there is one."""
+    """The text of README.md. `unfilmed` says why there is no video; "" if there is one."""
     front = to_yaml(metadata(config, result))
     return f"---\n{front}---\n\n{_text(config, repository, result, unfilmed)}"
 
 
 def metadata(config: Config, result: Result) -> dict[str, Any]:
-    """What stands above the card's text, for the Hub and sites that list results."""
+    """The card's metadata, above its text, for the Hub and sites that list results."""
     environment, evaluation = escaped(own_files.short(config.environment)), result.evaluation
     task_name = escaped(_environment(config))
     task = "reinforcement-learning"
@@ -70,7 +70,7 @@ def _is_deterministic(config: Config) -> bool:
 
 
 def results(config: Config, result: Result) -> str:
-    """results.json: what the card says, with every episode."""
+    """The text of results.json: what the card says, with every episode."""
     evaluation = result.evaluation
     values = {
         "mean_reward": evaluation.mean_return,
@@ -124,12 +124,12 @@ def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str
 
 
 def _algorithm(config: Config) -> str:
-    """Its name, or its class where it is not Duetto's own."""
+    """The algorithm's name; its class if it is not Duetto's own."""
     return config.origin.kind.rpartition(".")[2] if config.origin else config.algorithm.name().upper()
 
 
 def _environment(config: Config) -> str:
-    """With its options, which make it another task."""
+    """The environment's name with its options, which make it another task."""
     options = ", ".join(f"{key}={value}" for key, value in without_places(config.environment_options).items())
     return own_files.short(config.environment) + (f" ({options})" if options else "")
 
@@ -148,5 +148,5 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line, in which no markup begins a new block."""
+    """The text as one line, in which no markup begins a new block."""
     return " ".join(escaped(text).split())

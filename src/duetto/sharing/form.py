@@ -1,4 +1,4 @@
-"""What a run's repository on the Hub holds."""
+"""The files that a run's repository on the Hub may hold, and its name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def leaves(name: str) -> bool:
 
 
 def check_repository(name: str) -> None:
-    """UsageError unless it is USER/NAME as the Hub has them."""
+    """Raise UsageError unless the name is USER/NAME as the Hub has them."""
     if not _REPOSITORY.fullmatch(name) or ".." in name or "--" in name or name.endswith((".git", ".", "-")):
         raise UsageError(
             f"{name!r} is no repository: it must be USER/NAME, of letters, digits, '.', '-' and '_', such as "

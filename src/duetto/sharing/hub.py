@@ -1,7 +1,7 @@
 """The Hub, or a server that speaks as it does (`HF_ENDPOINT`): all that is asked of it, and sentences for its refusals.
 
-The one file that imports huggingface_hub. Nothing that a server answers is believed: names, sizes and checksums are
-compared by whoever asks, and its words are shown as the words of a stranger.
+This is the one file that imports huggingface_hub. Nothing that a server answers is trusted: callers compare names,
+sizes and checksums, and its words are shown as the words of a stranger.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Hub:
     """The server that `HF_ENDPOINT` names, huggingface.co by default, and the token that huggingface_hub finds."""
 
     def __init__(self) -> None:
-        """UsageError where huggingface_hub is not installed."""
+        """Raise UsageError if huggingface_hub is not installed."""
         if find_spec("huggingface_hub") is None:
             raise UsageError(f"The Hub needs huggingface_hub. Install: {install('hub')}")
         from huggingface_hub import HfApi
@@ -65,7 +65,7 @@ class Hub:
         self.host: str = urlsplit(self._api.endpoint).netloc or self._api.endpoint
 
     def user(self) -> str:
-        """Whose token it is. UsageError where there is none; DuettoError where the server does not take it."""
+        """The name of the token's user. UsageError if there is no token; DuettoError if the server rejects it."""
         from huggingface_hub import get_token
 
         with self._asked("your account"):
@@ -77,7 +77,7 @@ class Hub:
             return str(self._api.whoami()["name"])
 
     def look(self, repository: str, revision: str | None = None) -> Listing | None:
-        """What is there; None where there is no such repository, or no such revision, or none for this token."""
+        """List a repository; None if there is no such repository or revision, or none that this token may see."""
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
         with self._asked(repository):
@@ -125,7 +125,7 @@ class Hub:
         message: str,
         revision: str | None = None,
     ) -> str:
-        """Put these files there, all in one commit, and take others away; the address of the repository."""
+        """Add files and delete others in one commit; return the address of the repository."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         operations: list[Any] = [CommitOperationAdd(name, path) for name, path in files.items()]
@@ -166,9 +166,9 @@ class Hub:
 
     @contextmanager
     def _asked(self, what: str) -> Iterator[None]:
-        """Within, whatever comes of asking the server is a DuettoError, and nothing that it says is printed.
+        """Turn every error of asking the server into a DuettoError, and print nothing that it says.
 
-        Every kind of exception is caught, since a server's answer may lead the client into any of them.
+        All kinds of exceptions are caught, since a server's answer may lead the client into any of them.
         """
         from huggingface_hub.utils import (
             are_progress_bars_disabled,
@@ -234,11 +234,11 @@ class Hub:
 
 @contextmanager
 def _over_http() -> Iterator[None]:
-    """Within, files go up as HTTP requests of this process, and not by hf_xet.
+    """Send files by HTTP requests of this process, not by hf_xet.
 
-    That one brings a client of its own, which has other time limits, tries for minutes, and says what went wrong in
-    other words. What it saves, sending again what is there already, is little for what a run has. The Hub keeps both
-    ways open, and moves what came by HTTP itself.
+    hf_xet has a client of its own, with other time limits, minutes of retries, and other error messages. What it saves,
+    sending again what is there already, is little for a run. The Hub keeps both ways open, and moves what came by HTTP
+    itself.
     """
     from huggingface_hub import constants
 
@@ -250,7 +250,7 @@ def _over_http() -> Iterator[None]:
 
 
 def _is_transport(error: Exception) -> bool:
-    """Whether the connection failed, by whichever HTTP client this version of huggingface_hub has."""
+    """Whether the connection failed, whichever HTTP client this version of huggingface_hub uses."""
     from huggingface_hub.errors import HfHubHTTPError
 
     of_client = HfHubHTTPError.__bases__[0]  # the client's own base class of errors
@@ -258,7 +258,7 @@ def _is_transport(error: Exception) -> bool:
 
 
 def _file(entry: Any) -> RemoteFile:
-    """ValueError or AttributeError where the server does not say what a file has to be."""
+    """A file of the server's listing. ValueError or AttributeError if its name, size or checksum is missing."""
     large = entry.lfs
     found = RemoteFile(entry.path, entry.size, large.sha256 if large else None, entry.blob_id)
     texts = (found.name, found.sha1, found.sha256 or "")

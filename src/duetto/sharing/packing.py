@@ -1,10 +1,9 @@
-"""A run as it is sent: config, checkpoint and logs in a new folder, which is a run's folder itself.
+"""Packing a run to be sent: config, checkpoint and logs in a new folder, which is a run's folder itself.
 
-Left behind: the replay memory and the environments' state, unless the memory is asked for; what callbacks kept;
-trackers' and TensorBoard's files; signatures, and where things lie on this machine (`places`). So its checkpoints are
-sealed anew.
+It leaves out the replay memory and the environments' state, unless the memory is asked for; callbacks' states;
+trackers' and TensorBoard's files; signatures, and paths on this machine (`places`). So its checkpoints are sealed anew.
 
-An environment's state is all that its objects hold, so that a run goes on exactly: keys and data sets of theirs, too.
+An environment's state is all that its objects hold, so that a run goes on exactly: their keys and data sets, too.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _BEST = f"{1:012}"
 
 
 def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: bool) -> tuple[int, list[str]]:
-    """Write the run into an empty folder; the agent's step, and sentences about what is other than in the run's own.
+    """Write the run into an empty folder; return the agent's step, and sentences on what differs from the run's folder.
 
-    A whole checkpoint goes along, and the best parameters where there are any, so that the run can be gone on with.
+    A whole checkpoint is included, and the best parameters if there are any, so that the run can be resumed.
 
     Raises:
         CheckpointError: The checkpoint that is asked for is damaged or not there.
@@ -91,7 +90,7 @@ def _differences(one: Any, other: Any, path: str = "") -> list[str]:
 
 
 def _pack_state(loaded: Loaded | Best, target: Path, environments: bool = False) -> Manifest:
-    """Write a checkpoint or best parameters as they may be read by others; its manifest."""
+    """Write a checkpoint or best parameters without private data; return its manifest."""
     manifest, files = snapshot.read(loaded.path)
     state = {name: value for name, value in decode_tree("state", files).items() if name != "callbacks"}
     if "stepper" in state and not environments:  # who goes on from there begins new episodes
@@ -106,7 +105,7 @@ def _pack_state(loaded: Loaded | Best, target: Path, environments: bool = False)
 
 
 def _bare_json(text: str) -> str:
-    """A value as `storage.deciding` writes it down, of a config without places."""
+    """A value of `storage.deciding`, JSON, without places. DuettoError if it is no JSON."""
     try:
         return json.dumps(without_places(json.loads(text)), ensure_ascii=False, sort_keys=True)
     except (TypeError, ValueError) as error:

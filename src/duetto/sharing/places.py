@@ -1,7 +1,7 @@
-"""What must not be read by everybody: where things lie on the user's machine, and what the user signed.
+"""Removing what not everybody may read: paths on the user's machine.
 
-A folder's name often has its owner's in it. Of every absolute path only the last name is kept, wherever it stands in a
-text; the folder of the user itself is "~".
+A folder's name often has its owner's in it. Only the last name of every absolute path is kept, wherever it occurs in a
+text; the user's home folder becomes "~".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CLUSTER = ("--cluster",)  # the option of a command whose value is a machine's 
 
 
 def without_places(value: Any) -> Any:
-    """The same value, with every text in nested dicts and lists as it may be read by others."""
+    """The same value with paths shortened in every text of nested dicts and lists."""
     match value:
         case str():
             return _bare(value)
@@ -30,7 +30,7 @@ def without_places(value: Any) -> Any:
 
 
 def bare_command(command: str) -> str:
-    """A command line without places, and without the address of a cluster."""
+    """A command line with paths shortened, and without the address of a cluster."""
     try:
         words = shlex.split(command)
     except ValueError:  # no command line of a shell's: as any text

@@ -1,8 +1,8 @@
-"""A run from the Hub. Whoever put it there is a stranger, and so is the server.
+"""Pulling a run from the Hub. Neither its author nor the server is trusted.
 
-First all that is listed is looked at: names, sizes, checksums. Then every file is written under a new name, none larger
-than listed, and compared with its checksum; the folder gets its name when all are there and hold a checkpoint. Nothing
-that was there before is touched, and nothing is left of a download that ends early.
+First the listing is checked: names, sizes, checksums. Then every file is written under a new name, none larger than
+listed, and compared with its checksum; the folder gets its name when all are there and hold a checkpoint. Nothing that
+was there before is touched, and nothing is left of a download that ends early.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN = 5  # names in a sentence
 
 
 class Pulled(NamedTuple):
-    """What was fetched."""
+    """A run that was fetched."""
 
     path: Path
     commit: str
@@ -51,16 +51,16 @@ def pull(
 
     Args:
         repository: "user/name".
-        output: The folder, which must not be there; by default `runs/NAME`.
+        output: The folder, which must not exist; by default `runs/NAME`.
         revision: A branch, a tag, or a commit.
-        at_most: What is larger in all, in GB, is refused.
+        at_most: Largest total size in GB; a larger run is refused.
         networks, algorithm, trust: As `duetto.Run` takes them.
 
     Raises:
         UsageError: There is no such repository, it holds no run, or something is at `output`.
         DuettoError: The server refuses, fails, or sends something else than it lists. Then nothing is left of it.
 
-    Where it needs `networks` or `algorithm` and they are not given, the folder is there and UsageError says so.
+    If the run needs `networks` or `algorithm` and they are not given, UsageError says so, but the folder stays.
     """
     found = fetch(repository, output, revision=revision, at_most=at_most)
     run = Run(found.path, networks=networks, trust=trust, algorithm=algorithm)
@@ -76,7 +76,7 @@ def fetch(
     at_most: float = AT_MOST,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Pulled:
-    """`pull`, without reading the run. `tell` gets a few words now and then on how far it is."""
+    """Fetch a run as `pull` does, without opening it. `tell` gets a few words now and then on the progress."""
     form.check_repository(repository)
     path = Path("runs") / repository.rpartition("/")[2] if output is None else Path(output)
     _check_free(path)
@@ -107,7 +107,7 @@ def _check_free(path: Path) -> None:
 
 
 def _chosen(repository: str, listing: Listing, at_most: float) -> tuple[list[RemoteFile], list[str]]:
-    """The files that make a run, and sentences about the others; nothing is fetched yet."""
+    """The listed files that belong to a run, and a sentence on the others. Raises for a listing that is not safe."""
     names = [file.name for file in listing.files]
     if outside := [name for name in names if form.leaves(name)]:
         raise DuettoError(
@@ -161,7 +161,7 @@ def _download(
 
 
 def _check_run(repository: str, folder: Path) -> list[str]:
-    """DuettoError unless there is a checkpoint that is whole; a sentence where its replay memory is missing."""
+    """Raise DuettoError unless there is a whole checkpoint; return a sentence if its replay memory is missing."""
     checkpoints = folder / "checkpoints"
     try:
         loaded = CheckpointStore(checkpoints).load_latest(memory=False)
@@ -179,7 +179,7 @@ def _check_run(repository: str, folder: Path) -> list[str]:
 
 
 def _publish(temporary: Path, path: Path) -> None:
-    """Give the folder its name in one step."""
+    """Give the temporary folder its final name in one step."""
     _check_free(path)
     try:
         mask = os.umask(0)

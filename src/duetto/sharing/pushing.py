@@ -1,4 +1,4 @@
-"""A run to the Hub, with what it can really do."""
+"""Pushing a run to the Hub, with an evaluation of its agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OTHERS = (".gitattributes", ".gitignore", form.CARD, "LICENSE", "LICENSE.md")  
 
 @dataclass(frozen=True)
 class What:
-    """Which agent, how it is tried, and what goes along; see `push`."""
+    """The agent that is sent, how it is evaluated, and what goes along; see `push`."""
 
     checkpoint: str | int
     episodes: int
@@ -36,7 +36,7 @@ class What:
 
 
 class Pushed(NamedTuple):
-    """What was sent, or would be."""
+    """The files that were sent, or would be, and their evaluation."""
 
     where: str  # the repository's address; of a trial run the folder
     files: dict[str, int]  # bytes by name
@@ -64,24 +64,24 @@ def push(
 ) -> Pushed:
     """Evaluate the agent, film it, and send the run to the Hub with a model card.
 
-    A repository that holds a run already is brought up to date in one commit; its history keeps what was there. The
-    token is the one that huggingface_hub finds. Nothing is sent before the evaluation is done.
+    A repository that holds a run already is updated in one commit; its history keeps what was there. The token is the
+    one that huggingface_hub finds. Nothing is sent before the evaluation is done.
 
     Args:
         run: A run, or its folder.
         repository: "user/name". It is made if it is not there.
         checkpoint: Which agent: "last", "best", or a step. A whole checkpoint goes along in any case.
-        episodes: Of the evaluation that the card tells of.
-        seed: Of that evaluation; by default the run's own.
-        video: Film an episode; where the environment cannot be filmed, the card says why.
+        episodes: Number of episodes of the evaluation on the card.
+        seed: Seed of that evaluation; by default the run's own.
+        video: Film an episode; if the environment cannot be filmed, the card says why.
         metrics: Send metrics.jsonl, too.
-        memory: Send the replay memory, too: without it whoever goes on begins with an empty one.
+        memory: Send the replay memory, too: without it, resuming the run begins with an empty one.
         private: Make a new repository private.
         revision: A branch other than main; it is made if it is not there.
-        message: Of the commit.
-        dry_run: Write all that would be sent into a folder, and send nothing: nobody is asked anything.
+        message: The commit's message.
+        dry_run: Write all that would be sent into a folder, and send nothing: no server is asked anything.
         output: That folder, a new one; by default `hub/NAME`.
-        tell: Gets a few words now and then on how far it is.
+        tell: Gets a few words now and then on the progress.
 
     Raises:
         UsageError: A mistake in the call, no token, or a repository that holds something else.
@@ -117,7 +117,7 @@ def push(
 
 @contextmanager
 def _new_folder(output: str | Path | None, repository: str) -> Iterator[Path]:
-    """A folder that was not there, and is not there if something goes wrong within."""
+    """Make a new folder, and remove it again if the block raises. UsageError if it exists."""
     if output is None:
         folder = free_folder(Path("hub"), repository.rpartition("/")[2])
     else:
@@ -136,7 +136,7 @@ def _new_folder(output: str | Path | None, repository: str) -> Iterator[Path]:
 
 
 def _check_there(repository: str, there: Listing | None, private: bool) -> None:
-    """UsageError for what no run may be put into."""
+    """Raise UsageError if the repository is public though `private`, or holds something other than a run."""
     if there is None:
         return
     if private and not there.private:
@@ -155,7 +155,7 @@ def _check_there(repository: str, there: Listing | None, private: bool) -> None:
 def _assemble(
     run: Run, folder: Path, repository: str, what: What, tell: Callable[[str], None]
 ) -> tuple[Evaluation, list[str]]:
-    """Write all that is to be sent into an empty folder; the evaluation, and sentences for the user."""
+    """Write all that is to be sent into an empty folder; return the evaluation, and sentences for the user."""
     notices = Notices()
     try:
         step, others = pack(run, folder, what.checkpoint, what.metrics, what.memory)
@@ -178,7 +178,7 @@ def _assemble(
 
 
 def _filmed(run: Run, path: Path, agent: str | int, what: What, tell: Callable[[str], None]) -> str:
-    """Film an episode; why there is no video, "" where there is one."""
+    """Film an episode; return why there is no video, "" if there is one."""
     if not what.video:
         return "it was not asked for."
     try:
@@ -189,7 +189,7 @@ def _filmed(run: Run, path: Path, agent: str | int, what: What, tell: Callable[[
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """All that is in the folder, by the names it has in a repository."""
+    """All files in the folder, by their names in a repository."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path for path in paths}
 

@@ -1,4 +1,4 @@
-"""What was found in a run's folder and cannot be gone on from is kept beside it, and said."""
+"""Keeping aside logs that a run cannot go on from as they were found, with a notice on each."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def free_folder(parent: Path, name: str) -> Path:
 
 
 def return_to(logs: Sequence[tuple[JsonLines | Csv, Mark | int]], step: int) -> list[str]:
-    """Cut logs back to where they stood at the checkpoint of `step`.
+    """Cut logs back to where they ended at the checkpoint of `step`.
 
-    One that is not what it was then goes on with those of its lines that can be read. As it was found it is kept in
-    `before/` beside it. Returns a sentence for each of those.
+    A log that no longer holds what it held then goes on with those of its lines that can be read; as it was found it
+    is kept in `before/` beside it. Returns a sentence for each such log.
 
-    Raises DuettoError if it cannot be kept; then it is as it was found. Raises CheckpointError if a mark is none.
+    Raises DuettoError if one cannot be kept; then it is as it was found. Raises CheckpointError for a malformed mark.
     """
     for _, mark in logs:
         forms.check(mark, int if isinstance(mark, int) else {"length": int, "sha256": str}, "the mark of a log")

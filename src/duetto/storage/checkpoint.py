@@ -67,7 +67,7 @@ class CheckpointStore:
 
     @property
     def covered(self) -> np.ndarray:
-        """Rows per environment, (num_envs,) int64, in the last checkpoint saved or loaded: where new ones start."""
+        """Rows per environment, (num_envs,) int64, in the last checkpoint saved or loaded: new rows start there."""
         memory = self._last_memory()
         return np.array(memory.written, np.int64) if memory else np.zeros(self._num_envs, np.int64)
 
@@ -142,7 +142,7 @@ class CheckpointStore:
             disk.sweep(self._best)
 
     def keep_for_good(self, step: int) -> None:
-        """Let the checkpoint of a step stay, whatever comes. Raises CheckpointError if the disk refuses."""
+        """Mark the checkpoint of a step so that it is never removed. Raises CheckpointError if the disk refuses."""
         mark = self._mark_of(step)
         if mark.exists():
             return
@@ -267,7 +267,7 @@ class CheckpointStore:
             disk.sweep(folder)
 
     def _make_way(self, step: int) -> None:
-        """Let the new checkpoint be the newest, and its name be free."""
+        """Remove checkpoints that the store does not continue, and free the name of the new one."""
         self._abandon_others()
         if (path := self.folder / snapshot.name(step)).exists():
             disk.move(path, snapshot.replaced(path))
@@ -287,7 +287,7 @@ class CheckpointStore:
             disk.remove(self._memory / name)
 
     def _mark_of(self, step: int) -> Path:
-        """An empty file, which says that the checkpoint of this step is not for `_tidy`."""
+        """The path of the empty file that keeps `_tidy` from removing the checkpoint of this step."""
         return self.folder / f"{snapshot.name(step)}.kept"
 
     def _best_numbers(self) -> list[int]:

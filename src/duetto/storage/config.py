@@ -1,4 +1,4 @@
-"""What a run is, in full: `config.yaml` says it, and from that file alone the run can be made again."""
+"""The full description of a run: `config.yaml` holds it, and from that file alone the run can be made again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run goes, the same for every algorithm. Steps are agent decisions, summed over all environments."""
+    """The options of a run that are the same for every algorithm. Steps are agent decisions, over all environments."""
 
     steps: Count = 1_000_000
     """Steps in all."""
@@ -133,7 +133,7 @@ class Config:
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """YAML values in the order in which a person would want to read them."""
+        """The config as YAML values, in the order in which a person would want to read them."""
         return (
             {
                 "algorithm": {"name": self.algorithm.name()}
@@ -161,7 +161,7 @@ class Config:
         )
 
     def signed(self) -> Config:
-        """With this user's signatures: of the code that environment and algorithm take, of the run it begins with."""
+        """A copy with this user's signatures: of the code of environment and algorithm, of the run it begins from."""
         environment = trust.signature(self.environment, self.environment_options) if self.remakeable else None
         began = self.began_from and self.began_from | {"signature": trust.folder_signature(str(self.began_from["run"]))}
         origin = self.origin and self.origin.signed()
@@ -169,7 +169,7 @@ class Config:
 
     @property
     def lacks_signature(self) -> bool:
-        """Whether going on will take `--trust`, since no key could be made."""
+        """Whether resuming will need `--trust`, since no key could be made."""
         named = self.remakeable and trust.needs_trust(self.environment, self.environment_options)
         return bool(
             (named and not self.signature)
@@ -188,7 +188,7 @@ class Config:
         """Read `config.yaml`. A run with networks of the user's own needs them handed over as `networks`.
 
         An algorithm of the user's own is handed over as its class, or comes from the file that the run was started
-        from: that is run, if this user began the run, or with `trusted`.
+        with: that file is executed, if this user began the run, or with `trusted`.
         """
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
@@ -248,7 +248,7 @@ Finder = Callable[[str, Origin | None], tuple[type[Algorithm], Origin | None]]
 def _kind(
     name: str, origin: Origin | None, given: type[Algorithm] | None, trusted: bool
 ) -> tuple[type[Algorithm], Origin | None]:
-    """The class of that name, and where it came from."""
+    """The algorithm's class of that name, and its origin; None for one of Duetto's own."""
     if given is not None:
         if given.name() != name:
             raise UsageError(f"it is of the algorithm {name!r}, and {given.__qualname__} is {given.name()!r}.")
@@ -277,7 +277,7 @@ _SAID = {"preset": (str, "a name"), "command": (str, "a text"), "versions": (dic
 
 
 def _checked(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run began with, and its cluster's options. UsageError where anything that is no algorithm's is wrong."""
+    """What a run began from, and its cluster's options. UsageError if a key other than the algorithm's is wrong."""
     environment = values["environment"]
     _check_keys("environment.", environment, ("id", "options", "remakeable", "sha256", "signature"))
     for key, (form, wanted) in _ENVIRONMENT.items():
@@ -303,7 +303,7 @@ def _seeds(given: Any) -> bool:
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:
-    """A key that nobody reads is a mistake that would go unnoticed. What is left out has its default."""
+    """Raise UsageError for an unknown key: the mistake would go unnoticed. Keys that are left out have defaults."""
     if not isinstance(values, dict):
         raise TypeError(f"{values!r} where keys should be")
     for key in values:
@@ -318,12 +318,12 @@ def _nearest(name: Any, known: Iterable[str]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """As much of it as a sentence can hold: what cannot be read may be any file."""
+    """The text, cut to what a sentence can hold: a file that cannot be read may be any file."""
     return text if len(text) <= _MOST else f"{text[:_MOST]} ..."
 
 
 def circumstances() -> dict[str, str]:
-    """Versions of what matters, the processor, and the commit if Duetto runs from a git checkout."""
+    """The versions of Python and packages that matter, the processor, and the commit if Duetto runs from a checkout."""
     own = {"python": platform.python_version(), "platform": platform.platform(), "processor": str(processor())}
     found = own | versions(RECORDED)
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
@@ -335,13 +335,13 @@ def circumstances() -> dict[str, str]:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of those that are installed."""
+    """The versions of those of these packages that are installed."""
     return {package: found for package in packages if (found := _version(package))}
 
 
 @cache
 def _version(package: str) -> str:
-    """Looked up once: it takes 10 ms."""
+    """The version of a package, "" if it is not installed; looked up once, as that takes 10 ms."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""What of a run's config decides its numbers: a checkpoint keeps it, so that a changed `config.yaml` is noticed.
+"""The part of a run's config that decides its numbers: checkpoints keep it, so that a changed `config.yaml` is noticed.
 
-All hyper-parameters do, the environment's options, and of `RunOptions` those that are not in FREE.
+It holds all hyper-parameters, the environment's options, and those of `RunOptions` that are not in FREE.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FRAMEWORKS = {"torch": {"torch"}, "jax": {"jax", "equinox", "optax"}}
 
 
 class Change(NamedTuple):
-    """A key that decides, and its values as JSON."""
+    """A changed key that decides numbers, and its old and new value as JSON."""
 
     key: str
     old: str
@@ -65,10 +65,10 @@ def deciding(config: Config) -> dict[str, str]:
 
 
 def changes(config: Config, kept: Any) -> list[Change]:
-    """How the config differs from `deciding` of the one that a checkpoint was made with.
+    """The differences of the config from `kept`, the `deciding` of the config that a checkpoint was made with.
 
-    What only the record knows is no change. An option that an earlier version did not have has the default, with which
-    the run goes on as it did: another value was written into the file since. A record that is empty says nothing.
+    A key that only the record has is no change. One that the record lacks, since an earlier version did not have the
+    option, counts as its default there, with which the run goes on as it did. An empty record has no differences.
 
     Raises:
         CheckpointError: `kept` is no such record.
@@ -81,7 +81,7 @@ def changes(config: Config, kept: Any) -> list[Change]:
 
 
 def _by_default(config: Config) -> dict[str, str]:
-    """Every option's default as JSON, but those of networks of the user's own, which had other names."""
+    """Every option's default as JSON; not None, the default of the user's own networks, which had other names."""
     return {
         f"{part}.{field.name}": _as_json(field.default)
         for part, options in (("algorithm", config.algorithm), ("run", config.run))
@@ -91,7 +91,7 @@ def _by_default(config: Config) -> dict[str, str]:
 
 
 def where(config: Config, path: Path, changed: list[Change]) -> str:
-    """What was edited: `config.yaml`, which is at `path`, or the files of the user's own, or several of these."""
+    """The files that were edited, in words: `config.yaml`, which is at `path`, the user's own files, or several."""
     keys = {change.key for change in changed}
     files = [str(config.origin.file)] if config.origin and FILE in keys else []
     files += [str(own_files.parts(config.environment)[0])] if ENVIRONMENT_FILE in keys else []
@@ -99,18 +99,18 @@ def where(config: Config, path: Path, changed: list[Change]) -> str:
 
 
 def listed(changed: list[Change]) -> str:
-    """One sentence's worth of them."""
+    """The changes as one part of a sentence."""
     return "; ".join(map(str, changed))
 
 
 def packages(backend: str) -> dict[str, str]:
-    """The versions of what computes the numbers, as they are installed."""
+    """The installed versions of the packages that compute the numbers with this backend."""
     idle = {name for other, names in _FRAMEWORKS.items() if other != backend for name in names}
     return versions(name for name in RECORDED if name not in idle | {"safetensors"})
 
 
 def other_versions(kept: Mapping[str, Any], now: Mapping[str, str]) -> str:
-    """What was installed in another version when a checkpoint was made; "" where nothing was."""
+    """The packages that had another version when a checkpoint was made, in words; "" if none had."""
     return "; ".join(
         f"{name} was {kept[name]}, is now {now[name]}" for name in now if kept.get(name, now[name]) != now[name]
     )
@@ -121,8 +121,8 @@ def _as_json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """With text for keys, which JSON wants, and without the module of a network's class: a script's own has another
-    name where the script is imported.
+    """The value with text for keys, as JSON wants, and without the modules of networks' classes: a script's own module
+    has another name where the script is imported.
     """
     if isinstance(value, dict) and "custom" in value:
         given = value["custom"]

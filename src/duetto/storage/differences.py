@@ -1,4 +1,4 @@
-"""In what two nested records differ, in words."""
+"""The differences of two nested records, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SHOWN = 5  # that are spelt out
 
 
 def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """By dotted keys: `{"run": {"seed": 1}}` is `{"run.seed": 1}`."""
+    """Flatten nested dicts to dotted keys: `{"run": {"seed": 1}}` becomes `{"run.seed": 1}`."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         found |= flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
@@ -17,7 +17,7 @@ def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """`run.steps was 100 and is 200; ...`, of two flat records; nothing where they are the same."""
+    """The differences of two flat records, `run.steps was 100 and is 200; ...`; "" if they are the same."""
     changed = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
     listed = "; ".join(f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in changed[:SHOWN])
     return listed + (f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else "")

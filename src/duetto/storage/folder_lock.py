@@ -1,4 +1,4 @@
-"""One process at a time works on a run folder."""
+"""A lock that lets one process at a time work on a run folder."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ else:
 
 
 def _path_of(descriptor: int) -> Path | None:
-    """What an open file is called now, where the system tells: Linux and macOS do."""
+    """The path of an open file now; None if the system does not tell: Linux and macOS do."""
     try:
         if sys.platform == "darwin":
             return Path(os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")))
@@ -40,7 +40,7 @@ def _path_of(descriptor: int) -> Path | None:
 
 
 def _let_go() -> None:
-    """In a process that was just forked."""
+    """Release all locks in a process that was just forked."""
     for lock in list(_held):
         lock._close()
 
@@ -54,12 +54,12 @@ _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
 
 class FolderLock:
-    """Holds `<folder>/.lock` while the `with` block runs.
+    """A lock on `<folder>/.lock`, held while the `with` block runs.
 
     The operating system releases it when the process ends, however it ends. Processes forked from the holder do not
     hold it, so that environment workers which outlive a killed trainer do not keep the run from being resumed.
 
-    Its file is also the witness of where the folder is: it stays open, whatever happens to its name.
+    The lock's file also shows where the folder is: it stays open, whatever happens to its name.
 
     Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
     """
@@ -94,7 +94,7 @@ class FolderLock:
         self._close()
 
     def place(self) -> Path | None:
-        """Where the folder is now: as it was given, or where it was moved to; None if that cannot be known."""
+        """The folder's path now: as it was given, or where it was moved to; None if that cannot be known."""
         if self._descriptor is None or self._is_at(self.folder / _NAME):
             return self.folder
         found = _path_of(self._descriptor)

@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: what belongs to it, with the checksums that prove it undamaged.
+"""The manifest of a checkpoint: the files that belong to it, with the checksums that prove them undamaged.
 
 `manifest.json` is `{"content": {...}, "sha256": checksum of the content}`, written last. A change of any byte of it, or
 of any file that it lists, is noticed.
@@ -90,7 +90,7 @@ class MemoryRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What belongs to one checkpoint."""
+    """The files and the experience that belong to one checkpoint."""
 
     step: int
     files: list[FileRecord]

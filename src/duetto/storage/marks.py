@@ -1,4 +1,4 @@
-"""Whether a run's logs still hold what they held at its newest checkpoint, seen without loading that."""
+"""A check that a run's logs still hold what they held at its newest checkpoint, without loading that."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _STATE = "state.json"
 
 
 def changed(folder: Path) -> dict[str, int]:
-    """The logs of a run that do not, by file name, and the step of that checkpoint.
+    """The run's logs that no longer hold what they held at its newest checkpoint: file name to the checkpoint's step.
 
-    Nothing is known of a run without a checkpoint that can be read.
+    The result is empty for a run without a checkpoint that can be read.
     """
     for step, path in reversed(snapshot.listing(folder / "checkpoints")):
         try:
@@ -30,6 +30,6 @@ def changed(folder: Path) -> dict[str, int]:
 
 
 def _state(path: Path) -> dict[str, Any]:
-    """What is no array in a checkpoint's state."""
+    """Everything in a checkpoint's state that is no array."""
     (record,) = (record for record in Manifest.read(path).files if record.name == _STATE)
     return json.loads(record.read(path))

@@ -1,4 +1,4 @@
-"""What earlier versions wrote into `config.yaml`, as this version says it.
+"""Translation of what earlier versions wrote into `config.yaml` to this version's form.
 
     format 1   no `format` in the file: 0.1 before its networks were composed
     format 2   `network` is the kind of hidden layers; a user's own network stands under its name, as `q_network`
@@ -32,7 +32,7 @@ _NEVER_READ = {
 
 
 def migrated(values: dict[str, Any]) -> dict[str, Any]:
-    """The contents of a `config.yaml` in this version's words, without the number of the format.
+    """The contents of a `config.yaml` in this version's form, without the number of the format.
 
     Raises:
         UsageError: A newer version wrote it.

@@ -1,9 +1,9 @@
-"""Where an algorithm came from that is not Duetto's own: a class in a file, or one that was handed over in Python.
+"""The origin of an algorithm that is not Duetto's own: a class in a file, or one that was handed over in Python.
 
-`duetto train ./my_algorithm.py:MyAlgorithm` runs the user's file, and so does taking such a run up again. In a folder
-from elsewhere that is a stranger's choice of code: like the id of an environment that names a package, file and class
-are signed (`trust`), and only runs that this user began are gone on with unasked. The file may be edited in between:
-its checksum says so, in `config.yaml` and in each checkpoint.
+`duetto train ./my_algorithm.py:MyAlgorithm` runs the user's file, and so does resuming such a run. In a folder from
+elsewhere that is a stranger's choice of code: like the id of an environment that names a package, file and class are
+signed (`trust`), and only runs that this user began are resumed without asking. The file may be edited in between: its
+checksum, in `config.yaml` and in each checkpoint, shows that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from duetto.storage import trust
 
 @dataclass(frozen=True)
 class Origin:
-    """What `config.yaml` has under `algorithm: from:`."""
+    """An algorithm's origin, as `config.yaml` has it under `algorithm: from:`."""
 
     kind: str  # the class
     file: str = ""  # its absolute path; "" for a class that was handed over in Python
@@ -39,34 +39,34 @@ class Origin:
 
     @classmethod
     def of(cls, kind: type[Algorithm]) -> Self | None:
-        """Of a class that is handed over in Python; None for one of Duetto's own, which is found by its name."""
+        """The origin of a class that is handed over in Python; None for one of Duetto's own, which its name finds."""
         name = f"{kind.__module__}.{kind.__qualname__}"
         return None if kind in ALGORITHMS.values() else cls(name, checksum=fingerprint(kind))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """What `to_dict` gave. Raises KeyError or TypeError where it did not."""
+        """Undo `to_dict`. Raises KeyError or TypeError for anything else."""
         return cls(values["class"], values.get("file", ""), values.get("sha256", ""), values.get("signature"))
 
     def to_dict(self) -> dict[str, Any]:
-        """YAML values. Its key, `from`, can be no option's name."""
+        """The origin as YAML values. Its key in `config.yaml`, `from`, can be no option's name."""
         values = {"class": self.kind, "file": self.file, "sha256": self.checksum, "signature": self.signature}
         return {key: value for key, value in values.items() if value}
 
     def signed(self) -> Self:
-        """With this user's signature, where a file needs one and there is a key."""
+        """A copy with this user's signature, if it has a file and there is a key."""
         return dataclasses.replace(self, signature=trust.file_signature(self.file, self.kind)) if self.file else self
 
     def let_travel(self, kind: type[Algorithm]) -> None:
-        """Have the class sent to other processes whole: nobody there can import the module of its file."""
+        """Have the class pickled by value for other processes, which cannot import the module of its file."""
         if self.file:
             cloudpickle.register_pickle_by_value(sys.modules[kind.__module__])
 
     def load(self, where: object, trusted: bool = False) -> tuple[type[Algorithm], Origin]:
-        """The class as its file has it now, and the origin with the file's checksum of now.
+        """Load the class as its file has it now; also return the origin with the file's checksum of now.
 
         Raises:
-            UsageError: It was handed over in Python, or is a stranger's, or the file is not there or does not run.
+            UsageError: It was handed over in Python, is not trusted, or the file is not there or does not run.
         """
         if not self.file:
             raise UsageError(
@@ -85,18 +85,18 @@ class Origin:
 
 
 def is_file(name: str) -> bool:
-    """Whether a name on the command line is a file's, not an algorithm's."""
+    """Whether a name on the command line means a file, not one of Duetto's algorithms."""
     return ":" in name or name.endswith(".py")
 
 
 def named(text: str) -> tuple[type[Algorithm], Origin]:
-    """The class that "my_algorithm.py:MyAlgorithm" is. Raises UsageError where it is none."""
+    """Load the class that "my_algorithm.py:MyAlgorithm" names, with its origin. UsageError if it names none."""
     file, _, kind = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
     return from_file(own_files.expanded(file), kind)
 
 
 def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
-    """Run the file, and take the class of that name out of it."""
+    """Run the file, and return its class of that name, with the origin. UsageError if it has none."""
     try:
         source = path.read_bytes()
     except OSError as error:

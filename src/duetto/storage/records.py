@@ -3,7 +3,7 @@
 A line counts when its newline is there. What a killed process left of its last line is dropped by the next writer,
 and passed over by readers.
 
-Where a checkpoint was made is written down as a `Mark`, with a checksum of all that comes before it: a log that was
+The log's end at a checkpoint is recorded as a `Mark`, with a checksum of all that comes before it: a log that was
 cut, replaced or changed since then is noticed.
 """
 
@@ -30,14 +30,14 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class Mark(TypedDict):
-    """Where a log stood, and the proof of what it held: its length in bytes, and their SHA-256."""
+    """A log's end, and the proof of what it held: its length in bytes, and their SHA-256."""
 
     length: int
     sha256: str
 
 
 class Scan(NamedTuple):
-    """The rows of a log that can be read, and the others."""
+    """The rows of a log that can be read, and the lines that cannot."""
 
     rows: list[dict[str, Any]]
     damaged: list[int]  # the numbers of whole lines that cannot be read, from 1
@@ -45,7 +45,7 @@ class Scan(NamedTuple):
 
 
 class _Log(ABC):
-    """Whole lines, appended to a file one by one. Each is with the operating system when `_append` returns.
+    """A file of whole lines, appended one by one. Each is with the operating system when `_append` returns.
 
     Attributes:
         found: Length in bytes of the file when it was opened; 0 where there was none.
@@ -72,17 +72,17 @@ class _Log(ABC):
 
     @property
     def position(self) -> int:
-        """Length of the log in bytes. So much of it is on the disk, so a checkpoint may refer to it."""
+        """Length of the log in bytes, all of which is synced to the disk, so that a checkpoint may refer to it."""
         os.fsync(self._file.fileno())
         return self._size()
 
     @property
     def mark(self) -> Mark:
-        """Where the log stands, for a checkpoint to refer to; see `position`."""
+        """The mark of the log's end, for a checkpoint to refer to; see `position`."""
         return {"length": self.position, "sha256": self._digest.hexdigest()}
 
     def return_to(self, mark: Mark | int) -> bool:
-        """Drop everything after a mark. False, and nothing is changed, if what is before it is not what was there.
+        """Drop everything after a mark. False, and nothing is changed, if what comes before it is not what was there.
 
         Checkpoints of earlier versions have a length alone, with which only missing bytes are noticed.
         """
@@ -96,7 +96,7 @@ class _Log(ABC):
         return True
 
     def as_found(self) -> bytes:
-        """What was in the file when it was opened. Nothing may have been appended since."""
+        """The bytes that were in the file when it was opened. Nothing may have been appended since."""
         self._file.seek(0)
         return self._file.read(self.found - len(self._tail)) + self._tail
 
@@ -175,7 +175,7 @@ class _Log(ABC):
 
 
 class JsonLines(_Log):
-    """One JSON object per line.
+    """A log with one JSON object per line.
 
     Floats come back exactly. NaN and the infinities are written as "nan", "inf" and "-inf", and those three strings are
     read as floats, so they are refused as text.
@@ -208,12 +208,14 @@ class JsonLines(_Log):
 
 
 class Csv(_Log):
-    """A table with a header. Floats are written so that `float` gives them back exactly, None as an empty cell."""
+    """A log that is a CSV table with a header. Floats are written so that `float` gives them back exactly, None as an
+    empty cell.
+    """
 
     fields: tuple[str, ...]
 
     def __init__(self, path: Path, fields: Sequence[str], added: Sequence[str] = ()) -> None:
-        """`added` are more fields, behind the others, which a table that is there already may lack."""
+        """`added` are more fields, after the others, which a table that is there already may lack."""
         super().__init__(path)
         self._added = tuple(added)
         self._file.seek(0)

@@ -1,4 +1,4 @@
-"""What it takes to make a run again beside its `config.yaml`, which may be a stranger's: no value is believed."""
+"""What is needed besides `config.yaml` to make a run again. The file may be a stranger's: no value in it is trusted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from duetto import own_files
 
 
 def command(values: Mapping[str, Any], config: str, names_all: bool = False) -> str:
-    """The command that makes a run again, "" where none does.
+    """The command that makes a run again, "" if none does.
 
     Args:
-        values: What `config.yaml` says.
-        config: That file.
-        names_all: Name the files, packages and runs, too, that are believed of nobody but the user's own folders.
+        values: The contents of `config.yaml`.
+        config: The path of that file.
+        names_all: Name the files, packages and runs, too, that are only trusted in a folder of the user's own.
     """
     if _own_networks(values):
         return ""
@@ -36,7 +36,7 @@ def command(values: Mapping[str, Any], config: str, names_all: bool = False) -> 
 
 
 def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list[str]:
-    """A sentence for each thing that `config.yaml` names and does not hold; `place` says how a path is written."""
+    """Sentences for the things that `config.yaml` names but does not hold; `place` gives how a path is written."""
     algorithm, environment, began = _algorithm(values), values["environment"], _beginning(values)
     sentences: list[str] = []
     if networks := _own_networks(values):
@@ -81,13 +81,13 @@ def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list
 
 
 def _algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the algorithm came from; empty for one of Duetto's own."""
+    """The algorithm's origin; empty for one of Duetto's own."""
     found = values["algorithm"].get("from")
     return found if isinstance(found, dict) else {}
 
 
 def _kind(algorithm: Mapping[str, Any]) -> str:
-    """The class's name."""
+    """The name of the algorithm's class."""
     return str(algorithm.get("class")).rpartition(".")[2]
 
 
@@ -96,13 +96,13 @@ def _remakeable(values: Mapping[str, Any]) -> bool:
 
 
 def _beginning(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What it began with; empty for a run that began with nothing."""
+    """The other run that it began from; empty for a run that began from none."""
     found = values.get("from")
     return found if isinstance(found, dict) and isinstance(found.get("run"), str) else {}
 
 
 def _side_by_side(values: Mapping[str, Any]) -> str:
-    """The seeds that were computed together, its own among them, as --seeds takes them; "" of one alone."""
+    """The seeds that were computed together, its own among them, as --seeds takes them; "" for a run alone."""
     found = values.get("beside")
     numbers = [one for one in found if type(one) is int] if isinstance(found, list) else []
     own = values["run"].get("seed")
@@ -110,7 +110,7 @@ def _side_by_side(values: Mapping[str, Any]) -> str:
 
 
 def _pace(values: Mapping[str, Any]) -> str:
-    """Of a cluster, where it decides numbers; else empty."""
+    """The pace of the cluster, if the run's numbers depend on it; else ""."""
     found = values.get("cluster")
     pace = found.get("pace") if isinstance(found, dict) else None
     return pace if isinstance(pace, str) and pace.isalpha() else ""

@@ -1,4 +1,4 @@
-"""Whose code is run: that of runs that this user began, and what is trusted by name.
+"""Whose code may run: that of runs that this user began, and what is trusted by name.
 
 Gymnasium imports a module for an id such as "package:Id-v0", and an option may name one too ("env_id: package:Id-v0").
 In a folder from elsewhere that is a stranger's choice of code. So what holds such a name is signed when it is written:
@@ -6,7 +6,7 @@ HMAC-SHA256 over the id and the options, with 32 random bytes that only this use
 was made by this user, wherever it lies by now. Ids without a module need no key, and none is made for them.
 
 An algorithm from a file of the user's own is signed alike, HMAC over the file's path and the class; see `origin`. So is
-the folder of another run that a run begins with: what it learned is copied.
+the folder of another run that a run begins from: what it learned is copied.
 
 The key is made at first use: `DUETTO_KEY_FILE` or `$XDG_CONFIG_HOME/duetto/key`. Machines that share runs share it.
 """
@@ -37,36 +37,36 @@ def needs_trust(environment: str, options: Mapping[str, Any]) -> bool:
 
 
 def signature(environment: str, options: Mapping[str, Any]) -> str | None:
-    """What to keep beside an id and its options; None where none is needed, or no key can be made or read."""
+    """The signature of an environment's id and options; None if none is needed, or no key can be made or read."""
     return _signature(_said(environment, options)) if needs_trust(environment, options) else None
 
 
 def file_signature(file: str, kind: str) -> str | None:
-    """What to keep beside an algorithm's file and class; None where no key can be made or read."""
+    """The signature of an algorithm's file and class; None if no key can be made or read."""
     return _signature(["duetto algorithm", file, kind])
 
 
 def folder_signature(folder: str) -> str | None:
-    """What to keep beside the run that another one begins with; None where no key can be made or read."""
+    """The signature of the run that another one begins from; None if no key can be made or read."""
     return _signature(["duetto from", folder])
 
 
 def is_ours(environment: str, options: Mapping[str, Any], signed: object) -> bool:
-    """Whether the modules that these name, if any, are this user's choice."""
+    """Whether id and options name no code to run, or are `signed` by this user."""
     return not needs_trust(environment, options) or _is_ours(_said(environment, options), signed)
 
 
 def check(environment: str, options: Mapping[str, Any], signed: object, where: object, trust: bool = False) -> None:
-    """Let only those environments be made whose modules may be imported. Call it before any `environments.make`.
+    """Raise UsageError unless the environment's modules may be imported. Call it before any `environments.make`.
 
     Args:
         environment, options: As the folder says.
         signed: What the folder has as their `signature`, whatever it is.
         where: The folder, for the message.
-        trust: The user's word: `--trust`.
+        trust: Whether the user trusts it: `--trust`.
 
     Raises:
-        UsageError: The id or an option names a module, and this user neither began it nor trusts it.
+        UsageError: The id or an option names a module, and this user neither began the run nor trusts it.
     """
     if trust or is_ours(environment, options, signed):
         return
@@ -82,7 +82,7 @@ def check(environment: str, options: Mapping[str, Any], signed: object, where: o
 
 
 def check_file(file: str, kind: str, signed: object, where: object, trust: bool = False) -> None:
-    """Let only those files of algorithms be run that this user began a run with; as `check`.
+    """Raise UsageError unless the algorithm's file may be run; arguments as for `check`.
 
     Raises:
         UsageError: This user neither began the run nor trusts it.
@@ -96,7 +96,7 @@ def check_file(file: str, kind: str, signed: object, where: object, trust: bool 
 
 
 def check_folder(folder: str, signed: object, where: object, trust: bool = False) -> None:
-    """Let only those runs be begun with that this user named; as `check`.
+    """Raise UsageError unless this user named the run that is begun from; arguments as for `check`.
 
     Raises:
         UsageError: This user neither began the run nor trusts it.
@@ -109,7 +109,7 @@ def check_folder(folder: str, signed: object, where: object, trust: bool = False
 
 
 def key_path() -> Path:
-    """Where this user's key is, or will be."""
+    """The path of this user's key, whether it is there yet or not."""
     if chosen := os.environ.get(KEY_FILE):
         return Path(chosen)
     if sys.platform == "win32":
@@ -131,7 +131,7 @@ def _signature(said: list[Any]) -> str | None:
 
 
 def _is_ours(said: list[Any], signed: object) -> bool:
-    """Whether this user signed it."""
+    """Whether `signed` is this user's signature of `said`."""
     with suppress(OSError):
         ours = _signed(_key(make=False), said)
         return isinstance(signed, str) and hmac.compare_digest(ours.encode(), signed.encode(errors="replace"))
@@ -144,7 +144,7 @@ def _signed(key: bytes, said: list[Any]) -> str:
 
 
 def _key(make: bool) -> bytes:
-    """This user's key. Raises OSError where there is none and none can be made."""
+    """This user's key; with `make` it is made if there is none. Raises OSError if it cannot be had."""
     try:
         path = key_path()
     except RuntimeError as error:  # no home folder
@@ -172,7 +172,7 @@ def _make_key(path: Path) -> None:
 
 
 def _texts(value: object) -> list[str]:
-    """Every text in nested dicts and lists, keys too."""
+    """All texts in nested dicts and lists, keys too."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):

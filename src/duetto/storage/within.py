@@ -1,7 +1,7 @@
-"""What is in a run's folder is there itself: no link leads out of it, and nothing but plain files is opened.
+"""Safe access to what is in a run's folder: no link leads out of it, and nothing but plain files is opened.
 
-A folder from elsewhere may hold links to files of the user, which to truncate or clean would be a loss, and pipes,
-on which to read would be to wait for ever. The folder itself may be reached by a link, as `runs` on another disk is.
+A folder from elsewhere may hold links to files of the user, which must not be truncated or deleted, and pipes, whose
+reading would wait for ever. The folder itself may be reached by a link, as `runs` on another disk is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WINDOWS_LINKS = (0xA000000C, 0xA0000003)  # reparse tags of symbolic links and 
 
 
 def open_file(path: Path, flags: int) -> int:
-    """Open a file of a run's folder, and return its descriptor. The caller has checked the folders between.
+    """Open a file of a run's folder, and return its descriptor. The caller has checked the folders in between.
 
     Raises DuettoError if it is a link or no plain file, or would be written and has another name (a hard link);
     OSError as `os.open`.

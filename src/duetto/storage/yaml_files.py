@@ -23,7 +23,7 @@ class _Dumper(_DUMPER):
 
 
 def read_yaml(path: Path) -> Any:
-    """What a file holds. Raises OSError, YAMLError or ValueError where it holds no YAML; see `within.read_file`."""
+    """Read a YAML file. Raises OSError, YAMLError or ValueError if it holds none; see `within.read_file`."""
     text = within.read_file(path, LARGEST).decode()
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
@@ -36,7 +36,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse(text: str) -> Any:
-    """What a text of YAML says. Raises YAMLError where it is none, or has a key twice."""
+    """Parse a text of YAML. Raises YAMLError if it is none, or has a key twice."""
     loader = _LOADER(text)
     try:
         node = loader.get_single_node()
@@ -50,7 +50,7 @@ _EXPONENT = re.compile(r"[-+]?\d+\.?\d*[eE][-+]?\d+")
 
 
 def numbers(value: Any) -> Any:
-    """What was parsed, but 1e-3 is a number, which YAML takes for text."""
+    """Turn texts such as 1e-3, which YAML does not take for numbers, into floats in what was parsed."""
     if isinstance(value, dict):
         return {name: numbers(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -59,7 +59,7 @@ def numbers(value: Any) -> Any:
 
 
 def _check_keys(node: Any, seen: set[int]) -> None:
-    """YAML's own rule: a key stands once. Loaders take the last one instead, without a word."""
+    """Raise YAMLError if a key is given twice, as YAML's rules forbid: loaders silently take the last one."""
     if id(node) in seen or not isinstance(node, yaml.CollectionNode):
         return
     seen.add(id(node))  # aliases lead there again
@@ -75,7 +75,7 @@ def _check_keys(node: Any, seen: set[int]) -> None:
 
 
 def to_yaml(values: Any) -> str:
-    """Undo `read_yaml`. Raises YAMLError for what it cannot hold."""
+    """The YAML text of values. Raises YAMLError for what it cannot hold."""
     try:
         return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     except RecursionError as error:

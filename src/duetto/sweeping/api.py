@@ -40,10 +40,10 @@ def sweep(
     Ctrl-C, SIGTERM and SIGHUP end it as they do `duetto.train`.
 
     Args:
-        algorithms: One, several, or a mapping from what its runs are called to one: a name, a class or an object as in
+        algorithms: One, several, or a mapping from its runs' name to one: a name, a class or an object as in
             `duetto.train`, or a mapping of `algorithm` and options of its own. Or a YAML file of a whole sweep, alone.
         environments: One or several: ids, or functions that make environments and can be sent to another process.
-        seeds: How many, from 0 on; or which: "3-7", [0, 3, 9]; None: 3.
+        seeds: Their number, from 0 on; or which: "3-7", [0, 3, 9]; None: 3.
         jobs: Runs at a time; None: one, and on a cluster as many as it has CPUs.
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
         cluster: A Ray cluster, of which each run gets a CPU; its machines must all see the folder.
@@ -73,19 +73,19 @@ def sweep(
 
 
 def is_file(name: str) -> bool:
-    """Whether it is a sweep's file, and no algorithm."""
+    """Whether a name is a sweep's YAML file, not an algorithm."""
     return name.endswith((".yaml", ".yml"))
 
 
 def name_of(settings: Sequence[Setting]) -> str:
-    """What the folder of these is called where nobody says it."""
+    """The default name of the folder for a sweep of these settings."""
     return named((one.algorithm.name() for one in settings), (label_of(one.environment) for one in settings))
 
 
 def listed(
     settings: Sequence[Setting], name: str, output: str | Path | None, cluster: Cluster | None = None
 ) -> tuple[Path, list[Planned]]:
-    """The sweep's folder, and its runs; nothing is written. Raises UsageError as `sweep` does."""
+    """Return the sweep's folder, and its runs; nothing is written. Raises UsageError as `sweep` does."""
     folder = Path("sweeps") / name if output is None else Path(output)
     return folder, runs(settings, folder.absolute() if cluster else folder)
 
@@ -98,7 +98,7 @@ def conduct(
     cluster: Cluster | None = None,
     display: SweepDisplay | None = None,
 ) -> Swept:
-    """Train them, and say what they came to."""
+    """Train all runs of the settings, and return the sweep's results."""
     jobs = plain(jobs)
     if jobs is not None and (not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1):
         raise UsageError(f"jobs is {jobs!r}; it must be a whole number of at least 1.")
@@ -120,7 +120,7 @@ def conduct(
 
 
 def crew(folder: Path, jobs: int | None, cluster: Cluster | None) -> Crew:
-    """Who trains. Raises UsageError where there is no such cluster."""
+    """The crew that trains: processes, or tasks of a cluster. Raises UsageError if there is no such cluster."""
     if cluster is None:
         return Processes(jobs or 1, folder / LOGS)
     if cluster != Cluster(cluster.address):

@@ -1,4 +1,4 @@
-"""Who trains the runs of a sweep: processes of this machine, one a run, or tasks of a Ray cluster."""
+"""The crews that train the runs of a sweep: processes of this machine, one a run, or tasks of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ Message = tuple[Any, ...]  # ("started", evaluations, step), or an end: see `run
 
 
 class Crew(Protocol):
-    """Trains jobs, so many at a time."""
+    """A group of processes or tasks that trains a limited number of jobs at a time."""
 
     def room(self) -> bool:
-        """Whether one more may begin."""
+        """Whether one more job may begin."""
         ...
 
     def begin(self, job: Job) -> None:
-        """Train it, or go on with it."""
+        """Begin to train a job, or resume it."""
         ...
 
     def wait(self, seconds: float) -> list[tuple[Job, Message]]:
-        """What is heard of jobs; nothing, where nothing is heard for so long."""
+        """Wait for messages of jobs; an empty list if none comes for so many seconds."""
         ...
 
     def stop(self) -> None:
-        """Let all runs end, with a checkpoint; each is heard of once more."""
+        """Let all runs end, with a checkpoint; each sends one more message."""
         ...
 
     def kill(self) -> None:
-        """End all processes now."""
+        """Kill all processes."""
         ...
 
     def close(self) -> None:
-        """When no job is left."""
+        """Release the crew, when no job is left."""
         ...
 
 
 class Processes:
-    """Of this machine. Each trains one run, as `duetto train` does, and gets its share of the cores."""
+    """A crew of processes of this machine. Each trains one run, as `duetto train` does, with its share of the cores."""
 
     def __init__(self, jobs: int, logs: Path) -> None:
         """`logs` is the folder of what the processes print, a file for each."""
@@ -96,13 +96,14 @@ class Processes:
 
 
 class Tasks:
-    """Of a Ray cluster whose machines all see the sweep's folder: a CPU for each run, and a GPU where it learns on one.
+    """A crew of tasks on a Ray cluster whose machines all see the sweep's folder: a CPU for each run, and a GPU if it
+    learns on one.
 
-    They are asked to stop by a file in that folder: Ray itself would only let go of them.
+    A file in that folder asks them to stop: Ray itself could only cancel them.
     """
 
     def __init__(self, address: str | None, jobs: int | None, folder: Path) -> None:
-        """`address` None is a cluster on this machine, for this sweep; `jobs` None as many as there are CPUs."""
+        """`address` None: a cluster on this machine, for this sweep; `jobs` None: as many as there are CPUs."""
         show_token(address)
         from duetto.cluster.ray import RayTasks
 
@@ -147,7 +148,7 @@ class Tasks:
 
 
 def log_of(logs: Path, job: Job) -> Path:
-    """The file of what a run's process printed, and of why it failed."""
+    """The path of the file with what a run's process printed, and why it failed."""
     return logs / f"{job.name}.txt"
 
 

@@ -1,4 +1,4 @@
-"""Which runs a sweep is of, and what of them is there already."""
+"""The runs of a sweep, and how much of them is done already."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DIGITS, _MOST = 9, 100_000  # of a seed's, and seeds: more is a slip of the key
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained on what, with which seeds."""
+    """An algorithm and an environment with their options, and the seeds to train them with."""
 
     name: str  # of its runs' folders, but for the seed
     algorithm: Algorithm
@@ -56,27 +56,27 @@ class Planned:
 
     @property
     def folder(self) -> Path:
-        """The run's."""
+        """The run's folder."""
         return self.job.folder
 
     @property
     def begun(self) -> bool:
-        """Whether its folder is there."""
+        """Whether the run was begun: its config is there."""
         return (self.folder / "config.yaml").is_file()
 
     def made(self) -> int:
-        """Steps that its newest checkpoint has."""
+        """The step of its newest checkpoint; 0 if there is none."""
         return max((step for step, _ in snapshot.listing(self.folder / "checkpoints")), default=0)
 
     @property
     def complete(self) -> bool:
-        """Whether it has made all its steps, and the evaluation at their end: a signal may have broken that off."""
+        """Whether the run made all its steps, and the evaluation after them, which a signal may have broken off."""
         run = self.config.run
         return self.made() >= run.steps and (not run.evaluate_every or progress.evaluated(self.folder) >= run.steps)
 
 
 def runs(settings: Sequence[Setting], folder: Path) -> list[Planned]:
-    """Every run, the first seeds first: so all settings have a curve early. Nothing is written.
+    """List all runs, the first seeds first, so that all settings have a curve early. Nothing is written.
 
     Raises:
         UsageError: An algorithm does not fit an environment, two runs have one name, or a run of that name is there and
@@ -114,7 +114,7 @@ def runs(settings: Sequence[Setting], folder: Path) -> list[Planned]:
 
 
 def _check(run: Planned) -> None:
-    """UsageError where its folder is there and is no such run."""
+    """Raise UsageError if the run's folder exists and holds something else, or a run with other options."""
     path = run.folder / "config.yaml"
     if not path.exists():
         strange = [child.name for child in run.folder.glob("*") if not child.name.startswith(".")]
@@ -138,7 +138,7 @@ def _check(run: Planned) -> None:
 
 
 def _deciding(values: dict[str, Any]) -> dict[str, Any]:
-    """Also what the user's own files hold: a sweep's runs are compared, so all are of one code."""
+    """The flat record of what a run is made from, the user's own files, too: runs to be compared need the same code."""
     algorithm, environment = values["algorithm"], values["environment"]
     algorithm = algorithm | {"from": str(sources.of_algorithm(algorithm))}
     return (
@@ -150,10 +150,10 @@ def _deciding(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed_seeds(given: Any) -> tuple[int, ...]:
-    """`5` is five seeds, from 0 on; `3-7`, `0,3,9`, `0-2,10-12` and lists of numbers are these.
+    """Parse seeds: `5` is five seeds, from 0 on; `3-7`, `0,3,9`, `0-2,10-12` and lists of numbers name them.
 
     Raises:
-        UsageError: It is none of that.
+        UsageError: It is none of these.
     """
     given = plain(given)
     text = given if isinstance(given, str) else ""
@@ -193,7 +193,7 @@ def _not_seeds(given: Any) -> UsageError:
 
 
 def named(algorithms: Iterable[str], environments: Iterable[str]) -> str:
-    """What a sweep's folder is called where nobody says it."""
+    """The default name of a sweep's folder, of at most 100 characters."""
     parts = ("+".join(dict.fromkeys(slug(name) for name in names)) for names in (algorithms, environments))
     name = "-".join(parts)
     if len(name) <= LONGEST:

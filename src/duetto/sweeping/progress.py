@@ -1,4 +1,4 @@
-"""How far a run is, from the ends of its logs, whoever is at it."""
+"""How far a run is, read from the ends of its logs, whichever process works on it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TAIL = 64 * 2**10  # bytes, of which one line is enough
 
 
 def evaluated(folder: Path) -> int:
-    """The step of the last evaluation; -1 where there is none that can be read."""
+    """The step of the last evaluation; -1 if there is none that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError, IndexError, DuettoError):
         return int(float(Csv.scan(folder / "evaluations.csv").rows[-1]["step"]))
     return -1
 
 
 def read(folder: Path) -> tuple[int, float | None]:
-    """The last step that was logged, and the mean return of the last evaluation. What cannot be read is not there."""
+    """Read the last step that was logged (or 0), and the last evaluation's mean return (or None, also if damaged)."""
     step, mean_return = 0, None
     with suppress(OSError, ValueError, KeyError, TypeError, DuettoError):
         step = int(json.loads(_last_line(folder / "metrics.jsonl"))["step"])
@@ -31,7 +31,7 @@ def read(folder: Path) -> tuple[int, float | None]:
 
 
 def _last_line(path: Path) -> str:
-    """The last that is whole."""
+    """The last whole line; "" if there is none."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - TAIL))

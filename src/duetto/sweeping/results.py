@@ -1,4 +1,4 @@
-"""What a sweep came to: its curves, and how good each setting is in the end."""
+"""A sweep's results: its curves, and how good each setting is in the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEWEST = 3  # seeds that make an interval
 
 @dataclass(frozen=True)
 class Result:
-    """One setting, at the last evaluation that all its complete seeds have."""
+    """The result of one setting, at the last evaluation that all its complete seeds have."""
 
     name: str  # what its runs' folders are called, without the seed: in a mapping of settings it begins with its key
     label: str  # that of its curve
@@ -35,7 +35,7 @@ class Result:
 
 @dataclass(frozen=True)
 class SweptRun:
-    """One run."""
+    """One run of a sweep, and how it ended."""
 
     path: Path
     state: str  # "complete", "failed", or "waiting" where the sweep was stopped
@@ -47,7 +47,7 @@ class SweptRun:
 
 @dataclass(frozen=True)
 class Swept:
-    """What `duetto.sweep` found."""
+    """The results of `duetto.sweep`."""
 
     folder: Path
     runs: tuple[SweptRun, ...]
@@ -62,7 +62,7 @@ class Swept:
         return tuple(run for run in self.runs if run.state == "failed")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """The results as JSON values."""
         return {
             "folder": str(self.folder),
             "runs": [_plain(run) for run in self.runs],
@@ -74,7 +74,7 @@ class Swept:
 
 
 def concluded(sweep: Sweep) -> Swept:
-    """Draw and write down what the complete runs came to; where that cannot be, a notice says why."""
+    """Draw and write down the results of the complete runs; if that fails, a notice says why."""
     complete = [entry.planned.folder for entry in sweep.entries if entry.state == "complete"]
     results: list[Result] = []
     picture = None
@@ -102,7 +102,7 @@ def concluded(sweep: Sweep) -> Swept:
 
 
 def _setting(folder: str) -> str:
-    """The name of the setting that a run's folder is of."""
+    """The name of a run folder's setting: without the seed."""
     return re.sub(r"-s\d+$", "", folder)
 
 
@@ -124,8 +124,8 @@ def _write(path: Path, results: list[Result]) -> None:
 
 
 def needed(seeds: int) -> str:
-    """What is to be said before a sweep of settings with at most so many seeds where its end cannot be drawn, or have
-    intervals; "" where it can.
+    """A sentence, before a sweep of at most so many seeds, if a package is missing to draw its curves or intervals;
+    else "".
     """
     try:
         plotting.new_figure(1.0, 1.0)

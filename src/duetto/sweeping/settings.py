@@ -1,4 +1,4 @@
-"""The settings of a sweep from names and options, as Python and YAML files give them."""
+"""Making the settings of a sweep from names and options, as Python and YAML files give them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _EXAMPLE = "algorithms: [td3, sac]\nenvironments: [Pendulum-v1]\nseeds: 0-2\nste
 def settings(
     algorithms: Any, environments: Any, seeds: Any, options: Mapping[str, Any], where: str = "sweep"
 ) -> list[Setting]:
-    """Each algorithm in each environment.
+    """Make a setting of each algorithm in each environment.
 
     Args:
-        algorithms: One, several, or a mapping from what its runs are called to an algorithm; in the place of an
-            algorithm, a mapping of `algorithm` and options of its own.
+        algorithms: One, several, or a mapping from its runs' name to an algorithm; in the place of an algorithm, a
+            mapping of `algorithm` and options of its own.
         environments: One or several, as `duetto.train` takes them.
         seeds: See `parsed_seeds`.
         options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters.
-        where: Who says it, for errors.
+        where: The source of the settings, for errors.
 
     Raises:
         UsageError: Something is unknown, or missing.
@@ -50,7 +50,7 @@ def settings(
 
 
 def from_file(path: str | Path) -> list[Setting]:
-    """The settings that a YAML file describes. UsageError where it is none."""
+    """Read the settings that a YAML file describes. UsageError if it describes none."""
     try:
         values = yaml_files.parse(Path(path).read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:

@@ -1,4 +1,4 @@
-"""What a person sees of a sweep at work: a line for each run that ended; on a terminal, a table that changes."""
+"""The display of a sweep at work: a line for each run that ended; on a terminal, a table that changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BAR, SCORE = 1, 3  # of a run's cells
 
 
 class SweepDisplay(LiveDisplay):
-    """Shows a sweep."""
+    """The display of a sweep at work."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
@@ -46,12 +46,12 @@ class SweepDisplay(LiveDisplay):
         return Group(*rows([_cells(entry) for entry in working[:MOST]], width), below)
 
     def doing(self, text: str) -> None:
-        """Say what is being done beside training; "" for training."""
+        """Show what is being done other than training; "" for training."""
         self._doing = text
         self._refresh()
 
     def announce(self, sweep: Sweep) -> None:
-        """The first lines: how many runs, and where they are."""
+        """Show the first lines: how many runs, and where they are."""
         self._sweep, self._doing = sweep, ""
         sweep.on_event, sweep.on_look = self._event, self._look
         for entry in sweep.entries:
@@ -66,7 +66,7 @@ class SweepDisplay(LiveDisplay):
             self.say(f"Going on: {complete} complete, {begun} begun.")
 
     def finish(self, found: Swept) -> None:
-        """The last lines: how good each setting is, and what to look at, or how to go on."""
+        """Show the last lines: how good each setting is, and what to look at, or how to go on."""
         assert self._sweep is not None
         self._show_notices(self._sweep.notices)
         if found.results and not self._quiet:
@@ -105,7 +105,7 @@ class SweepDisplay(LiveDisplay):
             self._refresh()
 
     def _parts(self, sweep: Sweep) -> list[str]:
-        """The most important first."""
+        """The parts of the last line, the most important first."""
         parts = ["stopping: writing checkpoints"] if sweep.stopped else []
         counts = Counter(entry.state for entry in sweep.entries)
         parts.append(f"{counts['complete']}/{len(sweep.entries)} runs")
@@ -123,7 +123,7 @@ class SweepDisplay(LiveDisplay):
 
 
 def _cells(entry: Entry) -> list[str]:
-    """Name, bar, steps, score, and the time left."""
+    """The cells of a run's row: name, bar, steps, score, and the time left."""
     share = min(1.0, entry.step / entry.steps)
     left = _left(entry)
     bar = "━" * round(share * WIDE)
@@ -132,7 +132,7 @@ def _cells(entry: Entry) -> list[str]:
 
 
 def _left(entry: Entry) -> float | None:
-    """Seconds that a run still needs, as fast as it was; None before its first step."""
+    """Seconds that a run still needs at its speed so far; None before its first step."""
     made, spent = entry.step - entry.first, time.monotonic() - entry.began
     return max(0, entry.steps - entry.step) / made * spent if made > 0 else None
 
@@ -142,12 +142,12 @@ def _score(entry: Entry) -> str:
 
 
 def number(value: float) -> str:
-    """With four digits that count, and without an exponent."""
+    """A number as text with four significant digits, without an exponent for large ones."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def rows(cells: Sequence[list[str]], width: int, expendable: Sequence[int] = (BAR, SCORE)) -> list[Text]:
-    """Lines of equal columns that fit: the expendable ones go first, the name is cut."""
+    """Lines of equal columns that fit the width: expendable columns are dropped first, then the name is cut."""
     if not cells:
         return []
     columns = [[escaped(cell) for cell in column] for column in zip(*cells, strict=True)]
@@ -169,7 +169,7 @@ def rows(cells: Sequence[list[str]], width: int, expendable: Sequence[int] = (BA
 
 
 def table(results: Sequence[Result], width: int) -> list[Text]:
-    """How good each setting is: lines of equal columns, the settings' names cut where they do not fit."""
+    """The table of results: lines of equal columns, with names cut if they do not fit."""
     wide = max(cell_len(name) for name in ["environment", *(one.environment for one in results)])
     cells = [[set_cell_size("environment", wide) + "  algorithm", "seeds", "steps", "IQM", "95 % interval"]]
     for one in results:

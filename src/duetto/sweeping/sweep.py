@@ -1,8 +1,8 @@
 """A sweep at work.
 
 while runs remain:
-    hand out as many as the crew has room for; what another process is at is looked at again later
-    note what became of each: a failure is kept, with its traceback, and the others go on
+    hand out as many as the crew has room for; a run that another process works on is tried again later
+    note how each ends: a failure is kept, with its traceback, and the others go on
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ State = Literal["waiting", "working", "elsewhere", "complete", "failed"]
 
 @dataclass
 class Entry:
-    """One run, and how far it is."""
+    """One run of a sweep at work, and how far it is."""
 
     planned: Planned
     state: State = "waiting"
@@ -43,22 +43,22 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The run's folder's."""
+        """The name of the run's folder."""
         return self.planned.job.name
 
     @property
     def steps(self) -> int:
-        """In all."""
+        """The steps that the run makes in all."""
         return self.planned.config.run.steps
 
     def look(self) -> None:
-        """See how far it is."""
+        """Read how far the run is from its folder."""
         step, self.mean_return = progress.read(self.planned.folder)
         self.step = max(step, self.planned.made())
 
 
 class Sweep:
-    """The loop.
+    """A sweep at work: the loop that hands out its runs.
 
     Attributes:
         entries: All runs.
@@ -81,7 +81,7 @@ class Sweep:
         self._heard: set[str] = set()
 
     def work(self) -> None:
-        """Go on to the end of the last run, or until Ctrl-C."""
+        """Train to the end of the last run, or until Ctrl-C."""
         for entry in self.entries:
             entry.look()
             if entry.planned.complete:
@@ -102,14 +102,14 @@ class Sweep:
         return [entry for entry in self.entries if entry.state == "failed"]
 
     def log_of(self, entry: Entry) -> Path:
-        """The file of what its process printed, and of why it failed."""
+        """The path of the file with what the run's process printed, and why it failed."""
         return log_of(self.folder / LOGS, entry.planned.job)
 
     def _stop(self) -> None:
         self.stopped = True
 
     def _goes_on(self) -> bool:
-        """Hand out what there is room for; whether anything is still to come."""
+        """Hand out what there is room for; return whether anything is still to come."""
         working = [entry for entry in self.entries if entry.state == "working"]
         if self.stopped:
             if not self._asked:
@@ -121,7 +121,7 @@ class Sweep:
         return any(entry.state in ("waiting", "working", "elsewhere") for entry in self.entries)
 
     def _next(self) -> Entry | None:
-        """What nobody is at comes first."""
+        """The next run to hand out, or None; runs that no other process works on come first."""
         waiting = [entry for entry in self.entries if entry.state == "waiting"]
         again = [entry for entry in self.entries if entry.state == "elsewhere" and entry.due <= time.monotonic()]
         return next(iter([*waiting, *again]), None)
@@ -169,7 +169,7 @@ class Sweep:
         self.on_event(entry, state)
 
     def _keep(self, entry: Entry, trace: str) -> None:
-        """Write down why it failed, behind what its process printed."""
+        """Append why the run failed to what its process printed."""
         path = self.log_of(entry)
         with suppress(OSError):  # a disk that is full ends this run, not the others
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ class Sweep:
                 log.write(f"{entry.reason}\n{trace}".strip() + "\n")
 
     def _note_words(self, entry: Entry, words: Sequence[str]) -> None:
-        """What a run had to say, once of all that say the same but for their numbers."""
+        """Add a run's notices, each once of all that only differ in their numbers."""
         for sentence in words:
             alike = gist(sentence, entry.planned.folder)
             if alike not in self._heard:

@@ -1,4 +1,4 @@
-"""Is an algorithm what the library expects of one? The suite that all of Duetto's own pass, for yours too.
+"""A test suite for algorithms: what the library expects of one. All of Duetto's own pass it; use it for yours, too.
 
     from duetto.testing import check_algorithm
     check_algorithm(MyAlgorithm)
@@ -23,9 +23,9 @@ def checks() -> list[str]:
 
 
 def check_algorithm(kind: type[Algorithm], *only: str) -> None:
-    """Raise AssertionError that says what does not hold, of all checks or of those named.
+    """Run all checks, or those named, and raise AssertionError at the first that does not hold.
 
-    Both frameworks must be installed. A minute or two, most of it JAX's compiler.
+    Both frameworks must be installed. It takes a minute or two, most of it JAX's compiler.
 
     Args:
         kind: The class of an algorithm, such as `duetto.DDPG`.
@@ -33,8 +33,8 @@ def check_algorithm(kind: type[Algorithm], *only: str) -> None:
 
     Raises:
         AssertionError: Something does not hold.
-        UsageError: `kind` is no algorithm's class, a name is none, a framework is missing, or the algorithm takes none
-            of the spaces that it is tried on.
+        UsageError: `kind` is no algorithm's class, a check does not exist, a framework is missing, or the algorithm
+            takes none of the spaces that it is tried on.
     """
     from duetto.testing.conformance import CHECKS, both_installed
 

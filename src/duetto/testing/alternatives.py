@@ -1,4 +1,4 @@
-"""Another value of every option, one that a short run of chance can tell from the first."""
+"""Another value for every option, which changes the numbers of a short run in the environment of chance."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
 
 
 def alternative(algorithm: Algorithm, name: str) -> tuple[Any, dict[str, Any]] | None:
-    """Another value of an option, and the options with which alone it counts; None where it has none."""
+    """Another value of an option, and other options that it needs to have an effect; None if it has none."""
     for table in (algorithm.alternatives, ALTERNATIVES):
         if name in table:
             if (entry := table[name]) is None:

@@ -1,4 +1,4 @@
-"""What must hold for every algorithm, whatever it computes. A check takes the class, and raises AssertionError.
+"""Checks that must hold for every algorithm, whatever it computes. Each takes the class, and raises AssertionError.
 
 parity       both frameworks start from the same numbers and compute the same, on the simplest spaces that it takes
 spaces       the same on every other kind of space
@@ -6,9 +6,9 @@ memory       the same with recurrent layers, where it has them
 acting       NumPy acts as both frameworks do, wherever it can, and with recurrent layers
 state        a learner that was saved goes on bit for bit, on each framework
 resuming     a run that was stopped and resumed ends as the one that was not, and a repeated one as the first
-behind       the same where it acts one step behind; who learns from rollouts refuses that in a sentence
+behind       the same when it acts one step behind; algorithms that learn from rollouts refuse that in a sentence
 precision    bfloat16 gives finite numbers near float32's
-masks        of choices: no forbidden action is taken, and both frameworks agree; such a run, too, is resumed exactly
+masks        with masks of choices no forbidden action is taken, both frameworks agree, and a run is resumed exactly
 together     seeds side by side learn and act as each alone, with masks and joint actions, too; or a sentence refuses
 options      every option changes what a run computes, and none that does is said to have no effect
 idle         options that are said to have no effect beside others (`algorithms.idle`) have none
@@ -53,20 +53,22 @@ TOGETHER, LESSONS = (0, 5), 3  # seeds, and updates of each
 
 
 def check_parity(kind: type[Algorithm]) -> None:
-    """Equal parameters at the start, and on equal batches equal metrics, parameters, priorities and actions."""
+    """Check that both frameworks have equal parameters at the start, and on equal batches equal metrics, parameters,
+    priorities and actions.
+    """
     with _trials(kind) as (trial, *_):
         _compare(trial)
 
 
 def check_spaces(kind: type[Algorithm]) -> None:
-    """Parity on what is left of vectors, parts and images, numbers and choices."""
+    """Check parity on the other kinds of spaces: vectors, parts and images, numbers and choices."""
     with _trials(kind) as (_, *trials):
         for trial in trials:
             _compare(trial)
 
 
 def check_memory(kind: type[Algorithm]) -> None:
-    """Parity with recurrent layers of both kinds."""
+    """Check parity with recurrent layers of both kinds."""
     if "recurrent" not in kind.options():
         return
     for cell in ("lstm", "gru"):
@@ -75,7 +77,7 @@ def check_memory(kind: type[Algorithm]) -> None:
 
 
 def check_acting(kind: type[Algorithm]) -> None:
-    """Equal experience and equal best guesses by NumPy and PyTorch, and on the simplest spaces by JAX."""
+    """Check that NumPy and PyTorch give equal experience and best guesses, and on the simplest spaces JAX, too."""
     for cell in ("none", "lstm", "gru") if "recurrent" in kind.options() else ("",):
         with _trials(kind, **({"recurrent": cell} if cell else {})) as trials:
             for number, trial in enumerate(trials):
@@ -83,7 +85,7 @@ def check_acting(kind: type[Algorithm]) -> None:
 
 
 def check_state(kind: type[Algorithm]) -> None:
-    """What is saved after some updates goes on as the learner that it was taken from, to the bit."""
+    """Check that a learner with a loaded state goes on as the one it was saved from, to the bit."""
     with _trials(kind) as (trial, *_):
         batches = trial.batches(6)
         for backend in BACKENDS:
@@ -102,13 +104,15 @@ def check_state(kind: type[Algorithm]) -> None:
 
 
 def check_resuming(kind: type[Algorithm], backend: Backend = "torch", device: str = "cpu") -> None:
-    """A run of 48 steps, again, and in two parts."""
+    """Check that a run of 48 steps ends the same when it is repeated, and when it is stopped and resumed."""
     with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
         _compare_runs(trial, backend, device=device)
 
 
 def check_behind(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """A run that acts one step behind, again, and in two parts."""
+    """Check that a run that acts one step behind ends the same when it is repeated, and when it is resumed; or, if it
+    learns from rollouts, that it is refused.
+    """
     with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
         if trial.algorithm.memory().on_policy:
             _expect_refusal(trial, backend, f"{kind.name()} learns from rollouts, and acts behind", act_behind=True)
@@ -117,7 +121,7 @@ def check_behind(kind: type[Algorithm], backend: Backend = "torch") -> None:
 
 
 def _compare_runs(trial: Trial, backend: Backend, **how: Any) -> None:
-    """One of 48 steps, again, and in two parts."""
+    """Compare a run of 48 steps with one that is repeated, and with one that is stopped and resumed."""
     name = trial.algorithm.name()
     whole, again = (_outcome(trial, backend, 48, **how) for _ in range(2))
     parts = _outcome(trial, backend, 48, stop=29, **how)
@@ -138,7 +142,7 @@ def _expect_refusal(trial: Trial, backend: Backend, otherwise: str, **how: Any) 
 
 
 def check_precision(kind: type[Algorithm]) -> None:
-    """One update in bfloat16: finite, and metrics near those of float32."""
+    """Check that the metrics of one update in bfloat16 are near those of float32."""
     with _trials(kind) as (trial, *_):
         batch = trial.batches(1)[0]
         for backend in BACKENDS:
@@ -149,7 +153,7 @@ def check_precision(kind: type[Algorithm]) -> None:
 
 
 def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """On choices: parity on batches with masks; a run, again and in two parts, in which a forbidden action raises.
+    """Check masks of choices: parity on batches; a run, repeated and resumed, in which a forbidden action raises.
 
     Algorithms that learn from demonstrations, which have no masks, refuse such an environment in a sentence.
     """
@@ -166,9 +170,9 @@ def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
 
 
 def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """Two seeds computed together, beside each alone: on the simplest spaces, with masks, and with joint actions.
+    """Compare two seeds computed together with each alone: on the simplest spaces, with masks, and with joint actions.
 
-    Algorithms whose networks cannot be, those with recurrent layers, refuse it in a sentence.
+    Algorithms whose networks cannot be computed together, such as recurrent ones, refuse it in a sentence.
     """
     with _trials(kind) as trials:
         learns_from_masks = "demonstrations" not in kind.options()
@@ -179,9 +183,9 @@ def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:
 
 
 def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
-    """On another device than the processor: parity with it, and a run there that is made again, and in two parts.
+    """Check another device: parity with the processor, and a run there that is repeated, and resumed.
 
-    It is no check of `CHECKS`, as few machines have a GPU.
+    It is not in `CHECKS`, as few machines have a GPU.
     """
     with _trials(kind) as (trial, *_):
         pair = [_learner(trial, backend, device=one) for one in ("cpu", device)]
@@ -190,9 +194,10 @@ def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
 
 
 def check_options(kind: type[Algorithm]) -> None:
-    """Another value of each option ends in other numbers; `Algorithm.alternatives` says which where none is obvious.
+    """Check that another value of each option changes the numbers; `Algorithm.alternatives` names it if not obvious.
 
-    With those that a class of your own adds, both frameworks compute the same, too; Duetto's tests compare its own.
+    With options that a class of your own adds, both frameworks must compute the same, too; Duetto's tests compare its
+    own.
     """
     unread: list[str] = []
     with _trials(kind) as (trial, *_):
@@ -221,7 +226,7 @@ def check_options(kind: type[Algorithm]) -> None:
 
 
 def check_idle(kind: type[Algorithm]) -> None:
-    """With all options changed that are said to do nothing, a run ends as without, to the bit; for each reason."""
+    """Check, for each reason, that changing all options said to have no effect leaves a run the same, to the bit."""
     with _trials(kind) as (trial, *_):
         for those in (those for those, _ in WHILE if those.keys() <= set(kind.options())):
             try:
@@ -238,7 +243,7 @@ def check_idle(kind: type[Algorithm]) -> None:
 
 
 def check_refusals(kind: type[Algorithm]) -> None:
-    """No space of actions that are a Dict, in a sentence, unless it takes some, and can act in them."""
+    """Check that Dict action spaces are refused in a sentence with the algorithm's name, or that it can act in them."""
     algorithm = small(kind)
     with _trials(kind) as trials:
         for trial in [trial for trial in trials if isinstance(trial.action, Dict)][:1]:
@@ -281,7 +286,7 @@ CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
 # ------------------------------------------------------------------------------------------------ what they share
 @contextlib.contextmanager
 def _trials(kind: type[Algorithm], **options: Any) -> Iterator[list[Trial]]:
-    """One for every pair of spaces that it takes, the simplest first."""
+    """Yield a trial for every pair of spaces that the algorithm takes, the simplest first. UsageError if none."""
     with temporary() as parent:
         made = []
         if not (taken := supported(small(kind))):
@@ -373,7 +378,7 @@ def _compare_together(trial: Trial, backend: Backend) -> None:
 
 
 def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> None:
-    """AssertionError where NumPy, if it can act at all, collects or evaluates otherwise than one of the backends."""
+    """Raise AssertionError if NumPy, if it can act at all, collects or evaluates otherwise than a backend."""
     learner = _learner(trial, backends[0])
     if not acting.in_numpy(trial.algorithm, learner.specs):
         return
@@ -388,7 +393,7 @@ def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> No
 
 
 def _moved(learner: Learner) -> Parameters:
-    """Its parameters and statistics, none as it was at the start, where zeros and ones hide mistakes."""
+    """The learner's parameters and statistics, all changed at random: zeros and ones at the start hide mistakes."""
     random, found = np.random.default_rng(0), learner.parameters()
     for name, values in found.items():
         statistics = learner.specs[learner.targets.get(name, name)].statistics
@@ -399,7 +404,7 @@ def _moved(learner: Learner) -> Parameters:
 
 
 def _acted(trial: Trial, actor: acting.Parted, parameters: Parameters) -> dict[str, np.ndarray]:
-    """What a few steps of three environments bring, episodes' ends among them, and the policy's best guesses."""
+    """The experience of a few steps in three environments, ends of episodes included, and the policy's best guesses."""
     actor.load(parameters)
     found: dict[str, np.ndarray] = {}
     with contextlib.closing(environments.make(trial.environment, num_envs=3)) as stepper:
@@ -428,7 +433,7 @@ def _near(
     about: str,
     who: tuple[str, str] = ("PyTorch", "JAX"),
 ) -> None:
-    """Every element, relative to the largest of its array: Adam's steps do not shrink with the element."""
+    """Assert that all elements are near, relative to the largest: Adam's steps do not shrink with the element."""
     assert ours.shape == theirs.shape, f"{about}: shapes {ours.shape} and {theirs.shape}"
     ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     scale = max(1e-3, float(np.abs(ours).max())) if ours.size else 1.0
@@ -442,7 +447,7 @@ def _near(
 def _outcome(
     trial: Trial, backend: Backend, steps: int, stop: int | None = None, **options: Any
 ) -> dict[str, np.ndarray]:
-    """Everything that a run's next steps depend on, at its end; stopped and gone on with once where asked for."""
+    """The state at a run's end, everything that its next steps depend on; with `stop` it is resumed there once."""
     options["steps"] = steps
     with temporary() as folder:
         if stop is not None:
@@ -477,5 +482,5 @@ def _metrics(metrics: learners.Metrics) -> dict[str, float]:
 
 
 def both_installed() -> bool:
-    """Whether both frameworks are here."""
+    """Whether both frameworks are installed."""
     return all(installed(backend) for backend in BACKENDS)

@@ -1,4 +1,4 @@
-"""What an algorithm is tried on: small options, every kind of space that it takes, and batches of a real run."""
+"""Trials of an algorithm: small options, every kind of space that it takes, and batches of a real run."""
 
 from __future__ import annotations
 
@@ -74,18 +74,18 @@ class Trial:
     masked: bool = False
 
     def environment(self) -> Chance:
-        """A new environment of these spaces."""
+        """Make a new environment of these spaces."""
         return Chance(self.observation, self.action, masked=self.masked)
 
     def session(self, backend: Backend, folder: Path, **options: Any) -> Session:
-        """A run on it, not started."""
+        """Make the session of a run on it, not started."""
         defaults: dict[str, Any] = {"steps": 48, "num_envs": 2, "evaluate_every": 0, "checkpoint_every": 0}
         defaults |= {"device": "cpu", "threads": ONE[backend]}
         run = RunOptions(backend=backend, **(defaults | options))
         return Session(Config(self.algorithm, ENVIRONMENT, run), folder, self.environment)
 
     def batches(self, count: int) -> list[Any]:
-        """The first batches of a run on it, as its learner is given them."""
+        """The first `count` batches of a run on it, as its learner gets them."""
         seen: list[Any] = []
         with temporary() as folder, closed(self.session("torch", folder, steps=10_000)) as session:
             update = session.learner.update
@@ -103,14 +103,14 @@ class Trial:
 
 @contextmanager
 def temporary() -> Iterator[Path]:
-    """A folder that is gone afterwards."""
+    """Yield a folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="duetto-trial-") as folder:
         yield Path(folder)
 
 
 @contextmanager
 def closed(session: Session) -> Iterator[Session]:
-    """The session, closed afterwards."""
+    """Yield the session, and close it afterwards."""
     try:
         yield session
     finally:
@@ -118,7 +118,7 @@ def closed(session: Session) -> Iterator[Session]:
 
 
 def small(kind: type[Algorithm], folder: Path | None = None, **options: Any) -> Algorithm:
-    """The algorithm with options that make it quick. One that wants demonstrations gets some of chance in `folder`."""
+    """Make the algorithm with options that make it quick. `folder` holds demonstrations for one that needs them."""
     known = {name: value for name, value in SMALL.items() if name in kind.options()}
     known |= kind.small
     if "demonstrations" in kind.options() and folder is not None:
@@ -127,7 +127,7 @@ def small(kind: type[Algorithm], folder: Path | None = None, **options: Any) -> 
 
 
 def supported(algorithm: Algorithm) -> list[tuple[str, Space, Space]]:
-    """Every pair of small spaces that it takes, with a name."""
+    """All pairs of small spaces that the algorithm takes: name, observation space, action space."""
     found = []
     for o, observation in OBSERVATIONS.items():
         for a, action in ACTIONS.items():
@@ -145,7 +145,7 @@ def _takes(algorithm: Algorithm, observation: Space, action: Space) -> bool:
 
 
 def demonstrated(folder: Path, observation: Space, action: Space, episodes: int = 6) -> Path:
-    """Episodes of chance, as a dataset."""
+    """Write a dataset of random episodes in the environment of chance; returns its folder."""
     random, env = np.random.default_rng(0), Chance(observation, action)
     made = []
     for seed in range(episodes):

@@ -23,10 +23,10 @@ TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (Wandb, MLflow
 
 
 def callbacks(track: Sequence[str | Tracker]) -> list[Tracking]:
-    """One for each tracker, which is given by its name or as an object.
+    """The callbacks for trackers, each of which is given by its name or as an object.
 
     Raises:
-        UsageError: There is none of that name, its package is not installed, or one is given twice.
+        UsageError: There is no tracker of a name, its package is not installed, or one is given twice.
     """
     if isinstance(track, str) or not isinstance(track, Sequence):
         raise UsageError(f"track is {track!r}; it must be a list, such as ['wandb'].")
@@ -39,7 +39,7 @@ def callbacks(track: Sequence[str | Tracker]) -> list[Tracking]:
 
 
 def note_of_others(folder: Path, given: Sequence[object]) -> list[str]:
-    """A sentence, where a run was tracked and goes on without that."""
+    """A sentence if a run was tracked by others than the given callbacks, and goes on without them."""
     here = {callback.tracker.name for callback in given if isinstance(callback, Tracking)}
     others = [name for name in tracked(folder) if name not in here]
     if not others:

@@ -1,4 +1,4 @@
-"""What every tracker can do: the whole interface, for those here and one of your own."""
+"""The interface of trackers, for those here and one of your own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duetto.extras import install
 
 @dataclass(frozen=True)
 class Point:
-    """What is new of one step.
+    """The new numbers and videos of one step.
 
     `numbers` are by name, as in `metrics.jsonl` ("learn/critic_loss"), and those of an evaluation
     ("evaluation/mean_return"); `videos` are files.
@@ -28,7 +28,7 @@ class Point:
 
 
 class Tracker(ABC):
-    """One service. What it raises does not end the run: it is said, and what was not sent is sent later.
+    """A service that shows runs. Its errors do not end the run: a notice is given, and what was not sent is sent later.
 
     Only an error of `begin` ends it, before the first step.
     """
@@ -42,18 +42,18 @@ class Tracker(ABC):
 
         Args:
             run: The name of the run.
-            known: What an earlier `begin` of this run returned as id; None for a new one.
+            known: The id that an earlier `begin` of this run returned; None for a new one.
             config: All that the run is made from, as in `config.yaml`: nested dicts.
             folder: The run's folder.
 
         Returns:
             The tracked run's id, and a few words for the user on where it is to be seen; "" for none. Another id than
-            `known` says that a new one was begun, since that is gone: it gets all points.
+            `known` means that a new tracked run was begun, since the known one is gone: it gets all points.
         """
 
     @abstractmethod
     def send(self, point: Point) -> None:
-        """Take the numbers and videos of a step. Steps only grow."""
+        """Send the numbers and videos of a step. Steps only grow."""
 
     @abstractmethod
     def best(self, folder: Path, step: int, mean_return: float) -> None:
@@ -61,11 +61,11 @@ class Tracker(ABC):
 
     @abstractmethod
     def finish(self, failed: bool) -> None:
-        """This process is done with it; the run may be resumed. `failed`: an error ended it."""
+        """End tracking in this process; the run may be resumed later. `failed`: an error ended it."""
 
 
 def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Nested dicts as one, keys joined by dots."""
+    """Flatten nested dicts to one, with keys joined by dots."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         found |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
@@ -73,11 +73,11 @@ def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def needed(package: str, what: str) -> None:
-    """Raise UsageError, with the way to install it, where a tracker's package is not there."""
+    """Raise UsageError, with the way to install it, if a tracker's package is not there."""
     if find_spec(package) is None:
         raise UsageError(f"Tracking with {what} needs {package}, which is not installed. Install: {install(package)}")
 
 
 def imported(package: str) -> Any:
-    """The package, when it is used: some take seconds to import."""
+    """Import a package when it is used, as some take seconds."""
     return import_module(package)

@@ -20,11 +20,11 @@ _LONGEST = 6000  # characters of a parameter's value
 
 
 class MLflow(Tracker):
-    """Sends a run to MLflow: a server, a database, or by default the file `mlflow.db` here.
+    """A tracker that sends a run to MLflow: a server, a database, or by default the file `mlflow.db` here.
 
     MLflow's own variables hold: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME (else "duetto"). An experiment that begins
     in an SQLite file keeps its artefacts beside it, in `mlruns`; all others have theirs where MLflow puts them.
-    `experiment` and `tracking_uri` go before these variables. UsageError where MLflow is not installed.
+    `experiment` and `tracking_uri` override these variables. UsageError if MLflow is not installed.
     """
 
     name = "mlflow"
@@ -86,7 +86,7 @@ class MLflow(Tracker):
 
 @contextmanager
 def _alone(uri: str) -> Iterator[None]:
-    """While nobody else on this machine begins in the same SQLite file; at once where there is none."""
+    """Keep others on this machine from beginning in the same SQLite file; do nothing for any other `uri`."""
     folder = _folder(uri)
     if folder is None:
         yield
@@ -107,15 +107,15 @@ def _alone(uri: str) -> Iterator[None]:
 
 
 def _folder(uri: str) -> Path | None:
-    """Where artefacts go beside an SQLite file; None for all else."""
+    """The folder for artefacts beside an SQLite file; None for all else."""
     file = uri.removeprefix("sqlite:///").partition("?")[0]
     is_file = uri.startswith("sqlite:///") and file not in ("", ":memory:")
     return Path(file).absolute().parent / "mlruns" if is_file else None
 
 
 def beside(uri: str, experiment: str) -> str | None:
-    """Where the artefacts of a new experiment go: beside its SQLite file, and not into the folder that is current when
-    it is made. None, MLflow's to say, for all else.
+    """The URI for a new experiment's artefacts: beside its SQLite file, not in the folder that is current when it is
+    made. None for all else, where MLflow decides.
     """
     folder = _folder(uri)
     return None if folder is None else (folder / re.sub(r"[^\w+-]+", "-", experiment)).as_uri()

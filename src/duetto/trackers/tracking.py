@@ -1,10 +1,10 @@
 """The callback that feeds a tracker, each point once.
 
-A point is sent once its step is behind, with all that the step has: its line of metrics, its evaluation, which may be
-made beside the run, and videos that were recorded since the last one. Before it is sent, its step is written down in
-the run's folder, `tracking/<name>.json`, with the id of the tracked run. So a run that is killed and resumed, and comes
-by that step again, does not send it twice; and what was logged while nobody tracked the run is sent when somebody does.
-The price: what a killed process was just sending may be missing there. It is in the run's own logs.
+A point is sent once the run is past its step, with all that the step has: its line of metrics, its evaluation, which
+may be made beside the run, and videos that were recorded since the last one. Before it is sent, its step is written
+down in the run's folder, `tracking/<name>.json`, with the id of the tracked run. So a run that is killed and resumed,
+and reaches that step again, does not send it twice; and what was logged while the run was not tracked is sent when it
+is again. The price: what a killed process was just sending may be missing there. It is in the run's own logs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SUCCESS = "success_rate"  # where the environment says so
 
 
 class Record(TypedDict):
-    """What is known of a tracked run: its id, and the steps of the last point, video and best parameters sent."""
+    """The record of a tracked run: its id, and the steps of the last point, video and best parameters sent."""
 
     id: str
     point: int
@@ -41,10 +41,10 @@ class Record(TypedDict):
 
 
 class Tracking(Callback):
-    """Feeds one tracker; see the module.
+    """The callback that feeds one tracker; see the module.
 
     Attributes:
-        tracker: The one.
+        tracker: The tracker that is fed.
     """
 
     def __init__(self, tracker: Tracker) -> None:
@@ -54,7 +54,7 @@ class Tracking(Callback):
         self._evaluation: object = None
 
     def on_start(self, session: Session) -> None:
-        """Begin, or go on in the same tracked run; and send what was logged meanwhile."""
+        """Begin, or go on in the same tracked run; then send what was logged meanwhile."""
         folder, config = session.folder, session.config.to_dict()
         self._path = folder / FOLDER / f"{self.tracker.name}.json"
         self._line, self._evaluation = session.log.last_line, session.last_evaluation
@@ -96,7 +96,7 @@ class Tracking(Callback):
         self._send(session)
 
     def on_end(self, session: Session) -> None:
-        """Send what is left, and the best parameters, if these are others than the last ones."""
+        """Send what is left, and the best parameters, if they are not those sent last."""
         self._ended = True
         if not session.memory.pretraining_left:  # else there will be more of step 0
             self._left = logged(session.folder, self._record["point"])  # at the end, two evaluations may come at once
@@ -113,7 +113,7 @@ class Tracking(Callback):
             self._taken(session, self._write)
 
     def _send(self, session: Session) -> None:
-        """All that is left of the steps behind, oldest first, until something is refused."""
+        """Send all that is left of past steps, oldest first, until something is refused."""
         now = session.step if session.evaluating is None else session.evaluating
         for step in sorted(self._left):
             if step >= now and not self._ended:  # there may be more of it
@@ -140,7 +140,7 @@ class Tracking(Callback):
         self.tracker.send(point)
 
     def _taken(self, session: Session, send: Callable[..., None], *arguments: Any) -> bool:
-        """Whether it was; that it was not, is said once, and the run goes on."""
+        """Send, and return whether it was taken; the first error in a row is a notice, and the run goes on."""
         try:
             send(*arguments)
         except Exception as error:
@@ -167,12 +167,12 @@ class Tracking(Callback):
 
 
 def tracked(folder: Path) -> list[str]:
-    """The names of those that have tracked a run."""
+    """The names of the trackers that have tracked a run."""
     return sorted(path.stem for path in (folder / FOLDER).glob("*.json") if not path.name.startswith("."))
 
 
 def read(path: Path) -> Record | None:
-    """What was written down; None if nothing was. Raises UsageError if it is none of ours."""
+    """Read the record of a tracked run; None if there is none. Raises UsageError if it is damaged."""
     within.check_folders([path.parent])
     if not path.exists():
         return None
@@ -187,7 +187,7 @@ def read(path: Path) -> Record | None:
 
 
 def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
-    """What a run has logged behind a step, from its files, by step."""
+    """The numbers that a run has logged after a step, from its files, by step."""
     steps: dict[int, dict[str, float]] = {}
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
         steps.setdefault(int(line["step"]), {}).update(of_line(line))
@@ -200,12 +200,12 @@ def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
 
 
 def of_line(line: Mapping[str, Any]) -> dict[str, float]:
-    """A line of metrics without its step, and without what it does not know."""
+    """The numbers in a line of metrics, without its step and without None."""
     return {name: float(value) for name, value in line.items() if name != "step" and value is not None}
 
 
 def of_evaluation(result: Evaluation) -> dict[str, float]:
-    """The numbers that a row of `evaluations.csv` has, too."""
+    """The numbers of an evaluation, as a row of `evaluations.csv` has them, by name."""
     numbers = (
         result.mean_return,
         result.std_return,

@@ -14,10 +14,10 @@ from duetto.trackers.base import Point, Tracker, flat, imported, needed
 
 
 class Trackio(Tracker):
-    """Sends a run to Trackio: a database on this machine that `trackio show` shows, or a Space.
+    """A tracker that sends a run to Trackio: a database on this machine that `trackio show` shows, or a Space.
 
     Trackio's own variables hold: TRACKIO_PROJECT (else "duetto"), TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL.
-    `options` are for `trackio.init`: space_id, group, private ... UsageError where trackio is not installed.
+    `options` are for `trackio.init`: space_id, group, private ... UsageError if trackio is not installed.
     """
 
     name = "trackio"
@@ -29,10 +29,10 @@ class Trackio(Tracker):
         self._run: Any = None
 
     def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-        """See Tracker. Trackio resumes by name, so that has a random end, and is the id.
+        """See Tracker. Trackio resumes by name, so the name has a random end, and is the id.
 
-        It knows a run from its first point on, half a second after that is sent: one that ended before is begun anew,
-        where Trackio is on this machine. A Space or server may only be away.
+        It knows a run from half a second after its first point was sent: one that ended before is begun anew if
+        Trackio is on this machine. A Space or server may only be unreachable.
         """
         own = {"config": flat(config), "embed": False, "auto_log_gpu": False, "auto_log_cpu": False} | self._options
         name = known or self._new(run)

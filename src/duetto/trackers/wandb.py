@@ -11,10 +11,10 @@ from duetto.trackers.base import Point, Tracker, imported, needed
 
 
 class Wandb(Tracker):
-    """Sends a run to Weights & Biases, or with WANDB_MODE=offline to a folder that `wandb sync` sends.
+    """A tracker that sends a run to Weights & Biases, or with WANDB_MODE=offline to a folder that `wandb sync` sends.
 
     W&B's own variables hold: WANDB_PROJECT (else "duetto"), WANDB_ENTITY, WANDB_MODE, WANDB_DIR, WANDB_API_KEY.
-    `options` are for `wandb.init`: entity, tags, group, mode ... UsageError where wandb is not installed.
+    `options` are for `wandb.init`: entity, tags, group, mode ... UsageError if wandb is not installed.
     """
 
     name = "wandb"

@@ -1,7 +1,7 @@
 """Numbers for TensorBoard.
 
-A file of TFRecords, each an event of tensorboardX's, written at once: its own writer has a thread, which ends without a
-word where the disk is full, and whoever writes waits for it for ever.
+They go to a file of TFRecords, each an event of tensorboardX's, written at once. Its own writer is not used: that has a
+thread, which ends silently when the disk is full, and then every write waits for ever.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from duetto.training.notices import LOGGER
 
 
 class Board:
-    """A file of events in a folder, which is made. A disk that refuses is said once, and ends it."""
+    """A file of TensorBoard events in a folder, which is made. If the disk refuses, it warns once and ends."""
 
     def __init__(self, folder: Path, step: int, purge: int) -> None:
-        """What the folder's other files have from step `purge` on is not shown; the first numbers will be of `step`."""
+        """Begin a file whose first numbers are of `step`. From step `purge` on, what other files have is not shown."""
         self._folder = folder
         self._tensorboard = _imported()
         self._file: IO[bytes] | None = None
@@ -40,7 +40,7 @@ class Board:
             self._end(error)
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers by their names."""
+        """Write numbers, by name, as scalars of this step."""
         if self._file is None:
             return
         summary = self._tensorboard.proto.summary_pb2.Summary
@@ -74,7 +74,7 @@ class Board:
 
 
 def _imported() -> Any:
-    """tensorboardX, 0.3 s that only a training run should pay.
+    """Import tensorboardX: 0.3 s that only a training run should pay.
 
     It imports PyTorch where that is installed, for pictures of models: another 0.9 s and 200 MB, which a run on JAX
     should not pay at all. So PyTorch is hidden from it.

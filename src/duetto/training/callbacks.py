@@ -1,11 +1,11 @@
-"""What a user hangs into a run: objects with hooks and a state of their own, and plain functions.
+"""The callbacks of a run: objects with hooks and a state of their own, and plain functions.
 
     on_start
     every vector step   updates, on_update for each | metrics | evaluation, on_evaluation | on_step
                         | checkpoint, on_checkpoint | functions
     on_end
 
-A checkpoint holds the callbacks' states as they are after `on_step`. So those of a run that was killed go on as if
+A checkpoint holds the callbacks' states as they are after `on_step`. So if a run is killed, its callbacks go on as if
 nothing had happened.
 """
 
@@ -39,54 +39,54 @@ FUNCTIONS = "__call__"  # what plain functions are called by
 
 
 class Callback:
-    """What is called while a run goes on. Override what you need: each hook gets the `Session`.
+    """An object whose hooks are called during a run. Override those you need: each gets the `Session`.
 
-    Its attributes are what it is made with; what it has learned from the run belongs into `state_dict`.
+    Its attributes are what it is made with; what it has learned from the run belongs in `state_dict`.
     """
 
     def on_start(self, session: Session) -> None:
-        """Before the first step, and wherever the run is taken up again, with the state restored."""
+        """Called before the first step, and whenever the run is resumed, with the state restored."""
 
     def on_step(self, session: Session) -> None:
-        """After every vector step, its updates, metrics and evaluation, before its checkpoint.
+        """Called after every vector step, its updates, metrics and evaluation, before its checkpoint.
 
-        While a run learns from demonstrations before its first step, after every update of that.
+        While a run learns from demonstrations before its first step, it is called after every update.
         """
 
     def on_update(self, session: Session) -> None:
-        """After every update; where several are made at once, for each of them behind the last."""
+        """Called after every update; if several are made at once, once for each of them after the last."""
 
     def on_evaluation(self, session: Session) -> None:
-        """After every evaluation, which is in `session.last_evaluation` and on the disk.
+        """Called after every evaluation, whose result is in `session.last_evaluation` and on the disk.
 
-        On a cluster, where evaluations are made beside the run, one that has this hook makes the run wait for them.
+        On a cluster, where evaluations are made beside the run, a callback with this hook makes the run wait for them.
         """
 
     def on_checkpoint(self, session: Session) -> None:
-        """After every checkpoint, and where a run goes on from one: what it changes in the state is not in that yet."""
+        """Called after every checkpoint, and when a run resumes from one; changes of state are not in that yet."""
 
     def on_end(self, session: Session) -> None:
-        """At the end of the work, after the last checkpoint: all steps are made, or `session.stopped`. Not after an
+        """Called at the end, after the last checkpoint: all steps are made, or `session.stopped`. Not called after an
         error.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it: a dict of plain data, and of such dicts.
+        """The state that a checkpoint keeps of this callback: a dict of plain data, and of such dicts.
 
-        That is None, bool, int, float, text, lists of those, and NumPy arrays. An empty dict stands for what a new
-        object has.
+        Plain data is None, bool, int, float, text, lists of those, and NumPy arrays. An empty dict means the state of
+        a new object.
         """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` returned. Not called where the checkpoint has nothing of it."""
+        """Restore what `state_dict` returned. Not called if the checkpoint has no state of this callback."""
 
 
 AnyCallback = Callback | Callable[["Session"], Any]
 
 
 def check(callbacks: Sequence[AnyCallback]) -> None:
-    """Raise UsageError, before anything is made, where one is none."""
+    """Raise UsageError if one of these is no callback; called before anything is made."""
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Sequence):
         raise UsageError(f"callbacks is {callbacks!r}; it must be a list, such as [{_name(callbacks)}].")
     for callback in callbacks:
@@ -99,7 +99,7 @@ def check(callbacks: Sequence[AnyCallback]) -> None:
 
 
 def _check_hooks(callback: Callback) -> None:
-    """UsageError where one has something that looks as if it were called, and never would be."""
+    """Raise UsageError if a callback has a method or attribute that looks like a hook but would never be called."""
     kind, name = type(callback), _name(callback)
     unheard = [hook for hook in HOOKS if getattr(kind, hook) is getattr(Callback, hook)]
     if own := [hook for hook in unheard if hook in getattr(callback, "__dict__", {})]:
@@ -124,12 +124,12 @@ States = list[State]  # of the callbacks, in their order; of functions none
 
 
 def states(callbacks: Sequence[AnyCallback]) -> States:
-    """What those have that are callbacks, copied."""
+    """Copies of the callbacks' states, in order; an empty one for a function."""
     return [deepcopy(one.state_dict()) if isinstance(one, Callback) else {} for one in callbacks]
 
 
 def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
-    """Undo what they learned since `states`: that part of the run is lost. A sentence for each that cannot."""
+    """Undo what callbacks learned since `states`, as that part of the run is lost. A sentence for each that cannot."""
     said = []
     for callback, state in zip(callbacks, before, strict=True):
         if not isinstance(callback, Callback):
@@ -145,10 +145,10 @@ def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
 
 
 class Crew:
-    """The callbacks of one run, by names: of several of one class the second is "Name 2"."""
+    """The callbacks of one run, by name: the second one of a class is "Name 2"."""
 
     def __init__(self, notices: list[str]) -> None:
-        """Nobody yet. What is to be said goes to `notices`."""
+        """Begin without callbacks. Sentences for the user go to `notices`."""
         self._notices = notices
         self._good: State = {}  # the last that could be saved, by name
         self._kept: State = {}
@@ -157,15 +157,15 @@ class Crew:
         self._refused: list[Callable[[Session], Any]] = []  # those that returned False
 
     def expect(self, saved: State) -> None:
-        """Keep these states of a checkpoint for their owners, who may come. CheckpointError if they are none."""
+        """Keep a checkpoint's states, by name, for the callbacks of `take`. CheckpointError if they are no dicts."""
         forms.check(saved, Each(dict), "callbacks")
         self._kept = dict(saved)
 
     def take(self, callbacks: Sequence[AnyCallback]) -> None:
-        """Let these be called, with the states they had.
+        """Make these the run's callbacks, and restore their states from the checkpoint.
 
         Raises:
-            UsageError: A checkpoint cannot hold one's state. If that comes about later, it has what it held before.
+            UsageError: A checkpoint cannot hold a callback's state. (Later, checkpoints keep its last good state.)
         """
         check(callbacks)
         self._members = _named([callback for callback in callbacks if isinstance(callback, Callback)])
@@ -186,11 +186,11 @@ class Crew:
             )
 
     def listens(self, hook: str) -> bool:
-        """Whether anybody has the hook."""
+        """Whether any callback has the hook."""
         return bool(self._called.get(hook))
 
     def call(self, hook: str, session: Session) -> None:
-        """Call all that have the hook, in order."""
+        """Call the hook of every callback that has it, in order."""
         for called in self._called.get(hook, ()):
             found = called(session)  # False ends training in Stable-Baselines3
             if isinstance(found, bool | np.bool_) and not found and called not in self._refused:
@@ -201,7 +201,7 @@ class Crew:
                 )
 
     def state_dict(self) -> State:
-        """States by name, those of absent ones too; where one cannot be saved any more, the last that could."""
+        """The callbacks' states by name, of absent ones too; if one cannot be saved any more, the last that could."""
         for name, callback in self._members.items():
             try:
                 self._good[name] = _saved(name, callback)

@@ -1,4 +1,4 @@
-"""What a run's checkpoints hold, and how it goes on from one.
+"""A run's checkpoints: what they hold, and going on from one.
 
     made:  the parts, what is logged, where the files end, the callbacks, the session's numbers   -> a folder
     gone on from:  the same, in that order, and the files are cut back to where they ended then   <- that folder
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class Checkpoints:
-    """Those of one session.
+    """The checkpoints of one session.
 
     Attributes:
-        store: Where they lie.
+        store: Where they are written.
         last: Step and updates of the last one, or None.
-        newest: Its folder.
+        newest: The folder of the last one.
         accepted: Whether the config has changed since in what decides the numbers, so that only a next one agrees.
     """
 
@@ -48,18 +48,18 @@ class Checkpoints:
 
     @property
     def step(self) -> int | None:
-        """The step of the last one, or None."""
+        """The step of the last checkpoint, or None."""
         return None if self.last is None else self.last[0]
 
     @property
     def up_to_date(self) -> bool:
-        """Whether nothing was done or learned since the last one."""
+        """Whether no step and no update was made since the last checkpoint."""
         return self.last == (self._session.step, self._session.learner.updates)
 
     def make(self, patience: float) -> Path:
-        """Write everything down, in a new folder, after at most `patience` seconds for a rehearsal that is under way.
+        """Write a checkpoint and return its folder; first wait at most `patience` seconds for a rehearsal under way.
 
-        Raises: as `Session.checkpoint`, which is what everybody calls.
+        Raises: as `Session.checkpoint`, through which all others call it.
         """
         session = self._session
         session.parts.rehearsal.look(patience)
@@ -73,11 +73,11 @@ class Checkpoints:
         return path
 
     def acting_state(self) -> dict[str, Any]:
-        """What acting needs, and the config that it came about with."""
+        """The state that acting needs, and the options that decided its numbers."""
         return {"config": deciding(self._session.config)} | self._session.parts.acting_state()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on, but the memory's transitions."""
+        """Everything that the rest of the run depends on, except the memory's transitions."""
         session = self._session
         evaluations = self._evaluations.state_dict()  # first: it may end one, which writes and calls back
         return self.acting_state() | {
@@ -96,7 +96,7 @@ class Checkpoints:
         }
 
     def memory_of_last(self) -> memory.Kept | None:
-        """What the last one holds of the memory, for a part of it that was lost."""
+        """The memory as the last checkpoint holds it, to restore a lost part from; None if it holds none."""
         if self.last is None or not self.store.covered.any():
             return None
         reader = CheckpointStore(self.store.folder, num_envs=self._session.stepper.num_envs)
@@ -104,9 +104,9 @@ class Checkpoints:
         return memory.Kept(loaded.state["memory"], loaded.segments)
 
     def load(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
-        """Go on from one. What logs and tables hold from after it is dropped.
+        """Go on from a checkpoint. What logs and tables hold from after it is dropped.
 
-        `without_memory` is for one that was loaded without its experience.
+        `without_memory` is for a checkpoint that was loaded without its experience.
 
         Raises:
             UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
@@ -166,7 +166,7 @@ class Checkpoints:
 
 
 def check_finite(parameters: Parameters) -> None:
-    """NonFiniteError where one is NaN or infinite."""
+    """Raise NonFiniteError if a parameter is NaN or infinite."""
     for network, values in parameters.items():
         for name, value in values.items():
             if not np.isfinite(value).all():

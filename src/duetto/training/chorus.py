@@ -5,8 +5,8 @@
     both                                               | answer |
 
 Each session has its own environments, memory, random numbers, logs and folder, so each is what it would be alone, to
-rounding: products of N seeds are added up in another order. What one has more of than the others, an evaluation's
-steps or a rollout's epochs, they wait for; one that ends or fails, the others go on without.
+rounding: products of N seeds are added up in another order. If one has more to do than the others, such as the steps
+of an evaluation or the epochs of a rollout, they wait for it; if one ends or fails, the others go on without it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from duetto.training.turns import Turns
 def run_together(
     choir: Choir, sessions: Sequence[Session], callbacks: Sequence[Sequence[AnyCallback]]
 ) -> list[BaseException | None]:
-    """Run sessions whose learners are the choir's voices, in its order, to their ends. What each has raised.
+    """Run sessions whose learners are the choir's voices, in its order, to their ends; what each raised, or None.
 
-    Ctrl-C ends all of them after their steps, with a checkpoint each; a second one at once. The networks of one that
-    ends before the others stay as they are then.
+    Ctrl-C ends all of them after their steps, with a checkpoint each; a second one ends them at once. The networks of
+    a session that ends before the others stay as they are then.
     """
 
     def interrupt() -> None:

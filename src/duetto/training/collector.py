@@ -1,4 +1,4 @@
-"""From the environments to the memory: choose actions, step, hand over what really happened."""
+"""The way from the environments to the memory: choose actions, step, hand over the real transitions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from duetto.training.recurrence import Recurrence
 
 
 class Source(Protocol):
-    """Where a session's experience comes from."""
+    """A source of a session's experience."""
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience | Afar, list[Episode]]:
-        """What is to be learned from next, and the episodes that ended with it. `step` of `total_steps` were made."""
+        """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
         ...
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, has begun a new episode though the last one did not end."""
+        """Note that all environments, or those in `envs` (N,) bool, began new episodes though the last did not end."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """All that what comes next depends on, but the environments."""
+        """Everything that later experience depends on, except the environments."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 class Collector:
-    """One vector step at a time. Owns the exploration noise's state and random numbers."""
+    """A source that makes one vector step at a time. It owns the exploration noise's state and random numbers."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Collector:
         seed: int,
         of: int | None = None,
     ) -> None:
-        """`of` so many environments of a run the stepper has some, from its `first` on; None: it has all."""
+        """`of`: the number of the run's environments, of which the stepper has some, from its `first` on; None: all."""
         self._algorithm, self._explorer = algorithm, algorithm.explorer()
         if of is not None:
             self._explorer = self._explorer.among(stepper.first, of)
@@ -67,7 +67,7 @@ class Collector:
         self._recurrence = Recurrence(learner, stepper.action_space, stepper.num_envs) if learner.recurrent else None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """One step of every environment: the real transitions, and the episodes that ended. `step` were made before."""
+        """Step every environment once; the real transitions, and the episodes that ended. `step` were made before."""
         obs = self._stepper.obs
         if self._normalizer.mode in ("collected", "steps"):
             waiting = self._stepper.waiting
@@ -88,7 +88,7 @@ class Collector:
         return Experience(*transition, extras), episodes
 
     def _act(self, obs: Tree, step: int, total_steps: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Actions of all environments, and what the memory keeps with them."""
+        """Choose actions for all environments; the actions (N, ...), and arrays that the memory keeps with them."""
         at_random = step < self._algorithm.first_random_steps()
         if at_random and self._recurrence is None:
             return self._stepper.sample_actions(self._random), self._algorithm.unasked(self._stepper.num_envs)
@@ -115,14 +115,14 @@ class Collector:
         return action, extras | before | after
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, begins a new episode though the last one did not end."""
+        """Note that all environments, or those in `envs` (N,) bool, begin new episodes though the last did not end."""
         ended = np.ones(self._stepper.num_envs, bool) if envs is None else envs
         self._noise = self._explorer.after_episode(self._noise, ended)
         if self.rewards is not None:
             self.rewards.interrupt(envs)
 
     def state_dict(self) -> dict[str, Any]:
-        """The noise process, the generator, the rewards' scale and what networks carry."""
+        """The noise process, the generator, the rewards' scale and the networks' carry."""
         scaling = {} if self.rewards is None else self.rewards.state_dict()
         recurrence = {} if self._recurrence is None else self._recurrence.state_dict()
         return {

@@ -1,4 +1,4 @@
-"""How good the policy is: whole episodes on environments of their own, without exploration.
+"""Evaluations of the policy: whole episodes in environments of their own, without exploration.
 
 The protocol of TD3's authors: fixed steps, step 0 included, and the same initial states every time (episode k of every
 evaluation starts from seed + 100 + k). So an evaluation depends on the parameters alone, not on the ones before it.
@@ -42,21 +42,21 @@ class Evaluation(NamedTuple):
 
     @property
     def success_rate(self) -> float | None:
-        """The share of the episodes whose task was done, in [0, 1], of those that say so; None where none does."""
+        """The share of episodes whose task was done, in [0, 1], among those that say so; None if none does."""
         return None if self.successes is None else float(np.nanmean(self.successes))
 
     @property
     def mean_return(self) -> float:
-        """Mean over the episodes."""
+        """Mean return over the episodes."""
         return float(self.returns.mean())
 
     @property
     def std_return(self) -> float:
-        """Population standard deviation over the episodes."""
+        """Population standard deviation of the returns over the episodes."""
         return float(self.returns.std())
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values: what the properties say, and the returns and lengths of all episodes."""
+        """The evaluation as JSON values: the properties, and the returns and lengths of all episodes."""
         return {
             "mean_return": self.mean_return,
             "std_return": self.std_return,
@@ -76,7 +76,7 @@ def evaluate(
 ) -> Evaluation:
     """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed.
 
-    `tell` gets a few words now and then on how far it is.
+    `tell` gets a few words on the progress before each vector step.
     """
     steps = evaluating(act, stepper, episodes, seed)
     while True:
@@ -87,9 +87,9 @@ def evaluate(
 
 
 def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generator[str, None, Evaluation]:
-    """`evaluate`, a vector step at a time: before each a few words on how far it is.
+    """Evaluate as `evaluate` does, a vector step at a time; yields a few words on the progress before each.
 
-    Where no episode ends for very long, that is a warning of the logger, once for an environment.
+    If no episode ends for very long, the logger warns, once for an environment.
     """
     began = since = stepper.steps
     clock, warned = time.monotonic(), False
@@ -134,7 +134,7 @@ def _warn(stepper: Stepper, steps: int) -> None:
 
 def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None] | None = None) -> Episode:
     """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
-    observation (1, ...) that the policy acts on. Without it, the environment shows itself, or nobody looks.
+    observation (1, ...) that the policy acts on. Without `on_frame` the environment shows itself, if it can.
     """
     (stepper.show if on_frame is None else stepper.reset)(seed + SEED_OFFSET)
     while True:

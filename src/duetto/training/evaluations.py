@@ -1,15 +1,15 @@
-"""A run's evaluations: who makes them, and what becomes of each.
+"""A run's evaluations: where they are made, and what is written of each.
 
     in this process     step s | its episodes | its row | step s + 1 ...
     beside the run      step s | step s + 1 ... ........ | its row, of step s, where its result was found
     elsewhere                  | its episodes, with the parameters of step s ...
 
-At most one is under way: the next one, a checkpoint of a later step and the end wait for it. A checkpoint of its own
-step says that it is under way, and who goes on from there makes it again. It depends on the parameters alone, so it
-gives the same numbers.
+At most one is under way: the next one, a checkpoint of a later step and the end of the run wait for it. A checkpoint of
+the same step says that one is under way, and a run that goes on from there makes it again. An evaluation depends on the
+parameters alone, so it gives the same numbers.
 
-That of a run that was stopped comes behind its last checkpoint, and is of that end alone: who goes on from there drops
-its row, and its parameters where these are the best.
+A run that is stopped is evaluated after its last checkpoint, and that result is of this end alone: a run that goes on
+from there drops its row, and its parameters if they are the best.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class UnderWay(NamedTuple):
 
 
 class Evaluations:
-    """Those of one session.
+    """The evaluations of one session.
 
     Attributes:
-        last: The newest and the step that it was made at, or None.
+        last: The step of the newest evaluation, and its result; or None.
         best: The highest mean return, or None.
-        interrupted: Whether somebody waits for the end: one that is under way in this process is broken off, or
-            says that it comes first.
+        interrupted: Whether somebody waits for the run to end: an evaluation under way in this process is broken off,
+            or says that it comes first.
     """
 
     def __init__(self, session: Session, table: Csv, beside: Evaluator | None, announce: Callable[[], None]) -> None:
-        """`beside` makes them beside the run; `announce` is called behind each."""
+        """`beside` makes evaluations beside the run, None: this process does; `announce` is called after each."""
         self._session, self._beside, self._announce = session, beside, announce
         self.table: Csv = table
         self.last: tuple[int, Evaluation] | None = None
@@ -73,14 +73,15 @@ class Evaluations:
 
     @property
     def under_way(self) -> int | None:
-        """The step of the one that is under way, or None."""
+        """The step of the evaluation that is under way, or None."""
         return None if self._under_way is None else self._under_way.step
 
     def begin(self, whole: bool = False) -> None:
         """Evaluate the policy as it is now: beside the run, or at once.
 
-        Whoever ends the run may not wait long, and what was learned since the last checkpoint is worth more. So one in
-        this process is broken off, unless it is to be whole, and the next checkpoint says that it is under way.
+        A user who ends the run may not wait long, and what was learned since the last checkpoint is worth more. So an
+        evaluation in this process is then broken off, unless it is to be `whole`, and the next checkpoint says that it
+        is under way.
         """
         self.finish()
         session = self._session
@@ -100,9 +101,9 @@ class Evaluations:
             )
 
     def conclude(self, unwanted: Callable[[], bool]) -> None:
-        """Evaluate the last policy of a run that was stopped, behind its last checkpoint, if that was not done yet.
+        """Evaluate the last policy of a run that was stopped, after its last checkpoint, if that was not done yet.
 
-        It is broken off where `unwanted` says so meanwhile.
+        The evaluation is broken off if `unwanted` returns True meanwhile.
         """
         session = self._session
         if self._at == (session.step, session.learner.updates):
@@ -117,7 +118,7 @@ class Evaluations:
             self._under_way = self._concluding = None
 
     def look(self) -> None:
-        """Write down what was made beside the run, if it is there."""
+        """Write down the evaluation beside the run, if it is finished."""
         now = time.monotonic()
         if self._under_way is not None and self._beside is not None and now - self._looked >= LOOK:
             self._looked = now
@@ -125,7 +126,7 @@ class Evaluations:
                 self._write(result)
 
     def finish(self) -> None:
-        """Have nothing under way."""
+        """Wait for the evaluation that is under way beside the run, if any, and write it down."""
         if self._under_way is not None and self._beside is not None:
             self._session.on_activity("waiting for an evaluation")
             result = self._beside.look(wait=True)
@@ -139,8 +140,8 @@ class Evaluations:
         return evaluate(session.policy, stepper, options.evaluation_episodes, options.seed, self._tell)
 
     def _copy_anew(self) -> None:
-        """Of an environment that was handed over as an object, evaluations are in copies as it is now: a callback may
-        have set something on it, as in a curriculum. Where it cannot be copied any more, they stay in the last ones.
+        """Copy an environment that was handed over as an object, as it is now: a callback may have set something on it,
+        as in a curriculum. If it cannot be copied any more, evaluations stay in the last copies.
         """
         before = self._stepper
         if before is None or not self._session.is_object:
@@ -205,21 +206,21 @@ class Evaluations:
         self._announce()
 
     def _is_best(self, step: int, mean_return: float) -> bool:
-        """The first of equals; but rather one that has learned than that of step 0, where nothing was ever earned."""
+        """Whether this is the best so far: of equals the first, but any later one rather than that of step 0."""
         if self.best is None or mean_return > self.best:
             return True
         return mean_return == self.best and self._best_step == 0 < step
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint. Waits for one whose parameters are not the checkpoint's."""
+        """The state for a checkpoint. An evaluation under way of other parameters is finished first."""
         session = self._session
         if self._under_way is not None and self._under_way[:2] != (session.step, session.learner.updates):
             self.finish()
         return {"best": self.best, "under_way": self._under_way is not None or self._again}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
-        """Undo it. A sentence where the best parameters are damaged."""
+        """Undo `state_dict`; returns a sentence if the best parameters are damaged."""
         session = self._session
         self.best, self._again = state["best"], state.get("under_way", False)
         if self.written() == session.step:
@@ -239,12 +240,12 @@ class Evaluations:
         return []
 
     def written(self) -> int:
-        """The step of the last row in the table; -1 where there is none."""
+        """The step of the last row in the table; -1 if there is none."""
         rows = Csv.scan(self.table.path).rows
         return int(float(rows[-1]["step"])) if rows else -1
 
     def go_on(self) -> bool:
-        """Whether one was under way at the checkpoint, and is to be made again."""
+        """Whether an evaluation was under way at the checkpoint and must be made again; asking clears this."""
         again, self._again = self._again, False
         return again
 
@@ -257,7 +258,7 @@ class Evaluations:
 
 
 def check_same_spaces(stepper: environments.Stepper, observation: spaces.Space, action: spaces.Space) -> None:
-    """Raise UsageError where an environment for evaluations has others than these, which the agent is trained with."""
+    """Raise UsageError if an environment for evaluations has other spaces than these, the agent's."""
     for kind, theirs, ours in (
         ("observation", stepper.observation_space, observation),
         ("action", stepper.action_space, action),
@@ -270,4 +271,4 @@ def check_same_spaces(stepper: environments.Stepper, observation: spaces.Space, 
 
 
 class _BrokenOffError(Exception):
-    """An evaluation that nobody waits for any more."""
+    """The evaluation is broken off: nobody waits for it any more."""

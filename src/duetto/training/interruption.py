@@ -1,4 +1,4 @@
-"""How a run is asked to end."""
+"""Signals that ask a run to end."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _listening = _Listening()
 
 @contextmanager
 def passed_on() -> Iterator[Came]:
-    """Signals that ended a run within, in order, come again behind it, for those who had them before.
+    """Raise signals that ended a run inside the block again after it, in order, with their earlier handlers.
 
-    So Ctrl-C ends a script of many runs with the first of them, as KeyboardInterrupt, and SIGTERM its process. Within,
-    the dict that this gives has those that came.
+    So Ctrl-C ends a script of many runs with the first of them, as KeyboardInterrupt, and SIGTERM its process. The
+    yielded dict holds the signals that came, and their earlier handlers.
     """
     came: Came = {}
     _listening.calls.append(came)
@@ -48,23 +48,23 @@ def passed_on() -> Iterator[Came]:
 
 
 def say(came: Came, paths: Iterable[Path]) -> None:
-    """Log how these runs go on, if a signal ended them."""
+    """Log how to resume these runs, if a signal ended them."""
     how = ", ".join(f"duetto.Run({str(path)!r}).resume()" for path in paths)
     say_how(came, f"Go on with: {how}")
 
 
 def say_how(came: Came, how: str) -> None:
-    """Log a sentence on how it goes on, if a signal ended it."""
+    """Log the sentence `how`, on how to go on, if a signal came."""
     for number in list(came)[:1]:
         LOGGER.warning("Stopped by %s. %s", signal.Signals(number).name, how)
 
 
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM call `stop` while the `with` block runs; a second one ends the process at once.
+    """Have Ctrl-C and SIGTERM call `stop` while the `with` block runs; a second one ends the process at once.
 
-    So does SIGHUP, unless it is ignored already (nohup); but a terminal that closes may send it several times: from the
-    first on it is ignored. Outside the main thread nothing is changed.
+    SIGHUP does the same, unless it is ignored already (nohup); but since a terminal that closes may send it several
+    times, it is ignored after the first. Outside the main thread nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""What learning reports, gathered without waiting for the device, looked at when a line is due.
+"""The metrics of learning, gathered without waiting for the device, and read when a line is due.
 
 Every `log_every` steps, and at the end, one line goes to `metrics.jsonl` and to TensorBoard: means over the updates
 since the last line, and of the numbers that the user's callbacks gave since then. Keys that begin with "time/" depend
@@ -62,20 +62,20 @@ class MetricLog:
         return float(np.mean(self._returns)) if self._returns else None
 
     def add(self, step: int, metrics: Metrics, numbers: Mapping[str, float] | None = None) -> None:
-        """Keep an update's metrics, on the device, and numbers that are known already."""
+        """Keep an update's metrics, which stay on the device, and numbers that are known already."""
         self._pending.append((step, metrics))
         for name, value in (numbers or {}).items():
             self._count(name, value)
 
     def scalar(self, name: str, value: float) -> None:
-        """A number of the user's own: the next line has, under this name, the mean of those since the last line.
+        """Log a number of the user's own: the next line has, under this name, the mean of those since the last line.
 
         Args:
-            name: Words, joined by "/" in groups, that are none of Duetto's names.
-            value: A number; NaN and infinity are taken as they are.
+            name: Words, grouped by "/", that are none of Duetto's own names.
+            value: A number; NaN and infinity are allowed.
 
         Raises:
-            UsageError: The name is none or taken, or the value is no number.
+            UsageError: The name is malformed or taken, or the value is no number.
         """
         if not (isinstance(name, str) and _NAME.fullmatch(name)):
             raise UsageError(
@@ -107,7 +107,7 @@ class MetricLog:
                 self._successes.append(episode.success)
 
     def look(self) -> None:
-        """Wait for the device and take all pending metrics in. NaN or infinity raises NonFiniteError with the step."""
+        """Wait for the device and count all pending metrics. NaN or infinity raises NonFiniteError with the step."""
         pending, self._pending = self._pending, []
         for step, metrics in pending:
             values = on_host(metrics.values).astype(np.float64)
@@ -140,7 +140,7 @@ class MetricLog:
         return line
 
     def write_own(self, step: int) -> None:
-        """Write a line of the user's own numbers alone, those that no line has yet."""
+        """Write a line with only the user's own numbers, those that no line has yet."""
         own = [name for name in sorted(self._sums) if name.startswith(_OWN)]
         if own:
             line = {_written(name): self._sums.pop(name) / self._counts.pop(name) for name in own}
@@ -148,22 +148,22 @@ class MetricLog:
             self.to_board(step, line)
 
     def go_on_from_file(self, evaluated: int) -> None:
-        """Note where the file ends, which was cut back. TensorBoard forgets what it was told of steps later than that
-        and than `evaluated`, the last that was evaluated: the run goes on without it.
+        """Note where the file ends, which was cut back. TensorBoard will drop what it has of steps after both this end
+        and `evaluated`, the last step that was evaluated.
         """
         lines = JsonLines.scan(self.lines.path).rows
         self.last = (lines[-1].get("step", 0), lines[-1].get("learn/updates", 0)) if lines else (0, 0)
         self._purge = max(self.last[0], evaluated) + 1
 
     def to_board(self, step: int, values: dict[str, Any]) -> None:
-        """Numbers as TensorBoard scalars."""
+        """Write numbers as TensorBoard scalars."""
         if self._board is None:
             purge = step if self._purge is None else min(step, self._purge)
             self._board = Board(self._folder / "tensorboard", step, purge)
         self._board.add(step, {name: value for name, value in values.items() if name != "step" and value is not None})
 
     def state_dict(self) -> dict[str, Any]:
-        """The window and the recent episodes; `position` is where the file stands."""
+        """The window and the recent episodes; `position` is where the file ends."""
         self.look()
         return {
             "position": self.lines.mark,
@@ -176,7 +176,7 @@ class MetricLog:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the lines are the caller's to cut back, see `storage.aside`."""
+        """Undo `state_dict`; the caller must cut back the lines, see `storage.aside`."""
         own = {"sums": Each(float), "counts": Each(int), "returns": Several(float), "lengths": Several(int)}
         state = {"successes": []} | state  # earlier versions have none
         own["successes"] = Several(float)

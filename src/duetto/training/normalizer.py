@@ -1,4 +1,4 @@
-"""Running normalisation of observations: part of the run's state, saved with it, frozen in evaluation."""
+"""Running normalisation of observations and scaling of rewards: part of the run's state, frozen in evaluation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ AnyBatch = Batch | RolloutBatch | SequenceBatch
 
 
 class Normalizer:
-    """Scales every Box of an observation that is no image by its running mean and std; choices stay as they are, too.
+    """Running scaling of observations: each Box that is no image by its mean and std; images and choices stay.
 
-    The memory holds raw observations: what was collected early is scaled by what is known when it is learned from. Only
-    with the mode "steps" it holds them as they were acted on.
+    The memory holds raw observations, which are scaled by the statistics at the time of learning. Only with the mode
+    "steps" it holds them as they were acted on.
     """
 
     mode: str
@@ -31,9 +31,10 @@ class Normalizer:
 
     def __init__(self, space: Space, mode: str, clip: float = 5.0, prior: float = 1.0) -> None:
         """`mode` says which observations make the statistics: "off", none; "collected", those acted on, step by step;
-        "sampled", those of every batch learned from, "sampled_both", and the next ones too; "rollouts", those of each
-        rollout, once it has been learned from, so that it was learned from as it was collected; "steps", those acted
-        on, as "collected", but a rollout is learned from as it was collected. For the others see `ObservationScaling`.
+        "sampled", those of every batch learned from; "sampled_both", its next observations too; "rollouts", those of
+        each rollout, after it was learned from, so that it is scaled as it was when collected; "steps", those acted
+        on, as "collected", but a rollout is learned from as it was collected. For `clip` and `prior` see
+        `ObservationScaling`.
         """
         self.mode, self.clip = mode, clip
         self._boxes = {} if mode == "off" else _scalable(space)
@@ -43,22 +44,22 @@ class Normalizer:
 
     @property
     def moments(self) -> dict[str, Moments]:
-        """Of each part that is scaled."""
+        """The statistics of each part that is scaled, by name."""
         return dict(self._moments)
 
     def follow(self, moments: dict[str, Moments]) -> None:
-        """Go on from what others know, and note as `news` what is observed from here on."""
+        """Replace the statistics by these, which others sent, and gather later observations in `news`, too."""
         self._moments = dict(moments)
         self.news = {name: fresh_moments(np.shape(part.mean), 0.0) for name, part in moments.items()}
 
     def learn_of(self, news: dict[str, Moments]) -> None:
-        """Take in what another one has observed."""
+        """Merge in the statistics of what another normalizer has observed."""
         for name, part in news.items():
             self._moments[name] = together(self._moments[name], part)
 
     @property
     def idle(self) -> str:
-        """What is said where it is asked for and there is nothing that it could scale; else ""."""
+        """A sentence if scaling was asked for and there is nothing to scale; else ""."""
         if self.mode == "off" or self._boxes:
             return ""
         return (
@@ -68,11 +69,11 @@ class Normalizer:
 
     @property
     def stored(self) -> bool:
-        """Whether observations are scaled before the memory gets them."""
+        """Whether observations are scaled before the memory stores them."""
         return self.mode == "steps"
 
     def kept(self, space: Space) -> Space:
-        """Of observations of this space, what the memory gets: bytes are none once they are scaled."""
+        """The space of what the memory stores of observations of `space`: scaled parts become float32, bytes too."""
         if not self.stored:
             return space
         kept = {name: replace(self._boxes[name], dtype="float32") for name in self._moments}
@@ -89,7 +90,7 @@ class Normalizer:
                 self.news[name] = merged(self.news[name], part)
 
     def __call__(self, obs: Tree) -> Tree:
-        """Scaled observations, same shapes."""
+        """Scale observations; the shapes stay the same."""
         if not self._moments:
             return obs
         if not isinstance(obs, dict):
@@ -97,13 +98,13 @@ class Normalizer:
         return obs | {name: scaled(obs[name], moments, self.clip) for name, moments in self._moments.items()}
 
     def scaled(self, obs: Tree | Window) -> Tree | Window:
-        """The memory's observations scaled, also inside a window."""
+        """Scale observations from the memory, also inside a window, unless they were stored scaled."""
         if self.stored:
             return obs
         return obs._replace(obs=self(obs.obs)) if isinstance(obs, Window) else self(obs)
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
-        """The batch with its observations scaled."""
+        """Scale a batch's observations; in the modes that sample, take them into the statistics, too."""
         if not self._moments:
             return batch
         if isinstance(batch, RolloutBatch):
@@ -126,7 +127,7 @@ class Normalizer:
             self._observe_where(batch.weight > 0, obs)
 
     def _observe_learned(self, batch: SequenceBatch, ahead: int) -> None:
-        """Of the steps learned from, what they were taken from, or with `ahead` 1 what each led to."""
+        """Take the observations of the steps learned from into the statistics; with `ahead` 1 the next ones."""
         length = batch.mask.shape[1]
         learned = np.zeros((len(batch.mask), length + 1), bool)  # one more: what the last step led to
         learned[:, ahead : length + ahead] = batch.mask > 0
@@ -136,11 +137,11 @@ class Normalizer:
         self.observe({name: part[chosen] for name, part in obs.items()} if isinstance(obs, dict) else obs[chosen])
 
     def state_dict(self) -> dict[str, Any]:
-        """Mean, variance and count of each part."""
+        """Mean, variance and count of each part that is scaled."""
         return {name: moments._asdict() for name, moments in self._moments.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`. Bytes that it has nothing of stay as they are: earlier versions did not scale them.
+        """Undo `state_dict`. Bytes without statistics in it stay unscaled: earlier versions did not scale them.
 
         Raises:
             CheckpointError: The state is of other parts of an observation, or of none.
@@ -161,13 +162,13 @@ class Normalizer:
         }
 
     def _unscaled_bytes(self, state: dict[str, Any]) -> list[str]:
-        """All parts of bytes, if the state has none of them: only an earlier version can have left them alone."""
+        """Names of all parts of bytes, if the state has none of them, as in earlier versions; else none."""
         own = [name for name, part in self._boxes.items() if part.dtype == "uint8"]
         return [] if any(name in state for name in own) else own
 
 
 def _scalable(space: Space) -> dict[str, Box]:
-    """What is scaled, by name: whatever the networks do not take as an image."""
+    """The parts that are scaled, by name: every Box that the networks do not take as an image."""
     parts = space.parts if isinstance(space, Dict) else (("", space),)
     return {name: part for name, part in parts if isinstance(part, Box) and not part.is_image}
 
@@ -177,28 +178,28 @@ def _listed(parts: Mapping[str, Any]) -> str:
 
 
 class RewardScaler:
-    """Divides rewards by the running std of their discounted sums, and clips them to ±10 (OpenAI Baselines).
+    """Running scaling of rewards: by the std of their discounted sums, clipped to ±10 (OpenAI Baselines).
 
-    Rewards are not centred: that would change what is best.
+    Rewards are not centred: that would change which policy is best.
     """
 
     def __init__(self, num_envs: int, discount: float, prior: float = 1.0) -> None:
-        """`prior` is how many samples the first statistics, mean 0 and variance 1, count for."""
+        """`prior`: the number of samples that the first statistics, mean 0 and variance 1, count as."""
         self._discount = discount
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
         self.moments: Moments = fresh_moments((), prior)
         self.news: Moments | None = None  # of what was rewarded since `follow`
 
     def follow(self, moments: Moments) -> None:
-        """Go on from the statistics that others know, and note as `news` what comes from here on."""
+        """Replace the statistics by these, which others sent, and gather later rewards in `news`, too."""
         self.moments, self.news = moments, fresh_moments((), 0.0)
 
     def learn_of(self, news: Moments) -> None:
-        """Take in what another one has seen."""
+        """Merge in the statistics of what another scaler has seen."""
         self.moments = together(self.moments, news)
 
     def __call__(self, reward: np.ndarray, env: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Scaled rewards (K,) float32 of the environments `env` (K,), which enter the statistics first."""
+        """Scale the rewards (K,) of the environments `env` (K,), float32, after taking them into the statistics."""
         self._sums[env] = self._sums[env] * self._discount + reward
         self.moments = merged(self.moments, self._sums[env])
         if self.news is not None:
@@ -207,11 +208,11 @@ class RewardScaler:
         return np.clip(reward / np.sqrt(self.moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, begins a new episode."""
+        """Note that all environments, or those in `envs` (N,) bool, begin new episodes."""
         self._sums[... if envs is None else envs] = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums and their statistics."""
+        """The running discounted sums (N,) and their statistics."""
         return {
             "sums": self._sums.copy(),
             "moments": {name: np.asarray(x) for name, x in self.moments._asdict().items()},
@@ -221,7 +222,7 @@ class RewardScaler:
         """Undo `state_dict`.
 
         Raises:
-            CheckpointError: The state is that of a run that leaves its rewards alone.
+            CheckpointError: The state is of a run that does not scale rewards.
         """
         if not state:
             raise CheckpointError(
@@ -233,7 +234,7 @@ class RewardScaler:
         self.take_over(state)
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Go on with the statistics in another one's `state_dict`, whose episodes are none of this one's."""
+        """Take over the statistics of another scaler's `state_dict`, but not the sums of its episodes."""
         forms.check(state.get("moments"), dict.fromkeys(Moments._fields, np.zeros(())), "collector/rewards/moments")
         mean, variance, count = (np.asarray(state["moments"][name]) for name in Moments._fields)
         self.moments = Moments(mean, variance, float(count))

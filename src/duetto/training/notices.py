@@ -22,12 +22,12 @@ class Notices(list[str]):
         self.extend(notices)
 
     def append(self, notice: str) -> None:
-        """Add one."""
+        """Add a sentence, and log it as a warning."""
         LOGGER.warning("%s", escaped(notice))
         super().append(notice)
 
     def extend(self, notices: Iterable[str]) -> None:
-        """Add several."""
+        """Add sentences, and log each as a warning."""
         for notice in notices:
             self.append(notice)
 
@@ -37,13 +37,13 @@ class Notices(list[str]):
 
 
 def gist(notice: str, folder: Path) -> str:
-    """What it says but for its numbers and the run's folder: of many runs that say the same, one need be heard."""
+    """A notice without its numbers and the run's folder: when many runs say the same, it need be shown only once."""
     return re.sub(r"[\d.,]+", "", notice.replace(str(folder), ""))
 
 
 @contextmanager
 def shown_elsewhere() -> Iterator[None]:
-    """Within, notices are shown by other means: logging's last resort, stderr, is silent; a user's handlers are not."""
+    """Silence logging's last resort, stderr, as notices are shown by other means; a user's handlers still get them."""
     handler = logging.NullHandler()
     LOGGER.addHandler(handler)
     try:

@@ -1,5 +1,5 @@
-"""What is said of a run that will not learn from all its steps, before it begins; that shows signs of trouble, while it
-runs; or that learned nothing, at its end.
+"""Notices on a run: before it begins, of steps it will not learn from; while it runs, of signs of trouble; at its end,
+if it learned nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST_REWARD = 1e17
 
 
 class Outlook:
-    """What is said, once, of a session that will not learn, does not, or did not.
+    """Notices on a session that will not learn, does not, or did not; each is given once.
 
     Attributes:
         cause: What may be why it diverges, if that was said; else "".
@@ -41,8 +41,8 @@ class Outlook:
         self._diagnosed = False
 
     def ahead(self) -> None:
-        """Say that the run will end before its first update, or will only act at random; and, where it is new, which
-        options have no effect.
+        """Give notice if the run will end before its first update, or will only act at random; and, if it is new, of
+        options that have no effect.
         """
         session = self._session
         algorithm, options, stepper = session.config.algorithm, session.config.run, session.stepper
@@ -58,12 +58,12 @@ class Outlook:
         notices += notes_of_precision(options)
 
     def _stored(self) -> int:
-        """Steps that count for what is learned from next: of a rollout those since the last, else all ever written."""
+        """Steps that count for what is learned from next: those since the last rollout, or all ever written."""
         memory = self._session.memory
         return len(memory) if self._session.learner.on_policy else int(memory.written.sum())
 
     def of_rewards(self, experience: Experience | Afar) -> None:
-        """Say that rewards are too large; of those that lie elsewhere nothing is known."""
+        """Give notice if rewards are too large; those of experience in other processes are not known."""
         if self.cause or not isinstance(experience, Experience):
             return
         if largest := too_large(experience.reward):
@@ -71,7 +71,7 @@ class Outlook:
             self._session.notices.append(self.cause)
 
     def of_metrics(self, line: dict[str, Any]) -> None:
-        """Say what the algorithm sees in a line of metrics."""
+        """Give notice of what the algorithm finds wrong in a line of metrics."""
         session = self._session
         means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
         if session.stepper.masked:  # where one action is allowed there is no choice, and no sign of anything
@@ -82,7 +82,7 @@ class Outlook:
             self._diagnosed = True
 
     def back(self) -> None:
-        """Say that nothing was learned, of a run that is over."""
+        """Give notice if the run is over and nothing was learned."""
         session = self._session
         spec = session.config.algorithm.memory()
         too_few = self._stored() < spec.first_update(session.stepper.num_envs)[0]  # said before they were made
@@ -100,15 +100,15 @@ def notes_ahead(
     pretraining: bool = False,
     even: bool = True,
 ) -> list[str]:
-    """Where the part of a run from `step` on learns nothing, acts at random alone, or does not learn from its end.
+    """Notices if the run from `step` on will learn nothing, only act at random, or not learn from its last steps.
 
     Args:
         algorithm: What learns.
-        options: Of the run.
+        options: The run's options.
         num_envs: Environments that make a step at a time.
         step: Steps that were made.
-        stored: Those of them, and of the run that this one began from, that count for what it learns from next.
-        begun: Whether it has learned something.
+        stored: Steps that count for what is learned from next; also of the run that this one began from.
+        begun: Whether it has made an update.
         pretraining: Whether it will learn from demonstrations before the next step.
         even: Whether each environment makes a step each time, so that a rollout's number of steps is known.
     """
@@ -129,7 +129,9 @@ def notes_ahead(
 
 
 def _notes_of_tail(spec: MemorySpec, because: str, steps: int, end: int, stored: int, rollout: int) -> list[str]:
-    """Of a run of so many `steps`, which ends at step `end` with `stored` steps since its last whole rollout."""
+    """A notice if a run of `steps` steps does not learn from its tail: at its end, step `end`, `stored` steps wait for
+    rollouts of `rollout` steps.
+    """
     tail = stored % rollout
     if not isinstance(spec, RolloutSpec) or tail < TAIL * steps:
         return []
@@ -141,7 +143,7 @@ def _notes_of_tail(spec: MemorySpec, because: str, steps: int, end: int, stored:
 
 
 def notes_of_short_memory(spec: MemorySpec, num_envs: int) -> list[str]:
-    """Say that returns will be of fewer steps than `n_step`: no more of one environment are kept side by side."""
+    """Give notice that returns will be of fewer steps than `n_step`: the memory keeps no more of one environment."""
     if not isinstance(spec, ReplaySpec) or (rows := rows_of(spec, num_envs)) >= spec.n_step:
         return []
     return [
@@ -151,7 +153,7 @@ def notes_of_short_memory(spec: MemorySpec, num_envs: int) -> list[str]:
 
 
 def note_of_nothing_learned(spec: MemorySpec, steps: int, episodes: int) -> str:
-    """What is said at the end of a run that made so many `steps` without an update, while `episodes` ended."""
+    """The notice at the end of a run that made so many `steps` without an update, while `episodes` ended."""
     return f"Nothing was learned: {steps:,} steps were made, and no update. {_cause(spec, episodes)}"
 
 
@@ -176,7 +178,7 @@ def _cause(spec: MemorySpec, episodes: int) -> str:
 
 
 def notes_of_precision(options: RunOptions) -> list[str]:
-    """Where products of bfloat16 cost more than they save."""
+    """A notice if the precision bf16 costs more than it saves on this processor."""
     if options.precision != "bf16" or options.device != "cpu" or multiplies_bfloat16():
         return []
     costs = {
@@ -188,7 +190,7 @@ def notes_of_precision(options: RunOptions) -> list[str]:
 
 
 def too_large(reward: np.ndarray) -> float:
-    """The largest of rewards (K,) float32 in size, if losses cannot stand it; else 0."""
+    """The largest absolute value of rewards (K,) float32, if it is too large for losses; else 0."""
     # One dot product, as in `Stepper`: 0.5 µs where all is well; one that overflows is infinite.
     if np.vdot(reward, reward) <= LARGEST_REWARD**2:
         return 0.0
@@ -197,7 +199,7 @@ def too_large(reward: np.ndarray) -> float:
 
 
 def note_of_rewards(largest: float, step: int) -> str:
-    """What is said of such a reward."""
+    """The notice on a reward that is too large."""
     return (
         f"Step {step:,}: a reward of {largest:.3g} in size may be too large to learn from: losses square sums of "
         f"rewards, and float32 has no room for that beyond rewards of about {LARGEST_REWARD:.0e}. Divide the rewards "

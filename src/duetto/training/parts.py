@@ -37,11 +37,11 @@ WATCHED = tuple(name.replace("-", "_") for name in RECORDED)  # by their version
 
 
 class Parts:
-    """Those of one session. They know nothing of its steps, its folder and its callbacks.
+    """The parts of one session. They know nothing of its steps, its folder and its callbacks.
 
     Attributes:
         stepper, learner, memory, normalizer, collector: See above.
-        behind: Who acts in the learner's place, one step behind it; None: nobody.
+        behind: What acts in the learner's place, one step behind it; None: the learner acts itself.
         rehearsal: Finds out whether the environments come back exactly from their saved state.
     """
 
@@ -62,7 +62,7 @@ class Parts:
         notices: list[str],
         kept: Callable[[], memory.Kept | None],
     ) -> None:
-        """What is to be said of them goes to `notices`. `kept` is what the newest checkpoint holds of the memory."""
+        """Make the parts. Sentences for the user go to `notices`; `kept` gives the memory in the newest checkpoint."""
         self._config, self._environment, self._notices = config, environment, notices
         self._masked = False  # whether the memory has room for masks of allowed actions
         self._said_shared = False
@@ -109,7 +109,7 @@ class Parts:
         return names | environments.modules_of(self._environment, self.stepper.environments)
 
     def _look_at_observations(self) -> None:
-        """Note what the networks will not do with them, though it seems to be meant."""
+        """Give notice if observations will not be scaled, or not taken as images, though that seems to be meant."""
         if self.normalizer.idle:
             self._notices.append(self.normalizer.idle)
         if not self._config.algorithm.custom_networks():  # which may well take them as images
@@ -167,7 +167,7 @@ class Parts:
         return made
 
     def _make_goals(self, opened: ExitStack) -> environments.Goals | None:
-        """Of an environment of its own: those that are learned from may live in other processes."""
+        """The environment that hindsight asks for rewards, or None. The run's own may live in other processes."""
         if getattr(self._config.algorithm.memory(), "hindsight", None) is None:
             return None
         apart = environments.separate(self._environment, kwargs=self._config.environment_options)
@@ -179,7 +179,7 @@ class Parts:
     def _make_shards(
         self, place: Place, kept: Callable[[], memory.Kept | None], opened: ExitStack
     ) -> memory.Elsewhere | None:
-        """Where the replay memory is, if not in this process."""
+        """The shards that hold the replay memory; None if it is in this process."""
         shards = place.make_shards(self._config, self.stepper)
         if shards is None:
             return None
@@ -198,8 +198,8 @@ class Parts:
         return memory.Episodes(found.episodes, *randoms, found.lengths.tolist())
 
     def _remember_masks(self) -> None:
-        """The memory anew, with room for the masks of allowed actions: an environment says with its first info only
-        whether it gives any. UsageError where they cannot be learned with.
+        """Make the memory anew, with room for masks of allowed actions: only an environment's first info shows whether
+        it gives any. UsageError if the algorithm cannot learn with masks.
         """
         self._config.algorithm.check_masks(self._config.environment)
         self._masked = True
@@ -215,7 +215,7 @@ class Parts:
         self._heed_masks()
 
     def _heed_masks(self) -> None:
-        """Once the environments have begun."""
+        """Look for masks of allowed actions, once the environments have begun: make room for them, or give notice."""
         allowing = self.stepper.engine.allowing
         if allowing is not None and allowing.ignored:
             self._notices.append(
@@ -236,7 +236,7 @@ class Parts:
             )
 
     def _unread_mask(self) -> str:
-        """What others read as a mask of allowed actions, in words; "" where there is none."""
+        """What the environment has that other libraries read as a mask of allowed actions, in words; "" if nothing."""
         stepper, allowing = self.stepper, self.stepper.engine.allowing
         if any(env.has_wrapper_attr("action_masks") for env in stepper.environments):
             return "a method action_masks, which is not read"
@@ -247,7 +247,7 @@ class Parts:
         return ""
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Every environment, or those in `envs` (N,) bool, has begun a new episode though the last one did not end."""
+        """Note that all environments, or those in `envs` (N,) bool, began new episodes though the last did not end."""
         self.memory.interrupt(envs)
         self.collector.interrupt(envs)
 
@@ -274,7 +274,7 @@ class Parts:
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def acting_state(self) -> dict[str, Any]:
-        """What acting needs: parameters, observation scaling and spaces."""
+        """The state that acting needs: parameters, observation scaling and spaces."""
         return {
             "learner": {"parameters": self.learner.parameters()},
             "normalizer": self.normalizer.state_dict(),
@@ -288,7 +288,7 @@ class Parts:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """What going on needs beside it, and with the whole learner in place of its parameters; no transitions."""
+        """The state that resuming needs besides `acting_state`, with the whole learner's state; no transitions."""
         self._modules = own_modules.checksums(self._made_of, WATCHED, self._modules)  # some are imported late
         return {
             "learner": self.learner.state_dict(),
@@ -306,7 +306,7 @@ class Parts:
         return state | {"environments": None} if self.rehearsal.exact is False else state
 
     def load_state_dict(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
-        """Undo both. Raises CheckpointError where they do not fit."""
+        """Undo `acting_state` and `state_dict`, and load the memory's segments. CheckpointError if they do not fit."""
         if state["spaces"].get("action_mask"):
             self._remember_masks()
         self.learner.load_state_dict(state["learner"])
@@ -329,7 +329,7 @@ class Parts:
             raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")
 
     def _load_goals(self, state: dict[str, Any]) -> None:
-        """The environment that is asked for rewards has what a callback had set in those that are learned from."""
+        """Give the environment that hindsight asks for rewards what callbacks had set in the run's environments."""
         if self._goals is None or not state.get("goals", {}).get("changed"):
             return
         if not self._goals.become((state["stepper"]["environments"] or {}).get("0")):
@@ -339,7 +339,7 @@ class Parts:
             )
 
     def _load_statistics(self, state: dict[str, Any]) -> None:
-        """Those of observations; what an earlier version left alone stays so, and that is said."""
+        """Load the statistics of observations; parts that an earlier version left unscaled stay so, with a notice."""
         self.normalizer.load_state_dict(state["normalizer"])
         if parts := ", ".join(name or "all" for name in self.normalizer.left_alone):
             self._notices.append(
@@ -354,9 +354,9 @@ class Parts:
 
     # ------------------------------------------------------------------------------------------------ fine-tuning
     def begin_from(self, state: dict[str, Any], optimizers: bool) -> None:
-        """Begin with the networks, and by choice the optimisers, of another run's acting or whole state.
+        """Begin with the networks, and with `optimizers` their optimisers, of another run's acting or whole state.
 
-        Raises CheckpointError where they, their spaces or their observations' statistics do not fit.
+        Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
         """
         resuming.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
         self._load_statistics(state)
@@ -366,7 +366,7 @@ class Parts:
         self._take_over_rewards(state.get("collector", {}).get("rewards"))
 
     def set_fixed(self) -> None:
-        """Give numbers that nobody learns, as SAC's temperature can be, the config's values."""
+        """Set parameters that are not learned, such as a fixed temperature of SAC, to the config's values."""
         self.learner.load_parameters(self._with_fixed(self.learner.parameters()))
 
     def _with_fixed(self, parameters: Parameters) -> Parameters:

@@ -1,4 +1,4 @@
-"""Where the environments live that a run learns from, who acts in them, and who evaluates."""
+"""The place of a run: where its environments live, what acts in them, and what evaluates."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ from duetto.training.normalizer import Normalizer
 
 
 class Evaluator(Protocol):
-    """Evaluates beside the run, which goes on meanwhile."""
+    """An evaluator beside the run, which goes on meanwhile."""
 
     def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
-        """With these parameters, and the normalizer's state. What was begun before is done."""
+        """Begin an evaluation of these parameters, with the normalizer's state. None may be under way."""
         ...
 
     def look(self, wait: bool) -> Evaluation | None:
-        """What came of it, if that is known already or is waited for.
+        """The evaluation's result; None if it is not finished and `wait` is False.
 
         Raises EnvironmentFailedError if its environment has failed.
         """
         ...
 
     def close(self) -> None:
-        """Release its environments."""
+        """Release the evaluator's environments."""
         ...
 
 
 class Place(Protocol):
-    """What a session asks of it."""
+    """A place where a session's environments, memory shards, learners and evaluator live."""
 
     def make_stepper(
         self, config: Config, environment: Any, notices: list[str], **options: Any
     ) -> environments.Stepper:
-        """The environments. `options` are those of `environments.make`; what becomes of them is said in `notices`."""
+        """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`."""
         ...
 
     def make_source(
         self, config: Config, stepper: environments.Stepper, learner: Acting, normalizer: Normalizer
     ) -> Source:
-        """What acts in them."""
+        """Make the source of experience, which acts in the environments."""
         ...
 
     def machines(self, config: Config, stepper: environments.Stepper) -> Machines | None:
-        """Where the learners of a run with several live, if in processes; None: JAX's are devices of this one."""
+        """The machines for several learners in processes of their own; None: they are JAX devices of this process."""
         ...
 
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> Evaluator | None:
-        """Who evaluates beside the run on `stepper`; None: nobody, it does that itself."""
+        """Make the evaluator beside the run on `stepper`; None: the run evaluates itself."""
         ...
 
     def make_shards(self, config: Config, stepper: environments.Stepper) -> Shards | None:
-        """What the replay memory is spread over; None: it is in this process, as a whole."""
+        """Make the shards that the replay memory is spread over; None: the whole memory is in this process."""
         ...
 
     def decided(self, stepper: environments.Stepper) -> dict[str, Any]:
-        """What of the place decides numbers: `cluster` in the config."""
+        """The options of the place that decide numbers: `cluster` in the config."""
         ...
 
 
 class Here:
-    """This process."""
+    """The place of a run that has no cluster: this process."""
 
     def make_stepper(
         self, config: Config, environment: Any, notices: list[str], **options: Any

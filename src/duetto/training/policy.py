@@ -15,15 +15,15 @@ from duetto.training.recurrence import Recurrence
 
 
 class Policy:
-    """Calling it gives actions (N, ...) in [-1, 1] or integers for observations (N, ...) as a `Stepper` gives them.
+    """A callable from observations (N, ...), as a `Stepper` gives them, to actions (N, ...) in [-1, 1] or integers.
 
-    Where the algorithm samples in evaluations, a new Policy begins with the same random numbers.
+    If the algorithm samples in evaluations, every new Policy begins with the same random numbers.
     """
 
     def __init__(
         self, learner: Acting, normalizer: Normalizer, action: Space, seed: int, at: tuple[int, int] = (0, 1)
     ) -> None:
-        """`at` is (step, steps in all), for the schedules of exploration of a policy that explores."""
+        """`at` is (step, total steps), for the schedules of exploration of a policy that explores."""
         self._learner, self._normalizer, self._action, self._at = learner, normalizer, action, at
         self._random = generator(seed, "evaluation")
         self.explores = False  # as in training
@@ -33,7 +33,7 @@ class Policy:
         self._recurrence: Recurrence | None = None
 
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
-        """See the class. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
+        """Choose actions. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
         _, part = next(trees.parts(obs))
         mask = masks.of(obs)
         noise = self._explored(len(part), mask, starts) if self.explores else self._evaluated(len(part), mask)
@@ -64,6 +64,6 @@ class Policy:
         return noise
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """Tell it the rewards (K,) that its last actions brought in the environments `env` (K,)."""
+        """Take the rewards (K,) of its last actions in the environments `env` (K,), which recurrent networks see."""
         if self._recurrence is not None:
             self._recurrence.rewarded(reward, env)

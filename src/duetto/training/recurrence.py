@@ -1,4 +1,4 @@
-"""What recurrent networks carry from step to step while they act: one state for each environment."""
+"""The carry of recurrent networks from step to step while they act: one state for each environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duetto.networks.windows import Window
 
 
 class Recurrence:
-    """The carry, the previous action and reward of N environments; zeros and none at an episode's start."""
+    """The carry, the previous action and reward of N environments; at an episode's start zeros and "no action"."""
 
     def __init__(self, learner: Acting, action: Space, num_envs: int) -> None:
         self._learner = learner
@@ -26,7 +26,7 @@ class Recurrence:
         self._previous_action, self._previous_reward = self._none.copy(), np.zeros(num_envs, np.float32)
 
     def window(self, obs: Tree, starts: np.ndarray) -> Window:
-        """Observations (N, ...) as windows of one; `starts` (N,) forgets what was before."""
+        """Wrap observations (N, ...) as windows of one step; where `starts` (N,) is True, forget what was before."""
         if starts.any():
             self._forget(starts)
         return Window(
@@ -40,7 +40,7 @@ class Recurrence:
         )
 
     def step(self, carry: dict[str, np.ndarray], action: np.ndarray) -> None:
-        """Take over the networks' new state and the action taken."""
+        """Take over the networks' new carry and the action taken."""
         self.carry = carry
         self._previous_action = action.astype(self._none.dtype)
 
@@ -50,7 +50,7 @@ class Recurrence:
         self._previous_reward[env] = self._learner.algorithm.seen_reward(reward)
 
     def state_dict(self) -> dict[str, Any]:
-        """Carry, previous actions and rewards."""
+        """The carry, previous actions and rewards."""
         return {
             "carry": {name: part.copy() for name, part in self.carry.items()},
             "action": self._previous_action.copy(),
@@ -72,7 +72,7 @@ class Recurrence:
 
 
 def no_action(action: Space, num_envs: int) -> np.ndarray:
-    """ "No action": -1, whose one-hot code is zeros; or zeros."""
+    """The previous action at an episode's start: zeros for a Box; -1, whose one-hot code is zeros, for choices."""
     match action:
         case Box():
             return np.zeros((num_envs, action.size), np.float32)

@@ -1,4 +1,4 @@
-"""What a checkpoint and the run that goes on from it must agree on, and the sentences for where they do not."""
+"""Checks that a checkpoint and the run that goes on from it agree, and notices where they do not."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LATER: dict[tuple[str, str], Any] = {
 
 
 def run_state(config: Config, learner: Learner) -> dict[str, Any]:
-    """What a checkpoint says of its run: for `accepted` and `notes_of_run`."""
+    """The part of a checkpoint that describes its run, for `accepted` and `notes_of_run`."""
     return (
         {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
         | {"processor": str(processor())}
@@ -77,10 +77,10 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
 
 
 def accepted(loaded: Loaded, config: Config, folder: Path, accept_changes: bool) -> list[Change]:
-    """What the config has changed since the checkpoint, in what decides the numbers.
+    """The config's changes since the checkpoint, in what decides the numbers.
 
     Raises:
-        UsageError: Something, and `accept_changes` is not given.
+        UsageError: There are some, and `accept_changes` is not given.
         CheckpointError: It is no checkpoint of this run.
     """
     state = loaded.state
@@ -95,7 +95,7 @@ def accepted(loaded: Loaded, config: Config, folder: Path, accept_changes: bool)
 
 
 def _check_form(state: dict[str, Any]) -> None:
-    """Raise CheckpointError where a whole state has not the form that what reads it relies on."""
+    """Raise CheckpointError if a whole state does not have the form that its readers rely on."""
     forms.check(state, FORM, "state")
     for (part, name), form in LATER.items():
         if name in state[part]:
@@ -106,7 +106,7 @@ def _check_form(state: dict[str, Any]) -> None:
 
 
 def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
-    """Raise CheckpointError where the checkpoint is of another algorithm or environment."""
+    """Raise CheckpointError if the checkpoint is of another algorithm or environment."""
     ours = {"algorithm": config.algorithm.name(), "environment": config.environment}
     for kind, name in ours.items():
         if saved[kind] != name:
@@ -119,7 +119,7 @@ def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None
 def check_spaces(
     saved: dict[str, Any], stepper: Stepper, instead: str = "Resume it with the environment that it was started with."
 ) -> None:
-    """Raise CheckpointError where the environment has other spaces now; it ends with what to do."""
+    """Raise CheckpointError if the environment has other spaces now; its last sentence is `instead`."""
     for kind, ours in (("observation", stepper.observation_space), ("action", stepper.action_space)):
         if apart := spaces.differing(kind, spaces.from_json(saved[kind]), ours):
             raise CheckpointError(
@@ -128,7 +128,7 @@ def check_spaces(
 
 
 def _refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path) -> UsageError:
-    """What is said of changes that nobody has accepted."""
+    """The error for changes that were not accepted."""
     edited = where(config, folder / "config.yaml", changed)
     return UsageError(
         f"{edited} has changed {_since(loaded)}, in what decides the numbers: {listed(changed)}. "
@@ -140,8 +140,8 @@ def _refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path
 def notes_of_changes(
     loaded: Loaded, changed: list[Change], versions: dict[str, str], algorithm: Algorithm
 ) -> list[str]:
-    """What is said of changes that were accepted, of modules of the user's own that were edited, and of packages that
-    are installed in another version now.
+    """Notices on changes that were accepted, on the user's own modules that were edited, and on packages that are
+    installed in another version now.
     """
     notes = []
     if changed:
@@ -167,7 +167,7 @@ def notes_of_changes(
 
 
 def _beginnings(changed: list[Change], algorithm: Algorithm) -> set[str]:
-    """Options that only the start of this run asks for."""
+    """Keys of options that only matter at the start of this run."""
     optimizers = algorithm.optimizers()
     found = BEGINNINGS | ({"algorithm.temperature"} if "log_alpha" in optimizers else set())
     # A rate that follows the divergence goes on from where it is; but one that was constant until now begins anew.
@@ -182,7 +182,7 @@ def _since(loaded: Loaded) -> str:
 
 
 def notes_of_stretching(config: Config, learner: Learner, step: int, before: int) -> list[str]:
-    """What is said where schedules that ended at step `before` end elsewhere now, or leave nothing to learn with."""
+    """Notices if schedules that ended at step `before` end elsewhere now, or leave all learning rates at 0."""
     horizon = config.run.horizon
     if config.run.steps > horizon and not any(learner.learning_rates(1.0).values()):
         return [
@@ -200,7 +200,7 @@ def notes_of_stretching(config: Config, learner: Learner, step: int, before: int
 
 
 def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[str, float]:
-    """All numbers of step `step` that depend on the run's length, if that is `steps`."""
+    """All scheduled numbers at step `step`, if the schedules end at step `steps`, by name."""
     progress, explorer = min(1.0, step / steps), config.algorithm.explorer()
     rates = {f"{name}'s learning rate": rate for name, rate in learner.learning_rates(progress).items()}
     if isinstance(explorer, ActionNoise) and not explorer.scale_steps:
@@ -209,9 +209,9 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
 
 
 def notes_of_run(saved: dict[str, Any], learner: Learner, wanted: int) -> list[str]:
-    """What is said where what a checkpoint says of its run is not so now, and the numbers may differ for it.
+    """Notices if the run is not computed as the checkpoint says, so that its numbers may differ.
 
-    `wanted` are the threads that its config asks for, which are others than the learner's where JAX had begun before.
+    `wanted` are the threads that its config asks for; the learner has others if JAX had begun before.
     """
     return [
         *_notes_of_processors(saved.get("processor"), str(processor())),
@@ -223,7 +223,7 @@ def notes_of_run(saved: dict[str, Any], learner: Learner, wanted: int) -> list[s
 
 
 def _notes_of_processors(saved: str | None, now: str) -> list[str]:
-    """What is said where a checkpoint, unless it is too old to know, was made on a processor of another kind."""
+    """A notice if the checkpoint was made on a processor of another kind; none if it is too old to know."""
     if saved in (None, now):
         return []
     return [
@@ -233,7 +233,7 @@ def _notes_of_processors(saved: str | None, now: str) -> list[str]:
 
 
 def _notes_of_threads(saved: int, now: int, wanted: int) -> list[str]:
-    """What is said where the number of threads, 0 where it is unknown, is another than the checkpoint's."""
+    """A notice if the number of threads (0: unknown) is not the checkpoint's, or is more than there are cores."""
     here = cores()
     if saved and now and saved != now:
         return [
@@ -252,7 +252,7 @@ def _notes_of_threads(saved: int, now: int, wanted: int) -> list[str]:
 
 
 def _notes_of_seeds(saved: int, now: int) -> list[str]:
-    """What is said where another number of seeds was computed side by side until the checkpoint."""
+    """A notice if another number of seeds was computed side by side until the checkpoint."""
     if saved == now:
         return []
     return [
@@ -262,7 +262,7 @@ def _notes_of_seeds(saved: int, now: int) -> list[str]:
 
 
 def _notes_of_learners(saved: int, now: int) -> list[str]:
-    """What is said where another number of learners had shares of the batches until the checkpoint."""
+    """A notice if another number of learners shared the batches until the checkpoint."""
     if saved == now:
         return []
     return [
@@ -273,7 +273,7 @@ def _notes_of_learners(saved: int, now: int) -> list[str]:
 
 
 def _notes_of_processes(saved: dict[str, Any], learner: Learner) -> list[str]:
-    """What is said where as many learners of JAX were processes of a cluster until the checkpoint, or are now."""
+    """A notice if as many learners of JAX moved between one process and a cluster's processes since the checkpoint."""
     if saved.get("learners", 1) != learner.ranks or saved.get("remote", False) == learner.remote:
         return []
     ways = ("devices of one process", "processes of a cluster")
@@ -285,7 +285,7 @@ def _notes_of_processes(saved: dict[str, Any], learner: Learner) -> list[str]:
 
 
 def with_empty_memory(state: dict[str, Any], config: Config, memory: AnyMemory) -> tuple[dict[str, Any], str]:
-    """A state whose memory is empty, and what is said of it.
+    """The state with an empty memory, and a notice on it.
 
     Its environments begin new episodes: a memory may need them whole.
     """
@@ -303,5 +303,5 @@ def with_empty_memory(state: dict[str, Any], config: Config, memory: AnyMemory) 
 
 
 def with_new_episodes(state: dict[str, Any]) -> dict[str, Any]:
-    """A state without that of the environments."""
+    """The state without the environments' states, so that new episodes begin."""
     return state | {"stepper": state["stepper"] | {"environments": None}}

@@ -8,7 +8,7 @@
         at their steps: a line of metrics, an evaluation, a checkpoint; around it the user's callbacks
 
 Everything that decides how the loop goes on is in its checkpoints, so a run that is killed goes on exactly from the
-last.
+last one.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ AT_THE_END, WHEN_STOPPED = 60.0, 5.0
 
 
 class Session:
-    """One run while it is running. Callbacks get it: read its parts, and leave changing them to the loop.
+    """A run at work. Callbacks get it: read its parts, and leave changing them to the loop.
 
     Attributes:
         step: Steps made so far, over all environments.
         config: All that the run is made from, as in `config.yaml`: `config.algorithm`, `config.environment`,
             `config.run` (the `RunOptions`).
         folder: The run's folder.
-        learner: What learns. `learner.updates` have been made; `learner.parameters()` copies all parameters, by network
-            and name.
-        memory: What is learned from. `len(memory)` counts what it holds: steps, or sequences.
+        learner: The learner. `learner.updates` is the number of updates; `learner.parameters()` copies all parameters,
+            by network and name.
+        memory: The memory that is learned from. `len(memory)` counts what it holds: steps, or sequences.
         stepper: The environments that are learned from: `num_envs`, `observation_space`, `action_space`, and `obs`
             (N, ...), which is acted on next.
-        log: What is logged. `log.scalar(name, value)` gives the next line of metrics a number of your own;
+        log: The log of metrics. `log.scalar(name, value)` gives the next line a number of your own;
             `log.recent_return` is the mean return of the last 100 training episodes, None before the first.
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
@@ -87,7 +87,7 @@ class Session:
         place: Place | None = None,
         build_learner: Callable[..., learners.Learner] = learners.build,
     ) -> None:
-        """`lock` is that of the folder; without one nobody notices if the folder is moved away meanwhile.
+        """`lock` is the folder's; without one it goes unnoticed if the folder is moved meanwhile.
 
         `place` is where the environments live that are learned from; None: in this process.
         """
@@ -128,12 +128,12 @@ class Session:
 
     @property
     def memory(self) -> resuming.AnyMemory:
-        """What is learned from; another one, once environments have said that they give masks of allowed actions."""
+        """The memory that is learned from; another one, once environments turn out to give masks of actions."""
         return self.parts.memory
 
     # ------------------------------------------------------------------------------------------------ the loop
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
-        """Go on to the configured number of steps, or until `stop` or Ctrl-C. A checkpoint is made of the end."""
+        """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._crew.take(callbacks)
         before = self.step
         with interruptible(self.interrupt), self._saying_where_it_stopped():
@@ -186,7 +186,7 @@ class Session:
             self._hooks.pop()
 
     def _conclude(self) -> None:
-        """Evaluate the last policy, and write the last line of metrics, where the timetable has none here.
+        """Evaluate the last policy, and write the last line of metrics, if none is due at this step.
 
         This comes after the last checkpoint: a run that is resumed there drops both again, and has the rows and lines
         of one that never ended here; and killing the process meanwhile loses nothing.
@@ -200,8 +200,8 @@ class Session:
         self.log.write_own(self.step)  # what came behind the last line
 
     def stop(self, because: str = "", evaluates: bool = True) -> None:
-        """End the loop after this step, with a checkpoint, and with an evaluation of the last policy if the run makes
-        any and `evaluates`. `because`, a sentence, is said.
+        """End the loop after this step, with a checkpoint; and with an evaluation of the last policy, if the run makes
+        any and `evaluates` is True. `because`, a sentence, is added to the notices.
         """
         if because and not self._stop:
             self.notices.append(f"The run stops at step {self.step:,}. {because}")
@@ -209,7 +209,7 @@ class Session:
         self._waited_for |= not evaluates
 
     def interrupt(self) -> None:
-        """Stop as Ctrl-C does: somebody waits, so there is no more evaluation, and one under way is broken off."""
+        """Stop as Ctrl-C does: since somebody waits, no more evaluation begins, and one under way is broken off."""
         self.stop(evaluates=False)
         self._evaluations.interrupted = True
 
@@ -219,12 +219,12 @@ class Session:
 
     @property
     def stopped(self) -> bool:
-        """Whether the loop ended, or is about to end, before its last step because it was asked to."""
+        """Whether the loop ended, or is about to end, before its last step because `stop` was called."""
         return self._stop and self.step < self.config.run.steps
 
     @property
     def seconds(self) -> float:
-        """Time spent on the run, earlier processes included."""
+        """Seconds spent on the run, earlier processes included."""
         return time.perf_counter() - self._began
 
     @seconds.setter
@@ -265,7 +265,7 @@ class Session:
             yield
 
     def _pretrain(self) -> Iterator[None]:
-        """Learn from demonstrations before the first step. All that is written down is of step 0.
+        """Learn from demonstrations before the first step. Everything written meanwhile is of step 0.
 
         An update counts as a step does in `checkpoint_every`; metrics and an evaluation come at the end.
         """
@@ -288,7 +288,7 @@ class Session:
                 return
 
     def _learn_what_is_due(self) -> memory.Sample | None:
-        """The last sample that was learned from, if any is due."""
+        """Make all updates that are due; the last sample that was learned from, or None."""
         last, due = None, self.memory.due()
         # Where the next sample depends on what was learned from the one before, it is drawn behind that.
         source = self.memory
@@ -316,11 +316,11 @@ class Session:
             self._call("on_update")
 
     def _progress(self, step: int) -> float:
-        """How much of the schedules is behind, in [0, 1]."""
+        """How far the schedules are at this step, in [0, 1]."""
         return min(1.0, step / self.config.run.horizon)
 
     def _prepared(self, batch: AnyBatch) -> AnyBatch:
-        """The batch as networks see it."""
+        """The batch as networks see it: with scaled observations, and previous rewards as the algorithm sees them."""
         if isinstance(batch, SequenceBatch):
             seen = self.config.algorithm.seen_reward(batch.obs.previous_reward)
             batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
@@ -348,7 +348,7 @@ class Session:
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
-            UsageError: It is called by `on_evaluation`, which it would call again: there `last_evaluation` has it.
+            UsageError: It is called in `on_evaluation`, which it would call again: use `last_evaluation` there.
         """
         if "on_evaluation" in self._hooks:
             raise UsageError(
@@ -360,7 +360,9 @@ class Session:
         return self.last_evaluation[1]
 
     def _evaluate(self, whole: bool = False) -> None:
-        """The same, but beside the run where that is possible and nobody listens; a signal may break it off."""
+        """Evaluate as `evaluate` does; but beside the run if that is possible and no callback has `on_evaluation`, and
+        a signal may break it off unless it is `whole`.
+        """
         self.log.look()
         check_finite(self.learner.parameters())
         self.parts.rehearsal.end()
@@ -379,11 +381,11 @@ class Session:
         return self._evaluations.under_way
 
     def another_environment(self, **how: Any) -> environments.Stepper:
-        """Environments that learning does not see, for the caller to close.
+        """Make environments that learning does not see; the caller closes them.
 
         Args:
-            how: For `environments.separate`: `num_envs`, `render_mode="rgb_array"`, `vectorization`, `worker_timeout`,
-                `engine`.
+            how: Arguments of `environments.separate`: `num_envs`, `render_mode="rgb_array"`, `vectorization`,
+                `worker_timeout`, `engine`.
 
         Raises:
             UsageError: The environment was handed over as an object, and can be neither copied nor made anew.
@@ -396,38 +398,38 @@ class Session:
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment that is learned from, in whichever process it lives: a curriculum.
 
-        The environment or one of its wrappers must have it already; of several, the outermost gets it. It counts from
-        now on. As all of the environment's state it is in checkpoints; where that state cannot be saved, set it again
+        The environment or one of its wrappers must have it already; of several, the outermost gets it. It takes effect
+        at once. As all of the environment's state it is in checkpoints; if that state cannot be saved, set it again
         in `on_start`. The environment that hindsight asks for rewards gets it, too. Evaluations are in environments of
         their own, which do not get it (but copies of an environment that was handed over as an object have what that
         has).
 
         Raises:
-            UsageError: One has no such attribute; or they are on a cluster or in a vector environment made elsewhere,
-                where they cannot be reached one by one.
-            EnvironmentFailedError: One does not take the value.
+            UsageError: An environment has no such attribute; or they are on a cluster or in a vector environment made
+                elsewhere, where they cannot be reached one by one.
+            EnvironmentFailedError: An environment does not take the value.
         """
         self.parts.set_attr(name, value)
 
     @property
     def is_object(self) -> bool:
-        """Whether the environment was handed over as an object, which is trained in itself."""
+        """Whether the environment was handed over as an object; training then uses that object itself."""
         return environments.is_instance(self._environment)
 
     @property
     def policy(self) -> Policy:
-        """The policy as it is evaluated, from here on. It takes raw observations (N, ...).
+        """The policy as evaluations use it, for raw observations (N, ...); it follows the learner's updates.
 
-        Its actions are those of networks, numbers in [-1, 1]; `Agent.act` gives them in the environment's units.
+        Its actions are those of the networks, numbers in [-1, 1]; `Agent.act` gives them in the environment's units.
         """
         return Policy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
 
     # ------------------------------------------------------------------------------------------------ its folder
     @contextmanager
     def in_its_folder(self) -> Iterator[None]:
-        """Around all writing: a folder that was moved or deleted is never made again.
+        """Guard all writing in the run's folder, so that a folder that was moved or deleted is never made again.
 
-        Raises FolderLostError if it is gone, also where that shows in an error of the disk only.
+        Raises FolderLostError if it is gone, also if only an error of the disk shows that.
         """
         self._check_folder()
         try:
@@ -441,15 +443,16 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
-        """Write everything down, and return the checkpoint's folder.
+        """Write a checkpoint, and return its folder.
 
-        At the end of a run that was stopped it is the one that is there: who goes on from it drops what came after.
+        After the last checkpoint of a run that was stopped, none is written, and the folder is that last one's: a run
+        that goes on from it drops what came after.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
-            CheckpointError: The disk refuses; earlier checkpoints are as they were.
+            CheckpointError: It cannot be written; earlier checkpoints are as they were.
             FolderLostError: The run's folder was moved or deleted.
-            UsageError: It is called by `on_update`, in the middle of learning: nothing could go on from that. Or by
+            UsageError: It is called in `on_update`, in the middle of learning, from where no run could go on; in
                 `on_checkpoint`, which it would call again; or in `on_start`, before the first observation.
         """
         if self._learns:

@@ -1,11 +1,11 @@
-"""Functions that run in turn, never two at once, and wait for each other where they ask something.
+"""Functions that run in turn, never two at once; each passes its turn on when it asks something.
 
     f0   runs, asks |                  | runs, asks |
     f1              | runs, asks |                  | runs, ends |
     answers                      | some |                        | ...
 
-Each has a thread of its own, because it may ask from any depth; the baton is passed on, so the order is always the same
-and nothing is shared by two that run.
+Each has a thread of its own, because it may ask from any depth of calls. The turn is passed on in a fixed order, so no
+two functions touch shared data at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Turns:
     def __init__(self, answer: Callable[[dict[int, Any]], dict[int, Any]]) -> None:
         """`answer` gets the requests of all functions that have not ended, by number, and answers one or more of them.
 
-        It is called in the thread of `run`. What it raises is raised where all of them asked.
+        It is called in the thread of `run`. What it raises is raised in all functions that asked.
         """
         self._answer = answer
         self._requests: dict[int, Any] = {}
@@ -41,9 +41,9 @@ class Turns:
         self._back = _closed()
 
     def run(self, functions: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Run them all to their ends. What each raised; one that does is no more waited for.
+        """Run all functions to their ends; return what each raised, or None. One that raises is no longer waited for.
 
-        An exception in this thread itself, such as KeyboardInterrupt, is raised in all of them before it goes on.
+        An exception in this thread itself, such as KeyboardInterrupt, first ends all functions.
         """
         self._gates = [_closed() for _ in functions]
         self._upcoming.extend(range(len(functions)))
@@ -77,10 +77,10 @@ class Turns:
         return raised
 
     def ask(self, number: int, request: Any) -> Any:
-        """The answer; for the function of that number, which waits here while others run.
+        """Ask for the function of that number, which waits here for the answer while others run.
 
         Raises:
-            UsageError: It is called from elsewhere, and would wait for its own turn to end.
+            UsageError: It is called in another thread, which would wait for a turn that it does not have.
         """
         if threading.current_thread() is not self._threads[number]:
             raise UsageError(
@@ -96,7 +96,7 @@ class Turns:
         return answer
 
     def _pass_on(self) -> None:
-        """Let the next one run; where all have asked or ended, `run`."""
+        """Give the turn to the next function; to `run` if all have asked or ended."""
         if self._interrupted:
             return
         gate = self._back
@@ -111,7 +111,7 @@ class Turns:
             raise KeyboardInterrupt
 
     def _interrupt(self) -> None:
-        """End all, one after the other, whose turn it is first: in the middle of what it does, as Ctrl-C would."""
+        """End all functions, the running one first: KeyboardInterrupt in the middle of its work, as by Ctrl-C."""
         self._interrupted = True
         threads = self._threads
         # What Python itself does in the main thread; for others only its C interface can.

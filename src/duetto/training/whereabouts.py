@@ -1,4 +1,4 @@
-"""Where a run's folder is while the run works in it."""
+"""A check that a run's folder stays in its place while the run works in it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from duetto.storage.folder_lock import FolderLock
 
 
 def check_folder(folder: Path, lock: FolderLock, step: int, saved: int | None) -> None:
-    """Raise FolderLostError if `folder` is no longer where, or what, the run began in; `lock` is the witness.
+    """Raise FolderLostError if `folder` was moved, replaced or deleted since the run began in it; `lock` shows it.
 
-    `saved` is the step of the last checkpoint, None where there is none.
+    `saved` is the step of the last checkpoint, None if there is none.
     """
     place = lock.place()
     if place == folder:

@@ -58,15 +58,15 @@ def tune(
     Args:
         algorithm: As in `duetto.train`; what it sets is the centre of the search, and the first trial.
         environment: An id, or a function that makes environments, which can be sent to another process.
-        trials: In all, those of earlier calls included.
+        trials: Number of trials in all, those of earlier calls included.
         seeds: Runs of each trial; its score is the interquartile mean over them of the last evaluations' mean returns.
         search: By option, or a YAML file of that: `{"tau": {"low": 1e-3, "high": 0.05, "log": True}}`, "step",
             `{"choices": [...]}`, "auto" for what the option's type says, None to leave it as it is.
         search_only: Search the options of `search` alone.
         jobs: Processes that train at a time. With 1, the same call gives the same trials.
         prune: End a trial early that is worse at an evaluation than the median of the complete trials.
-        confirm: Seeds that the best trial is trained with once more in the end, none of which it was chosen by: what
-            they come to is without the luck of having been chosen.
+        confirm: Number of new seeds to train the best trial with in the end: as it was not chosen by them, their score
+            is free of the luck of having been chosen.
         output: The study's folder; by default `studies/<algorithm>-<environment>`.
         preset: As in `duetto.train`; or FILE.yaml.
         environment_options: Arguments for the environment's own constructor.
@@ -114,7 +114,7 @@ def planned_study(
     seeds: int,
     prune: bool,
 ) -> Plan:
-    """What `conduct` would work on; nothing is written. Raises UsageError where the parts do not fit together."""
+    """The plan of a study for `conduct`; nothing is written. Raises UsageError if the parts do not fit together."""
     seeds = plain(seeds)
     _check_counts(seeds=seeds)
     if is_instance(environment):
@@ -131,7 +131,7 @@ def planned_study(
 def conduct(
     plan: Plan, output: str | Path | None, trials: int, jobs: int, confirm: int, display: StudyDisplay | None = None
 ) -> Tuned:
-    """Work on a study until it has so many trials, and say what it found. Raises as `tune` does."""
+    """Work on a study until it has so many trials, and return what it found. Raises as `tune` does."""
     trials, jobs, confirm = map(plain, (trials, jobs, confirm))
     _check_counts(trials=trials, jobs=jobs, **({"confirm": confirm} if confirm else {}))
     Optimizer.needed()
@@ -156,7 +156,7 @@ def conduct(
 
 
 def _confirmed(found: Tuned, best: Trial, study: Study, display: StudyDisplay | None) -> Tuned:
-    """With what the best comes to in a study of it alone."""
+    """Train the best trial once more in `study`, and add what it comes to."""
     if display is not None:
         display.confirming(study, best)
     study.work()
@@ -168,7 +168,7 @@ def _confirmed(found: Tuned, best: Trial, study: Study, display: StudyDisplay | 
 
 
 def _concluded(study: Study, optimizer: Optimizer) -> Tuned:
-    """Write down what was found, also in a study that was stopped."""
+    """Write down what was found, also in a study that was stopped. DuettoError if no trial is complete."""
     plan, folder, found = study.plan, study.folder, optimizer.trials()
     results.write_table(folder, found)
     best, preset, fresh = best_of(found), None, None
@@ -191,7 +191,7 @@ def _concluded(study: Study, optimizer: Optimizer) -> Tuned:
 
 
 def read_search(path: str | Path) -> dict[str, Any]:
-    """What a search file says, by option. UsageError where it is none."""
+    """Read a search file: how each option is searched, by name. UsageError if it is none."""
     try:
         found = yaml_files.parse(Path(path).read_text("utf-8")) or {}
     except (OSError, ValueError, yaml.YAMLError) as error:

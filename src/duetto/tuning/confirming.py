@@ -1,7 +1,7 @@
-"""The best trial once more, with seeds that it was not chosen by.
+"""Training the best trial once more, with seeds that it was not chosen by.
 
-The best of many scores is the best partly by luck: of its seeds, and of the episodes that it was judged in. Runs that
-nothing is chosen by have no such luck, so what they come to is what the same options come to another time.
+The best of many scores is the best partly by luck: of its seeds, and of the episodes that it was judged in. New runs,
+by which nothing is chosen, have no such luck, so their score is what to expect of the same options another time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ CONFIRMED = "confirmed"  # the folder of its runs, in the study's
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What the best trial comes to with other seeds.
+    """The score of the best trial with other seeds.
 
     Attributes:
-        value: Interquartile mean over the seeds; None where learning diverged, a run failed, or it was stopped.
+        value: Interquartile mean over the seeds; None if learning diverged, a run failed, or it was stopped.
         seeds: The score of each seed.
         runs: The folders of their runs.
-        reason: Why there is no value; "" where there is one, and where it was stopped.
+        reason: Why there is no value; "" if there is one, and if it was stopped.
     """
 
     value: float | None
@@ -33,26 +33,26 @@ class Confirmed:
     reason: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        """JSON values."""
+        """The fields as JSON values."""
         runs = [str(run) for run in self.runs]
         return {"value": self.value, "seeds": list(self.seeds), "runs": runs, "reason": self.reason}
 
 
 def fresh_seed(plan: Plan) -> int:
-    """The first seed whose evaluations and environments begin in none of the states that the study's have begun in."""
+    """The first seed whose evaluations and environments begin in none of the study's initial states."""
     own = plan.config.run  # its episodes and environments have seeds of their own, counted from the run's
     return own.seed + plan.seeds + max(own.evaluation_episodes, own.num_envs) - 1
 
 
 def confirming(plan: Plan, folder: Path, best: Trial, seeds: int, jobs: int) -> Study:
-    """A study of one trial, `best`, with so many seeds from the first on that the study of `plan` has not used."""
+    """A study of one trial, `best`, with `seeds` seeds that the study of `plan` has not used."""
     run = dataclasses.replace(plan.config.run, seed=fresh_seed(plan))
     others = dataclasses.replace(plan, config=dataclasses.replace(plan.config, run=run), seeds=seeds)
     return Study(others, folder, _Once(best), 1, jobs, CONFIRMED)
 
 
 class _Once:
-    """Stands where a study has its optimiser: one trial, which is known, never pruned, and told to nobody."""
+    """A stand-in for a study's optimiser: it has one trial, which is given, never pruned, and recorded nowhere."""
 
     def __init__(self, best: Trial) -> None:
         self._found = Trial(best.number, "running", best.options)

@@ -1,4 +1,4 @@
-"""A study's folder: what it is of is written down once, and nothing else goes on in it."""
+"""A study's folder: it records once what is tuned, and refuses any other study."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FREE = ("run.threads",)
 
 
 def settle(plan: Plan, folder: Path) -> None:
-    """Write down what is tuned where nothing is; refuse to go on with something else.
+    """Write down what is tuned in a new folder; in an existing one, check that it is the same.
 
     Raises:
         UsageError: The folder is of another study, or holds something else.
@@ -57,7 +57,7 @@ def settle(plan: Plan, folder: Path) -> None:
 
 
 def _check_scores(before: dict[str, Any], folder: Path) -> None:
-    """UsageError where its trials have scores of format 1, which cut a quarter of the seeds also in part."""
+    """Raise UsageError for trials with other scores: format 1 cut a quarter of the seeds, one of them in part."""
     seeds = before.get("seeds")
     if before.get("format") == 1 and isinstance(seeds, int) and seeds > 2 and seeds % 4:
         raise UsageError(
@@ -67,7 +67,7 @@ def _check_scores(before: dict[str, Any], folder: Path) -> None:
 
 
 def _told(plan: Plan) -> dict[str, Any]:
-    """What decides which trials there are and what they come to."""
+    """Everything that decides the trials and their scores, as `study.yaml` has it."""
     config = plan.config.to_dict()
     return {
         "search": {name: one.to_dict() for name, one in plan.space.items()},

@@ -1,9 +1,8 @@
-"""What is tried next, and what is not worth going on with, by Optuna; nothing else imports it.
+"""Choosing what is tried next, and what is pruned, with Optuna; nothing else imports it.
 
 Trials come from a tree-structured Parzen estimator (Bergstra et al., 2011; Optuna's TPE). Each is drawn with a
 generator of its own, from the study's seed and the trial's number: so a study that was killed goes on as it would have
-gone on. A trial is pruned where its best score so far is below the median of what complete trials had at the
-same step.
+gone on. A trial is pruned if its best score so far is below the median of what complete trials had at the same step.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ TOP = 0.25  # of all trials are the good ones, for that
 
 @dataclass(frozen=True)
 class Trial:
-    """What is known of one trial.
+    """One trial of a study.
 
     Attributes:
         number: From 0 on.
         state: "running", "complete", "pruned", "diverged" (learning did) or "failed".
         options: The values that were tried, by field.
-        value: Its score, where it is complete.
+        value: Its score, if it is complete.
         scores: By steps, the interquartile means that pruning went by.
-        seeds: The score of each seed, where it is complete.
+        seeds: The score of each seed, if it is complete.
         reason: Why it failed or diverged.
     """
 
@@ -52,22 +51,22 @@ class Trial:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """The fields as JSON values."""
         told = {name: value for name, value in vars(self).items() if value not in ("", None)} | {"value": self.value}
         return told | {"seeds": list(self.seeds), "scores": {str(step): score for step, score in self.scores.items()}}
 
 
 def best_of(trials: list[Trial]) -> Trial | None:
-    """The first of those with the highest score."""
+    """The trial with the highest score, the first of equals; None if none is complete."""
     complete = [trial for trial in trials if trial.value is not None]
     return max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
 
 
 class Optimizer:
-    """The study as Optuna has it, kept in a journal."""
+    """The study in Optuna, kept in a journal."""
 
     def __init__(self, journal: Path, space: Space, seed: int, start: dict[str, Any], prune_from: int | None) -> None:
-        """`start` are the centre's values, which the first trial tries; no trial is pruned before `prune_from` steps.
+        """`start` are the centre's values, which the first trial tries. No trial is pruned before `prune_from` steps.
 
         Raises:
             UsageError: Optuna is not installed.
@@ -98,7 +97,7 @@ class Optimizer:
 
     @staticmethod
     def needed() -> Any:
-        """Optuna. UsageError where it is not installed."""
+        """Import Optuna and return it. UsageError if it is not installed."""
         try:
             import optuna
         except ImportError as error:
@@ -107,7 +106,7 @@ class Optimizer:
 
     # ------------------------------------------------------------------------------------------------ one trial
     def ask(self) -> Trial:
-        """The next one to try."""
+        """Draw the next trial."""
         trials = self._study.get_trials(deepcopy=False)
         waiting = [trial.number for trial in trials if trial.state.name == "WAITING"]
         self._seed_for(min(waiting, default=len(trials)))
@@ -116,7 +115,7 @@ class Optimizer:
         return self._drawn(asked)
 
     def unfinished(self) -> list[Trial]:
-        """Those that nobody told the end of: the process died. They can be reported to from here on."""
+        """The trials without an end, as their process died; from here on they can be reported to."""
         for found in self._study.get_trials(deepcopy=False):
             if found.state.name == "RUNNING" and found.number not in self._running:
                 self._seed_for(found.number)  # it may have died while it was drawn
@@ -135,7 +134,7 @@ class Optimizer:
         return self.trial(trial.number)
 
     def report(self, number: int, step: int, score: float) -> None:
-        """A trial's score after so many steps; one that is known already is passed over."""
+        """Record a trial's score after so many steps; one that is known already is passed over."""
         if step not in self.trial(number).scores:
             self._running[number].report(score, step)
 
@@ -146,9 +145,9 @@ class Optimizer:
     def end(
         self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""
     ) -> None:
-        """A trial's end, "complete" with its value, "pruned", "diverged" or "failed".
+        """Record a trial's end: "complete" with its value, "pruned", "diverged" or "failed".
 
-        What diverges counts as bad where the next trials are drawn; what failed counts as never tried.
+        For drawing the next trials, one that diverged counts as bad, one that failed as never tried.
         """
         states = self._optuna.trial.TrialState
         trial = self._running.pop(number)
@@ -160,17 +159,17 @@ class Optimizer:
 
     # ------------------------------------------------------------------------------------------------ all of them
     def trial(self, number: int) -> Trial:
-        """That of a number."""
+        """The trial of a number."""
         return self._known(self._study.get_trials(deepcopy=False)[number])
 
     def trials(self) -> list[Trial]:
-        """All that were begun, by number."""
+        """All trials that were begun, by number."""
         found = self._study.get_trials(deepcopy=False)
         return [self._known(trial) for trial in found if trial.state.name != "WAITING"]
 
     def importances(self) -> dict[str, float]:
-        """Which share each field has in what sets the best quarter of the trials apart from the others (PED-ANOVA,
-        Watanabe et al., 2023, arXiv:2304.10255), the largest first; {} where too few were judged to say. Trials that
+        """The share of each field in what sets the best quarter of the trials apart from the others (PED-ANOVA,
+        Watanabe et al., 2023, arXiv:2304.10255), the largest first; {} if too few were judged to say. Trials that
         were pruned count with the score that they were pruned at: left out, they would hide what makes a trial bad.
         """
         judged = [trial for trial in self._study.get_trials(deepcopy=False) if _score(trial) is not None]
@@ -199,12 +198,12 @@ class Optimizer:
 
 
 def _score(trial: Any) -> float | None:
-    """That of a trial of Optuna's which ended by being judged."""
+    """The score of one of Optuna's trials that is complete or pruned; else None."""
     return trial.value if trial.user_attrs.get("state") in ("complete", "pruned") else None
 
 
 class _Held:
-    """Stands for the journal's lock: who works on a study holds its folder."""
+    """A stand-in for the journal's lock: whoever works on a study holds its folder's lock."""
 
     def acquire(self) -> bool:
         return True
@@ -214,7 +213,7 @@ class _Held:
 
 
 def _suggest(trial: Any, one: Dimension) -> None:
-    """Draw a parameter, or find it drawn."""
+    """Draw a parameter; if the trial has it already, nothing changes."""
     how = one.how
     if isinstance(how, Choices):
         trial.suggest_categorical(one.label, [as_text(value) for value in how.values])
@@ -229,7 +228,7 @@ def _suggest(trial: Any, one: Dimension) -> None:
 
 
 def _cut_to_whole_lines(journal: Path) -> None:
-    """A process that was killed may have left half a line, behind which nobody could write."""
+    """Cut the half line that a killed process may have left, after which nothing could be written."""
     if journal.is_file():
         with journal.open("rb+") as file:
             file.truncate(file.read().rfind(b"\n") + 1)
@@ -237,7 +236,7 @@ def _cut_to_whole_lines(journal: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Optuna's warnings of what it calls experimental are nothing that a user could act on."""
+    """Silence Optuna's warnings of experimental features, on which no user could act."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""Pictures of a study: what it found over its trials, and which options mattered."""
+"""Pictures of a study: the scores of its trials, and which options mattered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 15  # bars
 
 
 def needed() -> None:
-    """Raise UsageError where Matplotlib is not installed: before a study, not after it."""
+    """Raise UsageError if Matplotlib is not installed: before a study, not after it."""
     try:
         new_figure(1.0, 1.0)
     except UsageError as error:
@@ -23,7 +23,7 @@ def needed() -> None:
 
 
 def draw(folder: Path, trials: list[Trial], importances: dict[str, float], title: str) -> tuple[Path, ...]:
-    """`history.png`, and `importance.png` where there is enough to say; those that were drawn.
+    """Draw `history.png`, and `importance.png` if importances are known; return those that were drawn.
 
     Raises:
         UsageError: Matplotlib is not installed.
@@ -45,7 +45,7 @@ def draw(folder: Path, trials: list[Trial], importances: dict[str, float], title
 
 
 def _history(axes: Any, trials: list[Trial], title: str) -> None:
-    """Each trial's score; the best until then; where the others ended, at the lower edge."""
+    """Plot each trial's score, and the best until then; trials without a score are marked at the lower edge."""
     complete = [trial for trial in trials if trial.value is not None]
     numbers, values = [trial.number for trial in complete], [float(trial.value or 0.0) for trial in complete]
     axes.scatter(numbers, values, s=18, color="C0", label="score of a trial", zorder=3)

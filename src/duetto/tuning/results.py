@@ -1,4 +1,4 @@
-"""What a study leaves: the best trial as a preset, a table of all, and how the best does in other episodes."""
+"""A study's results: the best trial as a preset, a table of all, and how the best does in other episodes."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _NOT_IN_PRESETS = (
 
 @dataclass(frozen=True)
 class Tuned:
-    """A study, as far as it has come.
+    """A study's results, as far as it has come.
 
     Attributes:
-        folder: Where it is.
+        folder: The study's folder.
         trials: All that were begun, by number.
-        best: The one with the highest score; None where none is complete.
-        runs: The folders of its runs, one a seed.
+        best: The one with the highest score; None if none is complete.
+        runs: The folders of the best trial's runs, one a seed.
         preset: The file that the best is written to.
         pictures: The pictures that were drawn.
-        fresh: Interquartile mean over its seeds of the returns in episodes that nothing was chosen by.
-        confirmed: What the best comes to with seeds that it was not chosen by; None where that was not asked for.
-        importances: Which share each option has in what makes trials good; {} where too few are complete.
+        fresh: Interquartile mean over the best trial's seeds of the returns in episodes that nothing was chosen by.
+        confirmed: The best trial's score with seeds that it was not chosen by; None if that was not asked for.
+        importances: The share of each option in what makes trials good; {} if too few are complete.
         stopped: Whether it ended before its last trial; the same call goes on.
         notices: Sentences for the user.
     """
@@ -67,7 +67,7 @@ class Tuned:
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """The results as JSON values."""
         paths = {"study": str(self.folder), "preset": self.preset and str(self.preset)}
         lists = {"runs": [str(run) for run in self.runs], "pictures": [str(path) for path in self.pictures]}
         confirmed = {"fresh": self.fresh, "confirmed": self.confirmed and self.confirmed.to_dict()}
@@ -77,14 +77,14 @@ class Tuned:
 
 
 def runs_of(plan: Plan, runs: Path, trial: Trial) -> tuple[Path, ...]:
-    """The folders of a trial's runs in `runs` that are there, by their seeds."""
+    """The existing folders of a trial's runs in `runs`, in the order of their seeds."""
     parent, first = runs / f"{trial.number:04}", plan.config.run.seed
     names = [run_name(plan.centre, plan.config.environment, first + number) for number in range(plan.seeds)]
     return tuple(parent / name for name in names if (parent / name / "config.yaml").is_file())
 
 
 def write_preset(plan: Plan, folder: Path, best: Trial, trials: list[Trial]) -> Path:
-    """`best.yaml`, in the form of Duetto's own presets: `duetto train ... --preset best.yaml` takes it."""
+    """Write `best.yaml`, in the form of Duetto's own presets: `duetto train ... --preset best.yaml` takes it."""
     algorithm = applied(plan.centre, best.options)
     defaults = type(algorithm)()
     values = {name: getattr(algorithm, name) for name in algorithm.options()}
@@ -110,7 +110,7 @@ def write_preset(plan: Plan, folder: Path, best: Trial, trials: list[Trial]) -> 
 
 
 def write_table(folder: Path, trials: list[Trial]) -> Path:
-    """`trials.csv`: a row for each trial."""
+    """Write `trials.csv`, with a row for each trial."""
     names = list(dict.fromkeys(name for trial in trials for name in trial.options))
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
@@ -134,8 +134,8 @@ def _published(path: Path, text: str) -> Path:
 def judged_afresh(plan: Plan, runs: tuple[Path, ...]) -> float | None:
     """Interquartile mean over a trial's seeds of their last policies' returns in other episodes than the study's own.
 
-    So it is free of the luck of the evaluations that the trial was chosen by; it is not free of its seeds'. None where
-    a run of it was deleted.
+    So it is free of the luck of the evaluations that the trial was chosen by, but not of the luck of its seeds. None
+    if one of its runs was deleted.
     """
     origin = plan.config.origin
     own = type(plan.centre) if origin and not origin.file else None

@@ -1,4 +1,4 @@
-"""How good a trial is: one number, of several seeds."""
+"""The score of a trial: one number, of several seeds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LAST = 3  # evaluations that a seed's score is the mean of, where there are enou
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """That of `duetto plot` and `duetto sweep`; of three seeds or fewer their mean."""
+    """The interquartile mean as `duetto plot` and `duetto sweep` take it; of three seeds or fewer their mean."""
     return float(plotting.interquartile_mean(np.asarray(values, np.float64)))
 
 
 def window(steps: int, every: int) -> int:
-    """Over how many evaluations a seed's score goes: the last quarter of a run's, at least one and at most three.
+    """The number of evaluations in a seed's score: the last quarter of a run's, at least one and at most three.
 
     One evaluation is of one policy, which may be a lucky one among those before and after it; to choose the best of
     fifty trials by it would be to choose luck.

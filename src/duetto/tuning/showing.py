@@ -1,4 +1,4 @@
-"""What a person sees of a study at work: a line for each trial that ended; on a terminal, two that change."""
+"""The display of a study at work: a line for each trial that ended; on a terminal, two that change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GLANCE = 1.0  # seconds between two pictures of the lines in a notebook
 
 
 class StudyDisplay(LiveDisplay):
-    """Shows a study."""
+    """The display of a study at work."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
@@ -37,12 +37,12 @@ class StudyDisplay(LiveDisplay):
         self._next = 0.0
 
     def doing(self, text: str) -> None:
-        """Say what is being done beside training; "" for training."""
+        """Show what is being done other than training; "" for training."""
         self._doing = text
         self._refresh()
 
     def announce(self, study: Study) -> None:
-        """The first lines: what is searched, and where it is."""
+        """Show the first lines: what is searched, and where it is."""
         plan, run = study.plan, study.plan.config.run
         self._study, self._trials, self._doing = study, study.optimizer.trials(), ""
         study.on_end, study.on_look = self._ended, self._look
@@ -57,7 +57,7 @@ class StudyDisplay(LiveDisplay):
             self.say(f"Going on after {len(self._trials)} trials: {counted(self._trials)}.")
 
     def confirming(self, study: Study, best: Trial) -> None:
-        """The best trial is trained with other seeds."""
+        """Show that the best trial is trained with other seeds, in `study`."""
         self._look()
         first, count = study.plan.config.run.seed, study.plan.seeds
         seeds = f"{count} seed{'s' * (count > 1)}"
@@ -66,7 +66,7 @@ class StudyDisplay(LiveDisplay):
         study.on_look = self._look
 
     def finish(self, found: Tuned) -> None:
-        """The last lines: what was found, what to do with it, or how to go on."""
+        """Show the last lines: what was found, what to do with it, or how to go on."""
         self._look()
         self.say(f"{len(found.trials)} trials: {counted(list(found.trials))}.")
         best = found.best
@@ -124,7 +124,7 @@ class StudyDisplay(LiveDisplay):
         return Group(_above(study, ended, width), below)
 
     def _parts(self, study: Study) -> list[str]:
-        """The most important first."""
+        """The parts of the last line, the most important first."""
         parts = ["stopping: writing checkpoints"] if study.stopped else []
         best = best_of(self._trials)
         parts += [] if best is None else [f"best {best.value:.6g} (trial {best.number})"]
@@ -134,7 +134,7 @@ class StudyDisplay(LiveDisplay):
 
 
 def counted(trials: list[Trial]) -> str:
-    """How many there are of each state."""
+    """The numbers of trials of each state, as text."""
     numbers = Counter(trial.state for trial in trials)
     return ", ".join(f"{number} {state}" for state, number in numbers.items())
 
@@ -146,7 +146,7 @@ def _progress(study: Study, trying: Trying) -> str:
 
 
 def _above(study: Study, ended: int, width: int) -> Table:
-    """Name, bar, trials, and the time; what does not fit is left out, the name first."""
+    """The upper line: name, bar, trials, and the time; what does not fit is left out, the name first."""
     name = escaped(f"{study.plan.centre.name()} {study.plan.config.environment}")
     parts = {
         "name": name,

@@ -1,4 +1,4 @@
-"""What is searched: a range or choices for each option, from the type and bounds of its field and its present value.
+"""The search space: a range or choices for each option, from the type and bounds of its field and its present value.
 
     Positive  0.001     logarithmic, a tenth of it to ten times        Fraction 0.99    by 1 - x: 0.9 to 0.999
     NonNegative  0.2    logarithmic, a quarter to four times           Fraction 0.005   logarithmic, as Positive
@@ -6,7 +6,7 @@
     Count  10           logarithmic, a quarter to four times           bool, Literal    all values
     layers  64 64       halved, as they are, doubled, one layer more   0, or nothing    not searched: it is turned off
 
-What is better searched otherwise, or not at all, an algorithm says in `Algorithm.tuned`.
+An algorithm declares in `Algorithm.tuned` what is better searched otherwise, or not at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Dimension:
 
     @property
     def label(self) -> str:
-        """What Optuna's journal calls it, which says what was searched where that is not the value itself."""
+        """The option's name in Optuna's journal, which also says if the value is searched transformed."""
         if isinstance(self.how, Range) and self.how.log == FROM_ONE:
             return f"1 - {self.field}"
         if isinstance(self.how, Range) and self.how.step == DOUBLING:
@@ -47,7 +47,7 @@ class Dimension:
         return self.field
 
     def value(self, param: Any) -> Any:
-        """What the algorithm gets."""
+        """The algorithm's value for Optuna's parameter."""
         if isinstance(self.how, Choices):
             return next(value for value in self.how.values if as_text(value) == param)
         if self.how.step == DOUBLING:
@@ -59,7 +59,7 @@ class Dimension:
         return min(max(round(number, 12), self.how.low), self.how.high)
 
     def param(self, value: Any) -> Any:
-        """What Optuna would have had to propose; the nearest number where it is outside, None for no choice."""
+        """Optuna's parameter for the algorithm's value; the nearest if it is out of range, None if it is no choice."""
         if isinstance(self.how, Choices):
             return next((as_text(one) for one in self.how.values if one == value), None)  # 1 is 1.0
         number = min(max(value, self.how.low), self.how.high)
@@ -73,7 +73,7 @@ class Dimension:
         return min(self.how.low + steps * self.how.step, self.how.high)  # type: ignore[operator]
 
     def to_dict(self) -> dict[str, Any]:
-        """As a search file says it."""
+        """The range or choices as a search file has them."""
         if isinstance(self.how, Choices):
             return {"choices": [list(value) if isinstance(value, tuple) else value for value in self.how.values]}
         told = {"low": self.how.low, "high": self.how.high}
@@ -83,7 +83,7 @@ class Dimension:
 
 
 def as_text(value: Any) -> str:
-    """A choice as Optuna keeps it."""
+    """A choice as the text that Optuna keeps."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -91,7 +91,7 @@ Space = dict[str, Dimension]
 
 
 def beside_the_start(space: Space, start: dict[str, Any]) -> str:
-    """A sentence where the first trial cannot have the centre's values, `start` by field; "" where it has them."""
+    """A sentence if the first trial cannot have the centre's values, `start` by field; "" if it has them."""
     strange = [name for name, one in space.items() if one.param(start[name]) is None]
     if strange:
         told = ", ".join(f"{name} {as_text(start[name])}" for name in strange)
@@ -110,7 +110,7 @@ def beside_the_start(space: Space, start: dict[str, Any]) -> str:
 def space(
     algorithm: Algorithm, search: dict[str, Any] | None = None, only: bool = False, fixed: frozenset[str] = frozenset()
 ) -> Space:
-    """What is searched around the values that `algorithm` has.
+    """The search space around the values that `algorithm` has.
 
     Args:
         algorithm: The centre.
@@ -119,7 +119,7 @@ def space(
         fixed: Fields that were given a value, which they keep.
 
     Raises:
-        UsageError: A field is none, or cannot be searched so; or nothing is left to search.
+        UsageError: A field does not exist, or cannot be searched so; or nothing is left to search.
     """
     asked = {} if search is None else search
     if not isinstance(asked, Mapping):
@@ -219,7 +219,7 @@ def _layers(value: tuple[int, ...]) -> Choices | None:
 
 
 def _rounded(number: float, width: float) -> float:
-    """To so many digits, or more where the range is narrow: to a thousandth of its width at least."""
+    """Round to DIGITS digits, or more if the range is narrow: to a thousandth of its width at least."""
     return round(number, DIGITS - 1 - math.floor(math.log10(min(abs(number) or 1.0, width or 1.0))))
 
 
@@ -291,7 +291,7 @@ def _range(name: str, asked: dict[str, Any], whole: bool) -> Range:
 
 
 def _number_of(value: Any) -> Any:
-    """1e-3 is a number, which YAML takes for text."""
+    """Turn a text such as 1e-3, which YAML does not take for a number, into one; all else stays."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -299,5 +299,5 @@ def _number_of(value: Any) -> Any:
 
 
 def applied(algorithm: Algorithm, values: dict[str, Any]) -> Algorithm:
-    """The centre with the values of a trial. Raises UsageError where they do not go together."""
+    """The centre with the values of a trial. Raises UsageError if they do not go together."""
     return dataclasses.replace(algorithm, **values)

@@ -5,8 +5,8 @@
         after each evaluation that all its seeds have made: report their score, and prune the trial if it is hopeless
         at its end: tell its score, that it was pruned, or why it failed
 
-A trial's seeds go on together, evaluation by evaluation, also where only one of them may work at a time: so one that is
-pruned is pruned before any of its seeds has run to its end. The study's folder holds all there is to know:
+A trial's seeds advance together, evaluation by evaluation, even if only one of them may work at a time: so a trial that
+is pruned is pruned before any of its seeds has run to its end. The study's folder holds all there is to know:
 
     study.yaml      what is tuned, and by what: the same command goes on, another one is refused
     journal.jsonl   every trial, as Optuna keeps them
@@ -46,7 +46,7 @@ RUNS = 20  # that one process trains, before another takes its place: what they 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is tuned, and how."""
+    """The plan of a study: what is tuned, and how."""
 
     config: Config  # of the centre, with the first seed
     environment: Any
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def centre(self) -> Algorithm:
-        """What the search is around."""
+        """The algorithm, with the options that the search is around."""
         return self.config.algorithm
 
     @property
@@ -66,37 +66,37 @@ class Plan:
 
     @property
     def prune_from(self) -> int | None:
-        """No trial is pruned before so many steps: a fifth of all, and what passes until learning has begun."""
+        """Steps before which no trial is pruned: a fifth of all, or more until learning has begun; None: never."""
         steps, algorithm = self.config.run.steps, self.centre
         first, _ = algorithm.memory().first_update(self.config.run.num_envs)
         return max(steps // 5, first, algorithm.first_random_steps()) if self.prune else None
 
     def start(self) -> dict[str, Any]:
-        """The centre's values of what is searched."""
+        """The centre's values of the options that are searched."""
         return {name: getattr(self.centre, name) for name in self.space}
 
 
 class Asked(Protocol):
-    """What a study asks of whoever says what to try; see `Optimizer`."""
+    """The part of an optimiser that a study uses; see `Optimizer`."""
 
     def ask(self) -> Trial:
-        """The next one to try."""
+        """Draw the next trial."""
         ...
 
     def unfinished(self) -> list[Trial]:
-        """Those of an earlier process that were not ended."""
+        """The trials of an earlier process that were not ended."""
         ...
 
     def trial(self, number: int) -> Trial:
-        """That of a number."""
+        """The trial of a number."""
         ...
 
     def trials(self) -> list[Trial]:
-        """All that were begun."""
+        """All trials that were begun."""
         ...
 
     def report(self, number: int, step: int, score: float) -> None:
-        """Take a trial's score after so many steps."""
+        """Record a trial's score after so many steps."""
 
     def is_hopeless(self, number: int) -> bool:
         """Whether a trial should be pruned."""
@@ -105,12 +105,12 @@ class Asked(Protocol):
     def end(
         self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""
     ) -> None:
-        """Take a trial's end."""
+        """Record a trial's end."""
 
 
 @dataclass
 class SeedRun:
-    """One seed of a trial."""
+    """The run of one seed of a trial."""
 
     job: Job
     state: Literal["new", "working", "waiting", "stopping", "over"] = "new"
@@ -134,7 +134,7 @@ class Trying:
 
 
 class Study:
-    """The loop. Nothing else writes into its folder while it works.
+    """A study at work: the loop over its trials. Nothing else writes into its folder meanwhile.
 
     Attributes:
         trying: The trials at work, in order.
@@ -150,7 +150,7 @@ class Study:
     stopped: bool
 
     def __init__(self, plan: Plan, folder: Path, optimizer: Asked, trials: int, jobs: int, runs: str = TRIALS) -> None:
-        """`runs` is the folder, in the study's, that the trials' runs go to."""
+        """`runs` is the name of the folder, in the study's, that the trials' runs go to."""
         self.plan, self.folder, self.optimizer = plan, folder, optimizer
         self.runs: Path = folder / runs
         self.trials, self.jobs = trials, jobs
@@ -167,7 +167,7 @@ class Study:
 
     # ------------------------------------------------------------------------------------------------ the loop
     def work(self) -> None:
-        """Go on to the last trial, or until Ctrl-C."""
+        """Work to the end of the last trial, or until Ctrl-C."""
         packed(self._job(self.plan.centre, "", 0))  # what cannot be sent shows now
         self.trying = [self._tried(trial, taken_up=True) for trial in self.optimizer.unfinished()]
         with interruptible(self._stop):
@@ -191,7 +191,7 @@ class Study:
         self.stopped = True
 
     def _go_on(self) -> bool:
-        """Give work to as many processes as there may be; whether there is any."""
+        """Give work to as many processes as there may be; return whether any trial is at work."""
         if self.stopped:
             for trying in list(self.trying):
                 self._end_runs(trying)
@@ -215,7 +215,7 @@ class Study:
         self.trying.append(self._tried(trial, taken_up=False))
 
     def _tried(self, trial: Trial, taken_up: bool) -> Trying:
-        """A trial whose options do not go together gets no run."""
+        """The trial with a run for each seed; one whose options do not go together has failed, and none begins."""
         try:
             algorithm = applied(self.plan.centre, trial.options)
         except UsageError as error:
@@ -263,8 +263,8 @@ class Study:
 
     # ------------------------------------------------------------------------------------------------ what is heard
     def _due(self, step: int) -> int:
-        """When the evaluation that was made at a step was due: some environments have made more steps by then than
-        others, of another seed or another trial, and all have evaluated as often.
+        """The step at which the evaluation made at `step` was due: runs of other seeds or trials may have made other
+        numbers of steps by then, but all have evaluated as often.
         """
         options = self.plan.config.run
         return options.steps if step >= options.steps else step - step % options.evaluate_every
@@ -318,14 +318,14 @@ class Study:
         self._conclude(trying)
 
     def _put_off(self, trying: Trying, run: SeedRun) -> None:
-        """A signal ended it, of which this process may hear a moment later: its trial has no verdict."""
+        """End the trial of a run that a signal ended, without a verdict; this process may get it a moment later."""
         self.notices.append(
             f"Trial {trying.trial.number}: seed {run.job.run.seed} was stopped from outside. The same call takes it up."
         )
         self._end_runs(trying)
 
     def _note_words(self, trying: Trying, run: SeedRun, words: Sequence[str]) -> None:
-        """What a run had to say, once of all that say the same but for their numbers."""
+        """Add a run's notices, each once of all that only differ in their numbers."""
         for sentence in words:
             alike = gist(sentence, run.job.folder)
             if alike not in self._heard:
@@ -352,7 +352,7 @@ class Study:
         self._end_runs(trying)
 
     def _judge(self, trying: Trying) -> None:
-        """Report what all seeds have made, and end what is not worth going on with."""
+        """Report the scores of all evaluations that every seed has made, and prune the trial if it is hopeless."""
         number, common = trying.trial.number, trying.common()
         for step in common:
             self.optimizer.report(number, step, scores.interquartile_mean(self._scores(trying, step)))
@@ -365,7 +365,7 @@ class Study:
         return [scores.score(run.evaluations, step, self.plan.window) for run in trying.runs]
 
     def _conclude(self, trying: Trying) -> None:
-        """Tell how a trial ended, once all of its runs have. One that was stopped halfway is taken up another time."""
+        """Record a trial's end, once all of its runs have ended. One that was stopped halfway can be resumed later."""
         if trying not in self.trying or any(run.state != "over" for run in trying.runs):
             return
         self.trying.remove(trying)
