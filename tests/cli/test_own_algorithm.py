@@ -172,7 +172,16 @@ def test_another_file_in_its_place_is_not_run(begin: Command, duetto: Command, f
         ("x = 5", "pessimist.py:x", "has no algorithm (a subclass of duetto.algorithms.Algorithm) 'x'."),
         ("1 / 0", "pessimist.py:Pessimist", "does not run, line 52: ZeroDivisionError: division by zero"),
         ("def", "pessimist.py:Pessimist", "does not run: SyntaxError: "),
-        ("class B(Pessimist):\n    b: int = 1", "pessimist.py:B", "B in {} has fields but is no dataclass: put @data"),
+        (
+            "class B(Pessimist):\n    b: int = 1",
+            "pessimist.py:B",
+            "{}: B has fields (b) but is no dataclass: put @",
+        ),
+        (
+            "@dataclass(frozen=True)\nclass B(Pessimist):\n    tau = 0.5",
+            "pessimist.py:B",
+            "{}: B sets tau without a type, so it changes no option: write `tau: Fraction = 0.5`.",
+        ),
         ("@dataclass(frozen=True)\nclass B(Pessimist):\n    members: Count = 0", "pessimist.py:B", "members is 0"),
     ],
 )

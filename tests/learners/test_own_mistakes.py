@@ -8,6 +8,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import torch
 
@@ -122,7 +123,35 @@ class Silent(duetto.DDPG):
         return super().actor_loss(nets, batch)[0]
 
 
+@dataclass(frozen=True)
+class Wordy(duetto.DDPG):
+    def actor_loss(self, nets: Any, batch: Any) -> Any:
+        return super().actor_loss(nets, batch)[0], {"beta": "3"}
+
+
+@dataclass(frozen=True)
+class Nothing(duetto.DDPG):
+    def update(self, learner: Any, batch: Any, noise: Any, phase: int) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Elsewhere(duetto.DDPG):
+    def optimizers(self) -> Any:
+        return {"aktor" if name == "actor" else name: one for name, one in super().optimizers().items()}
+
+
+@dataclass(frozen=True)
+class Number(duetto.DDPG):
+    def actor_loss(self, nets: Any, batch: Any) -> Any:
+        return 0.0, {}
+
+
 MISTAKES = [
+    (Wordy, r"The loss of 'actor' reports 'beta' as a str; report arrays or numbers\."),
+    (Nothing, r"The algorithm's update minimises no loss in phase 0, so nothing is learned"),
+    (Elsewhere, r"optimizers\(\) names a network 'aktor'; there are actor, critic.* Did you mean 'actor'\?"),
+    (Number, r"The loss of 'actor' is a float; it must be a scalar array\."),
     (Misspelt, r"a loss of 'critc', which has no optimizer; there are actor, critic\. Did you mean 'critic'\?"),
     (Whole, r"The loss of 'actor' has the shape \(8,\); it must be a scalar\. Take batch\.mean of it"),
     (Silent, r"The loss of 'actor' must return a scalar and a dict of what it reports, maybe {}; it returned a"),
@@ -142,6 +171,46 @@ def test_an_algorithm_whose_loss_is_none(tmp_path: Path, backend: str, kind: Any
             backend=backend,
             runs_dir=tmp_path,
         )
+
+
+@dataclass(frozen=True)
+class Still(duetto.DDPG):
+    def actor_loss(self, nets: Any, batch: Any) -> Any:
+        return batch.mean(batch.reward), {}
+
+
+def test_a_loss_without_a_gradient(tmp_path: Path):
+    own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
+    with pytest.raises(UsageError, match=r"The loss of 'actor' does not depend on its parameters"):
+        duetto.train(
+            Still(**own, hidden=(8,), random_steps=8),
+            "Pendulum-v1",
+            steps=12,
+            evaluate_every=0,
+            backend="torch",
+            runs_dir=tmp_path,
+        )
+
+
+@dataclass(frozen=True)
+class Counting(duetto.DDPG):
+    def actor_loss(self, nets: Any, batch: Any) -> Any:
+        loss, info = super().actor_loss(nets, batch)
+        return loss, info | {"beta": 3, "share": np.float32(0.25)}
+
+
+@BACKENDS
+def test_a_loss_may_report_numbers(tmp_path: Path, backend: str):
+    own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
+    run = duetto.train(
+        Counting(**own, hidden=(8,), random_steps=8),
+        "Pendulum-v1",
+        steps=12,
+        evaluate_every=0,
+        backend=backend,
+        runs_dir=tmp_path,
+    )
+    assert (run.metrics()[-1]["learn/beta"], run.metrics()[-1]["learn/share"]) == (3.0, 0.25)
 
 
 class Alone(torch.nn.Module):

@@ -93,6 +93,20 @@ def test_other_algorithms_and_environments_are_not_compared_by_options(make: Mak
     assert found == [("td3", "Pendulum-v1"), ("ddpg", "Pendulum-v1"), ("td3", "Hopper-v5")]
 
 
+def test_another_task_of_the_same_name_is_said_whoever_learns_it(make: Make):
+    short = {"environment_options": {"max_episode_steps": 50}}
+    folders = [
+        make("a", [1, 2, 3], **short),
+        make("b", [1, 2, 3], name="sac"),
+        make("c", [1, 2, 3], name="ddpg", **short),
+    ]
+    assert [curve.label for curve in curves(folders)] == [
+        "td3, max_episode_steps 50",
+        "sac, max_episode_steps default",
+        "ddpg, max_episode_steps 50",
+    ]
+
+
 def test_a_seed_counts_once(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first, again = make("x-s0", [1, 2, 3]), make("x-s0-2", [1, 2, 9])
     make("x-s1", [1, 2, 5], seed=1)
@@ -437,3 +451,9 @@ def test_the_last_point_is_there_in_whatever_order_the_seeds_are(make: Make, ord
     (curve,) = curves([folders[place] for place in order])
     assert curve.steps.tolist() == [0, 1000, 2001, 3000]
     assert curve.values[:, -1] == pytest.approx([100, 100], abs=0.2)
+
+
+def test_a_picture_below_a_file_says_that_there_is_no_folder(make: Make, tmp_path: Path):
+    (tmp_path / "afile").write_text("")
+    with pytest.raises(DuettoError, match=r"cannot be written: a part of its path is a file, not a folder\."):
+        plot([make("a", [1, 2, 3])], tmp_path / "afile" / "x.png")

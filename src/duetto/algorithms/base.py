@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 from array_api_compat import array_namespace
 
+from duetto.algorithms import declaring
 from duetto.algorithms.exploration import Exploration
 from duetto.algorithms.fields import Count as Count  # these stand in an algorithm's fields, beside what is below
 from duetto.algorithms.fields import CountOrZero as CountOrZero
@@ -340,13 +341,15 @@ class Algorithm:
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Create an instance. Raises UsageError, not Python's TypeError, for an unknown hyper-parameter, with the
-        nearest known one; and for one without its name, which may be another than was meant.
+        nearest known one; for one without its name, which may be another than was meant; and for a class that sets an
+        option without declaring it.
         """
         if args:
             raise UsageError(
                 f"{cls.__name__} takes hyper-parameters by their names, and neither policy nor environment: "
                 f"{cls.__name__}({cls.options()[0]}=...). Then duetto.train({cls.__name__}(...), environment)."
             )
+        declaring.check(cls)
         cls._check_known(options)
         return super().__new__(cls)
 

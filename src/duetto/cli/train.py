@@ -24,9 +24,10 @@ from duetto.cli import watching
 from duetto.cli.clusters import Actors, Address, Ahead, AnyPace, Blocks, ReplayShards, cluster, with_address
 from duetto.cli.options import EnvironmentId, EnvironmentOptions, Json, Quiet, Seeds, environment_options
 from duetto.cli.output import expendable, print_json
+from duetto.display.live import say
 from duetto.errors import CheckpointError, UsageError
 from duetto.presets import Preset, beside, choose
-from duetto.storage import trust
+from duetto.storage import remaking, trust
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.origin import Origin, is_file, named
 
@@ -83,6 +84,8 @@ def _again(given: str, rest: list[str], named_first: bool) -> None:
         _check_agrees(rest[0], config, given)
         rest = rest[1:]
     values = config.to_dict()
+    for sentence in remaking.of_its_history(values):
+        say(Console(stderr=True), f"--config {given}: {sentence}", "yellow")
     hyperparameters = {name: values["algorithm"][name] for name in config.algorithm.options()}
     if any(one.partition("=")[0] == "--seeds" for one in rest):
         values["run"]["seed"] = 0  # these, not its own

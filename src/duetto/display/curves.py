@@ -26,6 +26,7 @@ from duetto.display.series import Logs, Series
 from duetto.display.tidy import Tabled
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.storage.config import RunOptions
+from duetto.storage.history import History
 from duetto.storage.migration import migrated
 from duetto.storage.yaml_files import read_yaml
 
@@ -34,6 +35,7 @@ Option = tuple[str, str]  # of the algorithm, the run, the environment or the cl
 _LOOKS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every")
 _UNSEEN: set[Option] = {("run", name) for name in ("seed", "threads", *_LOOKS)}
 MOST = 200  # curves; a table that would make more is cut first
+CHANGED, SET = ("run", "changed at"), ("run", "with callbacks that set")
 _NAMED = 3  # differences that a label spells out; with more it takes the folder's name
 
 
@@ -275,6 +277,7 @@ def _recorded(folder: Path) -> Recorded:
         settings = {(where, key): value for where, found in sections.items() for key, value in found.items()}
         settings |= {("algorithm", "name"): name, ("environment", "id"): _with_checksum(environment)}
         settings = {option: value for option, value in settings.items() if option not in _UNSEEN}
+        settings |= {option: value for option, value in _history(values).items() if value}
         if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
             raise TypeError("an id is text, and a seed a whole number")
         return Recorded(
@@ -300,6 +303,12 @@ def _with_checksum(environment: dict[str, Any]) -> str:
     """The environment's id, with the checksum of its file if it has one."""
     name, checksum = environment["id"], environment.get("sha256")
     return f"{name} (sha256 {checksum[:8]})" if checksum else name
+
+
+def _history(values: dict[str, Any]) -> dict[Option, str]:
+    """What was changed in a run after it had begun."""
+    history = History.of(values)
+    return {CHANGED: "; ".join(map(str, history.changed)), SET: ", ".join(history.attributes)}
 
 
 def _lacks(member: Member, metric: str) -> str:
@@ -365,13 +374,19 @@ def _end(path: Path, others: list[Path]) -> str:
 
 
 def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
-    ours, kind = group[0].settings, (group[0].algorithm, group[0].environment)
-    rivals = [other[0].settings for other in groups if (other[0].algorithm, other[0].environment) == kind]
-    options = dict.fromkeys(option for one in rivals for option in one)
-    differing = [option for option in options if any(one.get(option) != ours.get(option) for one in rivals)]
+    ours, panel = group[0].settings, [other[0] for other in groups if other[0].environment == group[0].environment]
+    rivals = [run.settings for run in panel if run.algorithm == group[0].algorithm]
+    others = [run.settings for run in panel]  # an environment's options make it another task, whoever learns it
+    options = dict.fromkeys(option for one in rivals + others for option in one)
+    differing = [
+        option
+        for option in options
+        if any(one.get(option) != ours.get(option) for one in (others if option[0] == "environment" else rivals))
+    ]
     if len(differing) > _NAMED or (not differing and len(rivals) > 1):
         return _folder_name(group)
-    return ", ".join([group[0].algorithm, *(f"{option[1]} {ours.get(option, 'default')}" for option in differing)])
+    named = [option for option in differing if option in ours or option not in (CHANGED, SET)]
+    return ", ".join([group[0].algorithm, *(f"{option[1]} {ours.get(option, 'default')}" for option in named)])
 
 
 def _folder_name(group: list[Recorded]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,10 @@ def beside(path: Path) -> Iterator[Path]:
 
     It is in a new folder beside `path`, of a random name: in a stranger's folder any other name may be a link.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # it, or a folder above it, is a file
+        raise NotADirectoryError(errno.ENOTDIR, "a part of its path is a file, not a folder", str(path)) from error
     with TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as folder:
         temporary = Path(folder) / path.name
         yield temporary

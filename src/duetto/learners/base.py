@@ -7,11 +7,12 @@ in both frameworks, so that what one wrote the other loads: parameters, optimise
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from duetto.algorithms.base import DIVERGENCE, PRIORITY, Algorithm, Array, OptimizerSpec, Tree
 from duetto.algorithms.nearest import did_you_mean
@@ -114,6 +115,8 @@ class Learner(Acting):
                 )
         self.targets: dict[str, str] = algorithm.targets()
         self.optimizer_specs: dict[str, OptimizerSpec] = algorithm.optimizers()
+        for method, names in (("optimizers", self.optimizer_specs), ("targets", self.targets.values())):
+            check_is_network(method, names, self.specs)
         self.precision: Precision = precision
         self.random: np.random.Generator = generator(seed, "learner")
         self.updates: int = 0
@@ -272,6 +275,16 @@ def epochs_at_once(algorithm: Algorithm) -> int:
     return 1 if any(optimizer.kl > 0 for optimizer in algorithm.optimizers().values()) else spec.epochs
 
 
+def check_is_network(method: str, names: Iterable[str], networks: Collection[str]) -> None:
+    """Raise UsageError where an algorithm's method names a network that it does not have."""
+    for name in names:
+        if name not in networks:
+            raise UsageError(
+                f"The algorithm's {method}() names a network {name!r}; there are {', '.join(networks)}."
+                f"{did_you_mean(name, networks)}"
+            )
+
+
 def check_learns(name: str, learning: Collection[str]) -> None:
     """Raise UsageError where an algorithm's update minimises a loss of a network that is not among `learning`."""
     if name not in learning:
@@ -288,9 +301,30 @@ def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
             f"The loss of {name!r} must return a scalar and a dict of what it reports, maybe {{}}; it returned a "
             f"{type(found).__name__}."
         )
-    if shape := tuple(getattr(found[0], "shape", ())):
+    loss, report = found
+    if not hasattr(loss, "ndim"):
+        raise UsageError(f"The loss of {name!r} is a {type(loss).__name__}; it must be a scalar array.")
+    if shape := tuple(loss.shape):
         raise UsageError(f"The loss of {name!r} has the shape {shape}; it must be a scalar. Take batch.mean of it.")
-    return found
+    numbers = {
+        key: value for key, value in report.items() if isinstance(value, np.generic) or not hasattr(value, "ndim")
+    }
+    for key, value in numbers.items():
+        if not isinstance(value, int | float | np.number | np.bool_):
+            raise UsageError(
+                f"The loss of {name!r} reports {key!r} as a {type(value).__name__}; report arrays or numbers."
+            )
+    xp = array_namespace(loss)
+    return loss, report | {key: xp.full_like(loss, float(value)) for key, value in numbers.items()}
+
+
+def check_minimised(names: Collection[str], phase: int) -> None:
+    """Raise UsageError where an update of this phase reports nothing, as it minimised no loss."""
+    if not names:
+        raise UsageError(
+            f"The algorithm's update minimises no loss in phase {phase}, so nothing is learned: let it "
+            "minimise one in each, or have fewer phases."
+        )
 
 
 class Summary(NamedTuple):

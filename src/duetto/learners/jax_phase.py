@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from duetto.algorithms.base import PRIORITY
-from duetto.learners.base import Rates, check_learns, checked_loss, summarize
+from duetto.learners.base import Rates, check_learns, check_minimised, checked_loss, summarize
 from duetto.learners.packing import Packing, Place
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Phase:
             batch = self._learner.twins.shown(batch, state)
         with jax.numpy_rank_promotion("raise"), self._learner.exactly():
             self._learner.algorithm.update(trace, batch, noise, self._number)
+        check_minimised(trace.names, self._number)
         self._found = tuple(trace.names), tuple(sorted(trace.changed))
         return {name: trace.state[name] for name in self._found[1]}, jnp.stack(trace.values), trace.priority
 

@@ -25,7 +25,16 @@ from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
 from duetto.learners import heap, twins
-from duetto.learners.base import Learner, Metrics, Precision, Rates, check_learns, checked_loss, summarize
+from duetto.learners.base import (
+    Learner,
+    Metrics,
+    Precision,
+    Rates,
+    check_learns,
+    check_minimised,
+    checked_loss,
+    summarize,
+)
 from duetto.learners.beside import Beside, Later
 from duetto.learners.dealing import every
 from duetto.learners.packing import leaves
@@ -197,6 +206,7 @@ class TorchLearner(Learner):
             batch = self.twins.shown(batch, self.twins.arrays)
         with self._learning():
             self.algorithm.update(self, batch, self._noise, self._phase)
+        check_minimised(self._names, self._phase)
         return torch.stack(self._values, -1)
 
     @contextlib.contextmanager
@@ -245,6 +255,8 @@ class TorchLearner(Learner):
         weights = self._optimizers[name].weights
         with self._autocast:
             value, info = checked_loss(name, loss(self.networks(), *args))
+        if not value.requires_grad:
+            raise UsageError(f"The loss of {name!r} does not depend on its parameters, so it has no gradient.")
         gradients = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
         norm = self._optimizers[name].step(self._averaged(list(gradients)), self._rates[name])
         self._keep_statistics(name)

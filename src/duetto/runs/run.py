@@ -231,8 +231,14 @@ class Run:
                 if wrapper := environments.running_statistics(self._given, session.stepper):
                     outside = wrapper in environments.vector_wrappers(self._given)
                     session.notices.append(own_statistics(config.environment, wrapper, config.algorithm, outside))
-                session.notices += notes_of_stretching(config, session.learner, session.step, horizon)
+                stretched = notes_of_stretching(config, session.learner, session.step, horizon)
+                session.notices += stretched
                 session.notices += trackers.note_of_others(self.path, how.callbacks)
+                what = [str(change) for change in session.checkpoints.changed]
+                if stretched and config.run.horizon != horizon:
+                    what.append(f"schedules end at step {config.run.horizon:,}, not at {horizon:,}")
+                history = config.history.going_on(session.step, what, session.checkpoints.inexact)
+                config = replace(config, history=history)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
                 files = config.origin or (config.remakeable and config.checksum)  # which may have been edited

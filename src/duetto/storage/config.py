@@ -25,6 +25,7 @@ from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.processor import processor
 from duetto.storage import disk, trust
+from duetto.storage.history import KEY, History
 from duetto.storage.migration import FORMAT, migrated
 from duetto.storage.origin import Origin
 from duetto.storage.yaml_files import read_yaml, to_yaml
@@ -114,6 +115,7 @@ class Config:
     cluster: dict[str, Any] = field(default_factory=dict)  # what of one decides the numbers; see `cluster.options`
     began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
     beside: tuple[int, ...] = ()  # seeds that were computed in one program with it
+    history: History = field(default_factory=History)
 
     def save(self, path: Path) -> None:
         """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
@@ -152,6 +154,7 @@ class Config:
             | ({"cluster": self.cluster} if self.cluster else {})
             | ({"from": self.began_from} if self.began_from else {})
             | ({"beside": list(self.beside)} if self.beside else {})
+            | ({KEY: self.history.to_dict()} if self.history != History() else {})
             | {
                 "preset": self.preset,
                 "command": self.command,
@@ -235,6 +238,7 @@ class Config:
             cluster=cluster,
             began_from=began or None,
             beside=tuple(values.get("beside") or ()),
+            history=History.of(values),
             run=run,
             preset=values["preset"],
             command=values["command"],
@@ -271,7 +275,7 @@ _ENVIRONMENT = {
 }
 
 
-_KEYS = ("algorithm", "environment", "run", "networks", "cluster", "from", "beside")
+_KEYS = ("algorithm", "environment", "run", "networks", "cluster", "from", "beside", KEY)
 _KEYS += ("preset", "command", "versions", "format")
 _SAID = {"preset": (str, "a name"), "command": (str, "a text"), "versions": (dict, "versions by package")}
 
@@ -314,7 +318,7 @@ def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> Non
 def _nearest(name: Any, known: Iterable[str]) -> str:
     known = list(known)
     near = nearest(name, known)
-    return f"; did you mean {near[0]!r}{units(str(name))}?" if near else f"; there are {', '.join(known)}"
+    return f" (did you mean {near[0]!r}{units(str(name))}?)" if near else f"; there are {', '.join(known)}"
 
 
 def _shortened(text: str) -> str:

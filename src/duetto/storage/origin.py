@@ -13,7 +13,6 @@ import difflib
 import hashlib
 import sys
 from dataclasses import dataclass
-from inspect import get_annotations
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -21,7 +20,7 @@ from typing import Any, Self
 import cloudpickle
 
 from duetto import own_files
-from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms import ALGORITHMS, Algorithm, declaring
 from duetto.errors import UsageError
 from duetto.fingerprints import fingerprint
 from duetto.own_files import run
@@ -122,8 +121,10 @@ def _class(module: ModuleType, name: str, path: Path) -> type[Algorithm]:
         hint = f"Did you mean {near[0]!r}? " if near else ""
         what = "has no class" if kind is None else "has no algorithm (a subclass of duetto.algorithms.Algorithm)"
         raise UsageError(f"{path} {what} {name!r}. {hint}{there}")
-    if get_annotations(kind) and "__dataclass_params__" not in vars(kind):
-        raise UsageError(f"{name} in {path} has fields but is no dataclass: put @dataclass(frozen=True) above it.")
+    try:
+        declaring.check(kind)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
     try:
         kind()
     except Exception as error:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from duetto import own_files
+from duetto.errors import UsageError
+from duetto.storage.differences import SHOWN
+from duetto.storage.history import History
 
 
 def command(values: Mapping[str, Any], config: str, names_all: bool = False) -> str:
@@ -65,6 +68,7 @@ def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list
             f"It began with the networks of another run, step {began.get('step')} of {place(began['run'])}, which is "
             f"needed too: --from RUN --from-checkpoint {began.get('step')} say where it is."
         )
+    sentences += of_its_history(values)
     if seeds := _side_by_side(values):
         sentences.append(
             f"It was one of the seeds {seeds} in one program: with --seeds {seeds} in place of --seed its numbers are "
@@ -78,6 +82,33 @@ def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list
             "where they are."
         )
     return sentences
+
+
+def of_its_history(values: Mapping[str, Any]) -> list[str]:
+    """Sentences on what was done to the run after it had begun, which its options alone do not repeat."""
+    try:
+        history = History.of(values)
+    except UsageError:
+        return []
+    sentences = []
+    if history.changed:
+        sentences.append(
+            f"It was changed after it had begun ({_listed(history.changed)}): config.yaml has the new values. Its "
+            "numbers need the old ones until there, and a resume with the new ones."
+        )
+    if history.attributes:
+        sentences.append(
+            f"Callbacks set {_listed(history.attributes)} of its environments, which config.yaml does not hold: "
+            "duetto.train does, with them."
+        )
+    if history.inexact:
+        sentences.append(f"Its numbers are not the same again: {_listed(history.inexact)}")
+    return sentences
+
+
+def _listed(entries: Sequence[object]) -> str:
+    more = f"; and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
+    return "; ".join(map(str, entries[:SHOWN])) + more
 
 
 def _algorithm(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,8 @@ class Checkpoints:
         store: Where they are written.
         last: Step and updates of the last one, or None.
         newest: The folder of the last one.
-        accepted: Whether the config has changed since in what decides the numbers, so that only a next one agrees.
+        changed: The options that are others than in the checkpoint that was gone on from, which was accepted.
+        inexact: Sentences on why the run does not go on from there as one that was never interrupted.
     """
 
     def __init__(self, session: Session, store: CheckpointStore, crew: Crew, evaluations: Evaluations) -> None:
@@ -43,7 +44,8 @@ class Checkpoints:
         self.store: CheckpointStore = store
         self.last: tuple[int, int] | None = None
         self.newest: Path | None = None
-        self.accepted: bool = False
+        self.changed: list[Change] = []
+        self.inexact: list[str] = []
         self._versions = packages(session.config.run.backend)
 
     @property
@@ -113,9 +115,9 @@ class Checkpoints:
             CheckpointError: It changes what cannot change in a run that has begun.
         """
         session = self._session
-        changed = resuming.accepted(loaded, session.config, session.folder, accept_changes)
-        self.accepted = bool(changed)
-        notes = resuming.notes_of_changes(loaded, changed, self._versions, session.config.algorithm)
+        changed = self.changed = resuming.accepted(loaded, session.config, session.folder, accept_changes)
+        self.inexact = resuming.notes_of_others(loaded, self._versions)
+        notes = resuming.notes_of_changes(loaded, changed, session.config.algorithm) + self.inexact
         try:
             self._restore(loaded, changed, without_memory)
         except CheckpointError as error:
@@ -133,6 +135,7 @@ class Checkpoints:
         if without_memory:
             state, note = resuming.with_empty_memory(state, session.config, session.memory)
             session.notices.append(note)
+            self.inexact.append(note)
         another = any(change.key in ENVIRONMENT for change in changed)
         if another:
             state = resuming.with_new_episodes(state)
@@ -150,10 +153,11 @@ class Checkpoints:
             return
         parts.interrupt()
         if not (another or without_memory):
-            session.notices.append(
+            self.inexact.append(
                 f"The state of {session.stepper.name} could not be restored: the run goes on with new episodes, so "
                 "from here it is not the same, number by number, as one that was never interrupted."
             )
+            session.notices.append(self.inexact[-1])
 
     def _cut_back(self, state: dict[str, Any]) -> None:
         """Drop what logs and tables hold from after the checkpoint."""

@@ -137,12 +137,8 @@ def _refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path
     )
 
 
-def notes_of_changes(
-    loaded: Loaded, changed: list[Change], versions: dict[str, str], algorithm: Algorithm
-) -> list[str]:
-    """Notices on changes that were accepted, on the user's own modules that were edited, and on packages that are
-    installed in another version now.
-    """
+def notes_of_changes(loaded: Loaded, changed: list[Change], algorithm: Algorithm) -> list[str]:
+    """Notices on changes that were accepted."""
     notes = []
     if changed:
         afresh = any(change.key in ENVIRONMENT for change in changed)
@@ -153,6 +149,12 @@ def notes_of_changes(
     beginnings = _beginnings(changed, algorithm)
     if idle := [change.key for change in changed if change.key in beginnings]:
         notes.append(f"Only a run's start asks for {', '.join(idle)}: the new value changes nothing now.")
+    return notes
+
+
+def notes_of_others(loaded: Loaded, versions: dict[str, str]) -> list[str]:
+    """Notices on the user's own modules that were edited, and on packages that are installed in another version now."""
+    notes = []
     if edited := own_modules.edited(loaded.state.get("modules", {})):
         notes.append(
             f"Edited {_since(loaded)}, and imported by what the run is made of: {', '.join(edited)}. If that changes "

@@ -25,6 +25,7 @@ from duetto import environments, learners, memory
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.learners.base import on_host
+from duetto.storage import history
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
 from duetto.storage.folder_lock import FolderLock
@@ -103,6 +104,7 @@ class Session:
         self._stop = self._waited_for = False
         self._learns = False  # within the updates that are due
         self._hooks: list[str] = []  # those that are being called, one within the other
+        self._set: set[str] = set()  # attributes that callbacks have set
         self._concluded = False  # whether a run that was stopped has its last checkpoint
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
 
@@ -138,7 +140,7 @@ class Session:
         before = self.step
         with interruptible(self.interrupt), self._saying_where_it_stopped():
             self._call("on_start")
-            if self.checkpoints.accepted:  # a plain resume of what is killed before the next one would be refused
+            if self.checkpoints.changed:  # a plain resume of what is killed before the next one would be refused
                 self.checkpoint()
             elif self.checkpoints.last:
                 self._call("on_checkpoint")
@@ -410,6 +412,10 @@ class Session:
             EnvironmentFailedError: An environment does not take the value.
         """
         self.parts.set_attr(name, value)
+        if name not in self._set:
+            self._set.add(name)
+            with self.in_its_folder():
+                history.note_attribute(self.folder / "config.yaml", name)
 
     @property
     def is_object(self) -> bool:

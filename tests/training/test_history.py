@@ -1,0 +1,131 @@
+"""What was done to a run after it had begun is in its config.yaml, and whoever compares or repeats runs says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import StopAt, small, train
+from test_run import edit
+
+import duetto
+from duetto.cli import main
+from duetto.display.curves import curves
+from duetto.errors import UsageError
+from duetto.runs.run import Run
+from duetto.storage import remaking
+from duetto.storage.config import Config
+from duetto.storage.history import Event, History
+from duetto.storage.yaml_files import read_yaml
+from duetto.training import checkpoints as checkpoints_module
+
+RATE = Event(70, "algorithm.actor_learning_rate was 0.001, is now 0.5")
+
+
+def history(run: Run) -> History:
+    return Config.load(run.path / "config.yaml").history
+
+
+def said(run: Run) -> str:
+    return " ".join(remaking.needed(read_yaml(run.path / "config.yaml")))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Run:
+    return train(tmp_path, steps=100, name="made", callbacks=[StopAt(70)])
+
+
+def test_a_run_that_nothing_was_done_to_has_none(made: Run):
+    made.resume()
+    assert "history" not in read_yaml(made.path / "config.yaml")
+    assert said(made) == ""
+
+
+def test_changed_options_stay_known(made: Run, tmp_path: Path):
+    made.resume(actor_learning_rate=0.5)
+    assert history(made) == History(changed=(RATE,))
+    made.resume(steps=110)
+    assert history(made) == History(changed=(RATE,))
+    assert said(made).startswith(f"It was changed after it had begun ({RATE}): config.yaml has the new values.")
+    # Its config says the same options as that of a run that had them from the start:
+    other = train(tmp_path, small(actor_learning_rate=0.5), steps=110, seed=1)
+    labels = [curve.label for curve in curves([made.path, other.path])]
+    assert labels == [f"td3, changed at {RATE}", "td3"]
+
+
+def test_what_came_after_the_checkpoint_that_is_gone_back_to_is_no_part_of_it():
+    before = History((RATE, Event(90, "x")), (Event(90, "y"),), ("g",))
+    assert before.going_on(80, ["z"], []) == History((RATE, Event(80, "z")), (), ("g",))
+    assert before.going_on(90, ["x"], []) == before  # the same again, of a run that was killed before it was made
+
+
+def test_schedules_that_were_stretched(tmp_path: Path):
+    run = train(tmp_path, small("ppo", learning_rate_decay="linear"), steps=32)
+    run.resume(steps=64)
+    assert history(run).changed == (Event(32, "schedules end at step 64, not at 32"),)
+    kept = train(tmp_path, small("ppo", learning_rate_decay="linear"), steps=32, seed=1)
+    kept.resume(steps=64, keep_schedule=True)
+    assert history(kept) == History()
+
+
+def test_what_does_not_go_on_exactly(made: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checkpoints_module, "packages", lambda _: {"numpy": "0.1"})
+    made.resume()
+    [event] = history(made).inexact
+    assert event.what.startswith("Installed in another version since the checkpoint at step 70: numpy was ")
+    assert f"Its numbers are not the same again: {event}" in said(made)
+
+
+def test_seeds_one_of_which_went_on_inexactly_are_one_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first = train(tmp_path, steps=100, callbacks=[StopAt(70)])
+    monkeypatch.setattr(checkpoints_module, "packages", lambda _: {"numpy": "0.1"})
+    first.resume()
+    second = train(tmp_path, steps=100, seed=1)
+    [curve] = curves([first.path, second.path])
+    assert len(curve.values) == 2
+
+
+class Gravity(duetto.Callback):
+    def on_step(self, session: duetto.Session) -> None:
+        if session.step in (20, 30):
+            session.set_attr("g", 0.0)
+
+
+def test_attributes_that_a_callback_sets(tmp_path: Path):
+    run = train(tmp_path, steps=40, callbacks=[Gravity()])
+    assert history(run) == History(attributes=("g",))
+    assert said(run).startswith("Callbacks set g of its environments, which config.yaml does not hold")
+    plain = train(tmp_path, steps=40, seed=1)
+    labels = [curve.label for curve in curves([run.path, plain.path])]
+    assert labels == ["td3, with callbacks that set g", "td3"]
+    resumed = run.resume(steps=50)
+    assert history(resumed) == History(attributes=("g",))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x",
+        ["x"],
+        {"changes": []},
+        {"changed": 3},
+        {"changed": ["x"]},
+        {"changed": [{"step": "7", "what": "x"}]},
+        {"changed": [{"step": 7, "what": ["x"]}]},
+        {"attributes": [3]},
+    ],
+)
+def test_one_that_is_none(made: Run, value: Any):
+    with pytest.raises(UsageError, match=r"config\.yaml: history "):
+        Run(edit(made, {"history": value}).path)
+
+
+def test_a_new_run_with_the_options_of_one_that_was_changed(made: Run, capfd: pytest.CaptureFixture[str]):
+    made.resume(actor_learning_rate=0.5)
+    file = str(made.path / "config.yaml")
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "--config", file, "--dry-run"])
+    out, err = capfd.readouterr()
+    assert "It was changed after it had begun (step 70:" in " ".join(err.split())
+    assert "history" not in out
