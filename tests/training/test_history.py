@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small_runs import StopAt, small, train
 from test_run import edit
@@ -12,6 +13,7 @@ from test_run import edit
 import duetto
 from duetto.cli import main
 from duetto.display.curves import curves
+from duetto.environments import Stepper
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import remaking
@@ -101,6 +103,22 @@ def test_attributes_that_a_callback_sets(tmp_path: Path):
     assert labels == ["td3, with callbacks that set g", "td3"]
     resumed = run.resume(steps=50)
     assert history(resumed) == History(attributes=("g",))
+
+
+def test_environments_that_were_lost_with_their_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole, steps = Stepper.step, []
+
+    def losing(self: Stepper, action: Any) -> Any:
+        result = whole(self, action)
+        steps.append(1)
+        self.lost = np.array([True]) if len(steps) == 7 else None
+        return result
+
+    monkeypatch.setattr(Stepper, "step", losing)
+    run = train(tmp_path, steps=20, evaluate_every=0)
+    lost = Event(6, "environments lost with their actor began new episodes (1)")
+    assert history(run) == History(inexact=(lost,))
+    assert f"Its numbers are not the same again: {lost}" in said(run)
 
 
 @pytest.mark.parametrize(

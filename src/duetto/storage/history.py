@@ -59,18 +59,26 @@ class History(NamedTuple):
             ) from error
 
 
-def note_attribute(path: Path, name: str) -> None:
-    """Note in the `config.yaml` at `path` that a callback sets this attribute; nothing if there is no such file.
+def note(path: Path, attribute: str = "", inexact: Event | None = None) -> None:
+    """Note in the `config.yaml` at `path` what happens while the run goes on; nothing if there is no such file.
+
+    Args:
+        path: The file.
+        attribute: One that a callback sets; noted once.
+        inexact: What makes its numbers others than those of a run that nothing happened to.
 
     Raises OSError if the disk refuses.
     """
     if not path.is_file():
         return
     values = read_yaml(path)
-    history = History.of(values)
-    if name not in history.attributes:
-        history = history._replace(attributes=(*history.attributes, name))
-        disk.publish_file(path, to_yaml(values | {KEY: history.to_dict()}).encode())
+    before = History.of(values)
+    after = before._replace(
+        attributes=tuple(dict.fromkeys([*before.attributes, *([attribute] if attribute else [])])),
+        inexact=tuple(dict.fromkeys([*before.inexact, *([inexact] if inexact else [])])),
+    )
+    if after != before:
+        disk.publish_file(path, to_yaml(values | {KEY: after.to_dict()}).encode())
 
 
 def _longer(events: tuple[Event, ...], step: int, what: Iterable[str]) -> tuple[Event, ...]:

@@ -244,6 +244,8 @@ class Session:
             experience, episodes = self.collector.collect(self.step, options.horizon)
             if self.stepper.lost is not None:
                 self.parts.interrupt(self.stepper.lost)
+                what = f"environments lost with their actor began new episodes ({int(self.stepper.lost.sum())})"
+                self._note(inexact=history.Event(self.step, what))
             self.outlook.of_rewards(experience)
             self.memory.take(experience)
             before, self.step = self.step, self.step + len(experience.env)
@@ -414,8 +416,7 @@ class Session:
         self.parts.set_attr(name, value)
         if name not in self._set:
             self._set.add(name)
-            with self.in_its_folder():
-                history.note_attribute(self.folder / "config.yaml", name)
+            self._note(attribute=name)
 
     @property
     def is_object(self) -> bool:
@@ -443,6 +444,11 @@ class Session:
         except (DuettoError, OSError):
             self._check_folder()
             raise
+
+    def _note(self, **what: Any) -> None:
+        """Note something in the run's history; see `history.note`."""
+        with self.in_its_folder():
+            history.note(self.folder / "config.yaml", **what)
 
     def _check_folder(self) -> None:
         check_folder(self.folder, self._lock, self.step, self.checkpoints.step)
