@@ -14,7 +14,7 @@ from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, sm
 import duetto
 from duetto.errors import CheckpointError, UsageError
 from duetto.runs.run import Run
-from duetto.training.callbacks import HOOKS, Callback, Crew
+from duetto.training.callbacks import HOOKS, Callback, CallbackList
 from duetto.training.session import Session
 
 FEW: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "checkpoint_every": 2, "log_every": 2}
@@ -96,9 +96,9 @@ def test_what_is_called_when(tmp_path: Path):
 
 def test_only_hooks_that_are_overridden_are_called():
     """Nobody waits for what does nothing, at every update."""
-    crew = Crew([])
-    crew.take([Patient(1)])
-    assert [hook for hook in HOOKS if crew._called[hook]] == ["on_update"]
+    found = CallbackList([])
+    found.take([Patient(1)])
+    assert [hook for hook in HOOKS if found._called[hook]] == ["on_update"]
 
 
 @pytest.mark.parametrize("crash", [41, 79, 80, 81, 199])
@@ -152,7 +152,7 @@ def test_a_checkpoint_without_callbacks_takes_new_ones(tmp_path: Path):
 
 def test_states_that_are_none_are_refused(tmp_path: Path):
     with pytest.raises(CheckpointError, match="callbacks/Patient is 3, not a dict"):
-        Crew([]).expect({"Patient": 3})
+        CallbackList([]).expect({"Patient": 3})
 
 
 # ---------------------------------------------------------------------------------------------------- mistakes

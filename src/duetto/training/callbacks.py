@@ -144,7 +144,7 @@ def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
     return said
 
 
-class Crew:
+class CallbackList:
     """The callbacks of one run, by name: the second one of a class is "Name 2"."""
 
     def __init__(self, notices: list[str]) -> None:

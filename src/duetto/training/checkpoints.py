@@ -20,7 +20,7 @@ from duetto.storage.aside import return_to
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.deciding import ENVIRONMENT, Change, deciding, listed, packages
 from duetto.training import resuming
-from duetto.training.callbacks import Crew
+from duetto.training.callbacks import CallbackList
 from duetto.training.evaluations import Evaluations
 from duetto.training.metrics import ADVICE
 
@@ -39,8 +39,10 @@ class Checkpoints:
         inexact: Sentences on why the run does not go on from there as one that was never interrupted.
     """
 
-    def __init__(self, session: Session, store: CheckpointStore, crew: Crew, evaluations: Evaluations) -> None:
-        self._session, self._crew, self._evaluations = session, crew, evaluations
+    def __init__(
+        self, session: Session, store: CheckpointStore, callbacks: CallbackList, evaluations: Evaluations
+    ) -> None:
+        self._session, self._callbacks, self._evaluations = session, callbacks, evaluations
         self.store: CheckpointStore = store
         self.last: tuple[int, int] | None = None
         self.newest: Path | None = None
@@ -86,7 +88,7 @@ class Checkpoints:
             "log": session.log.state_dict(),  # before the others: it waits for the device and finds a divergence
             **session.parts.state_dict(),
             "evaluations": self._evaluations.table.mark,
-            "callbacks": self._crew.state_dict(),
+            "callbacks": self._callbacks.state_dict(),
             "session": {
                 "step": session.step,
                 **evaluations,
@@ -142,7 +144,7 @@ class Checkpoints:
         parts.load_state_dict(state, loaded.segments)
         if any(change.key == "algorithm.temperature" for change in changed):
             parts.set_fixed()
-        self._crew.expect(state.get("callbacks", {}))  # none in those of earlier versions
+        self._callbacks.expect(state.get("callbacks", {}))  # none in those of earlier versions
         session.step, session.seconds = state["session"]["step"], state["session"]["seconds"]
         self.last, self.newest = (session.step, session.learner.updates), loaded.path
         session.notices += loaded.problems

@@ -31,7 +31,7 @@ from duetto.storage.config import Config
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.records import Csv
 from duetto.training import evaluations, resuming
-from duetto.training.callbacks import FUNCTIONS, AnyCallback, Crew
+from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
 from duetto.training.checkpoints import Checkpoints, check_finite
 from duetto.training.collector import Source
 from duetto.training.evaluation import Evaluation
@@ -95,7 +95,7 @@ class Session:
         self.folder, self._environment = folder, environment
         self._lock = lock or FolderLock(folder)
         self.notices: Notices = Notices()
-        self._crew = Crew(self.notices)
+        self._callbacks = CallbackList(self.notices)
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._open(config, place or Here(), build_learner, opened)
             self._opened = opened.pop_all()
@@ -126,7 +126,7 @@ class Session:
         self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
         opened.callback(self._evaluations.close)
         store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
-        self.checkpoints = Checkpoints(self, store, self._crew, self._evaluations)
+        self.checkpoints = Checkpoints(self, store, self._callbacks, self._evaluations)
 
     @property
     def memory(self) -> resuming.AnyMemory:
@@ -136,7 +136,7 @@ class Session:
     # ------------------------------------------------------------------------------------------------ the loop
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
-        self._crew.take(callbacks)
+        self._callbacks.take(callbacks)
         before = self.step
         with interruptible(self.interrupt), self._saying_where_it_stopped():
             self._call("on_start")
@@ -178,7 +178,7 @@ class Session:
     def _call(self, hook: str) -> None:
         self._hooks.append(hook)
         try:
-            self._crew.call(hook, self)
+            self._callbacks.call(hook, self)
         except DuettoError:
             raise
         except Exception as error:  # the user's own, with its own traceback
@@ -371,7 +371,7 @@ class Session:
         check_finite(self.learner.parameters())
         self.parts.rehearsal.end()
         self._evaluations.begin(whole)
-        if self._crew.listens("on_evaluation"):
+        if self._callbacks.listens("on_evaluation"):
             self._evaluations.finish()
 
     @property
