@@ -146,4 +146,4 @@ def test_a_new_run_with_the_options_of_one_that_was_changed(made: Run, capfd: py
         main(["train", "--config", file, "--dry-run"])
     out, err = capfd.readouterr()
     assert "It was changed after it had begun (step 70:" in " ".join(err.split())
-    assert "history" not in out
+    assert "\nhistory:" not in out
