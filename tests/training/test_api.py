@@ -23,7 +23,7 @@ from duetto.runs import api
 from duetto.runs import run as run_module
 from duetto.runs.asked import WRITTEN
 from duetto.storage.config import RunOptions
-from duetto.training.notices import shown_elsewhere
+from duetto.training.notices import Notices, shown_elsewhere
 
 QUICK: dict[str, Any] = OPTIONS | SMALL | {"steps": 20, "evaluate_every": 0}
 
@@ -170,3 +170,10 @@ def test_a_network_of_one_s_own_has_no_recurrent_layers(tmp_path: Path, backend:
             **({"minibatches": 1} if name == "ppo" else {}),  # else that is wrong, too
         )
     assert list(tmp_path.glob("runs/*")) == []
+
+
+def test_what_many_runs_say_is_heard_once():
+    notices = Notices(["First."])
+    notices.hear("a", ["3 steps, 1.5 s in runs/a.", "Other words.", "4 steps, 2 s in runs/a."], Path("runs/a"))
+    notices.hear("b", ["40 steps, 2.5 s in runs/b.", "Words."], Path("runs/b"))
+    assert notices == ["First.", "a: 3 steps, 1.5 s in runs/a.", "a: Other words.", "b: Words."]
