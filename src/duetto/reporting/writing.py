@@ -11,7 +11,7 @@ import numpy as np
 
 from duetto.display import files
 from duetto.display.curves import groups
-from duetto.errors import UsageError, few
+from duetto.errors import few
 from duetto.reporting import charts, sections
 from duetto.reporting.page import page, plotly
 
@@ -44,8 +44,7 @@ def report(
         DuettoError: Nothing of a file can be read, or the page cannot be written.
     """
     path = files.check_name(output, ".html", "a report")
-    if path.is_file() and _MADE_BY.encode() not in path.read_bytes():
-        raise UsageError(f"{path} is there and no report that Duetto wrote: it would be lost. Give another --output.")
+    files.check_free(path, lambda file: _MADE_BY.encode() in file.read_bytes(), "report")
     plotly()
     with np.errstate(over="ignore", invalid="ignore"):  # numbers of any size; those that are none are gaps
         html, notices = _html(runs, metric, tell)
