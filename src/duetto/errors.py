@@ -5,6 +5,7 @@ Every layer may raise them; the command line prints the message alone and exits 
 
 import shlex
 import unicodedata
+from collections.abc import Sequence
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format (bidirectional too), half pairs, ends of lines
 
@@ -17,6 +18,11 @@ def escaped(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(character) for character in text)
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """The names as a list for a sentence: of more than `most` only the first, and how many there are besides."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def to_resume(folder: object) -> str:

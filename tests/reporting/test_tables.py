@@ -117,6 +117,17 @@ def test_nor_is_what_is_no_such_table(tmp_path: Path):
     assert path.read_text() == "a,b\n1,2\n"
 
 
+def test_only_a_file_of_ours_is_replaced(tmp_path: Path):
+    path = write(tmp_path / "page", "ours")
+    files.check_free(path, lambda file: file.read_text() == "ours", "page")
+    files.check_free(tmp_path / "new", lambda _: False, "page")
+    with pytest.raises(UsageError) as refusal:
+        files.check_free(path, lambda _: False, "page")
+    assert str(refusal.value) == (
+        f"{path} is there and no page that Duetto wrote: it would be lost. Give another --output."
+    )
+
+
 def test_a_run_is_called_the_same_in_every_metric(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Where another one has no number of the second, nothing told it apart any more."""
     long = pretend(tmp_path / "long", [1, 2], metrics={"train/return": [3, 4]}, options={"a": 1})

@@ -9,6 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from line_environment import Line
 from rich.console import Console
@@ -21,9 +22,9 @@ from duetto.networks.specs import CustomNetwork
 from duetto.presets import choose
 from duetto.runs import api
 from duetto.runs import run as run_module
-from duetto.runs.asked import WRITTEN
+from duetto.runs.asked import WRITTEN, count, whole
 from duetto.storage.config import RunOptions
-from duetto.training.notices import shown_elsewhere
+from duetto.training.notices import Notices, shown_elsewhere
 
 QUICK: dict[str, Any] = OPTIONS | SMALL | {"steps": 20, "evaluate_every": 0}
 
@@ -170,3 +171,23 @@ def test_a_network_of_one_s_own_has_no_recurrent_layers(tmp_path: Path, backend:
             **({"minibatches": 1} if name == "ppo" else {}),  # else that is wrong, too
         )
     assert list(tmp_path.glob("runs/*")) == []
+
+
+def test_whole_numbers_are_told_from_all_else():
+    assert [type(number) for number in (whole("n", np.int64(0), least=0), count("n", np.uint8(1)))] == [int, int]
+    for given in (True, 1.0, "1", None):
+        with pytest.raises(UsageError, match=f"^n is {given!r}; it must be a whole number.$"):
+            whole("n", given, least=0)
+        with pytest.raises(UsageError, match=f"^n is {given!r}; it must be a whole number of at least 1.$"):
+            count("n", given)
+    with pytest.raises(UsageError, match=r"^n is -1; it must be at least 0, as is said\.$"):
+        whole("n", np.int64(-1), least=0, about=", as is said")
+    with pytest.raises(UsageError, match=r"^n is 0; it must be a whole number of at least 1\.$"):
+        count("n", 0)
+
+
+def test_what_many_runs_say_is_heard_once():
+    notices = Notices(["First."])
+    notices.hear("a", ["3 steps, 1.5 s in runs/a.", "Other words.", "4 steps, 2 s in runs/a."], Path("runs/a"))
+    notices.hear("b", ["40 steps, 2.5 s in runs/b.", "Words."], Path("runs/b"))
+    assert notices == ["First.", "a: 3 steps, 1.5 s in runs/a.", "a: Other words.", "b: Words."]

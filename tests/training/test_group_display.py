@@ -12,7 +12,7 @@ from line_environment import Line
 from rich.console import Console
 from small_runs import OPTIONS, small
 
-from duetto.display import group
+from duetto.display import progress
 from duetto.display.group import GroupDisplay
 from duetto.runs.many import start_many
 from duetto.storage.config import RunOptions
@@ -60,10 +60,17 @@ def test_what_all_say_is_said_once(tmp_path: Path):
     assert text.count("10 steps are too few") == 1
 
 
+def test_elsewhere_a_line_now_and_then_is_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    text = shown(tmp_path, terminal=False, steps=70)
+    assert re.search(r"^step +70  [\d,]+ steps/s of all seeds  evaluation -[\d.]+ ± [\d.]+", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("width", [40, 80])
 def test_no_line_is_wider_than_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int):
     """Steps are those of all; what does not fit is left out."""
-    monkeypatch.setattr(group, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
     frames: list[list[str]] = []
 
     def look(session: Session) -> None:

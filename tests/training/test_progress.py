@@ -15,7 +15,7 @@ from rich.console import Console
 from small_runs import OPTIONS, StopAt, small, train
 
 from duetto.display import progress
-from duetto.display.bar import State, lines
+from duetto.display.bar import State, lines, row
 from duetto.display.live import say
 from duetto.display.progress import ProgressDisplay
 from duetto.display.showing import shown as shown_on
@@ -158,6 +158,16 @@ def test_steps_and_time_left_are_seen_at_every_width_and_no_line_is_broken(width
     assert ("ObstructedMaze-2Dlhb-v1" in where) == (width >= 83)
     assert all(part in ("", *RESULTS) for part in learned.split("  "))
     assert learned.startswith("evaluation -1,234.5")
+
+
+@pytest.mark.parametrize(
+    ("width", "seen"),
+    [(20, "ppo ━━━━━━━ 8/8 0:1"), (18, "ppo ━━━━━ 8/8 0:1"), (17, "━━━━━━━━ 8/8 0:1"), (13, "8/8 0:1")],
+)
+def test_of_a_row_what_is_expendable_is_left_out_in_order(width: int, seen: str):
+    console = Console(width=width, file=io.StringIO())
+    console.print(row("ppo", 9, 8, {"count": "8/8", "time": "0:1"}, width, expendable=("name", "bar")))
+    assert console.file.getvalue().rstrip() == seen
 
 
 def test_what_takes_long_stands_in_the_place_of_the_results():

@@ -276,6 +276,11 @@ def test_mistakes_of_showing(made: Run, tmp_path: Path):
         made.evaluate(1, seed=-1)
     with pytest.raises(UsageError, match=r"seed is 1\.5; it must be a whole number"):
         made.evaluate(1, seed=1.5)  # the mistake that is tried
+    for call in (made.evaluate, made.watch):
+        with pytest.raises(UsageError, match="episodes is True; it must be a whole number"):
+            call(True)
+        with pytest.raises(UsageError, match="seed is False; it must be a whole number"):
+            call(1, seed=False)
     with pytest.raises(UsageError, match="seed is -2"):
         made.video(seed=-2)
     for folder in (tmp_path, f"{tmp_path}/new/"):

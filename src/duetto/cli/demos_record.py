@@ -19,6 +19,7 @@ from duetto.demonstrations import Description, Expert, Game, Writer
 from duetto.display.live import say
 from duetto.environments import Stepper
 from duetto.errors import UsageError
+from duetto.runs.asked import whole
 from duetto.runs.run import Run
 from duetto.storage import trust
 from duetto.training.evaluation import PARALLEL
@@ -72,11 +73,8 @@ def record(
 
 def checked(episodes: int, seed: int) -> int:
     """The seed. UsageError if it is negative, or if there is less than one episode."""
-    if episodes < 1:
-        raise UsageError(f"episodes is {episodes}; it must be at least 1.")
-    if seed < 0:
-        raise UsageError(f"seed is {seed}; it must be at least 0.")
-    return seed
+    whole("episodes", episodes, least=1)
+    return whole("seed", seed, least=0)
 
 
 def play(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len
@@ -51,19 +52,26 @@ def _where(state: State, width: int) -> Table:
     rate = "- steps/s" if state.rate is None else f"{state.rate:,.0f} steps/s"
     to_come = max(0, state.steps - state.step)
     left = clock(to_come / (state.rate or 1)) if state.rate or not to_come else "-:--:--"
-    kept = {"name": state.name, "bar": " " * NARROWEST, "count": count, "rate": rate, "left": left}
-    for expendable in ("name", "rate", "bar"):
+    parts = {"count": count, "rate": rate, "left": left}
+    return row(state.name, state.step, state.steps, parts, width, expendable=("name", "rate", "bar"))
+
+
+def row(name: str, made: int, steps: int, parts: dict[str, str], width: int, expendable: Sequence[str]) -> Table:
+    """One row: the name, a bar of how many of the steps are made, and the parts. If it does not fit, what is expendable
+    is left out, one after another: "name", "bar" or a part's key.
+    """
+    kept = {"name": name, "bar": " " * NARROWEST, **parts}
+    for part in expendable:
         if _wide(kept) > width:
-            del kept[expendable]
-    row = Table.grid(padding=(0, 1, 0, 0))
+            del kept[part]
+    grid = Table.grid(padding=(0, 1, 0, 0))
     cells: list[RenderableType] = []
     for part, text in kept.items():
-        row.add_column(no_wrap=True)
-        room = min(WIDEST, NARROWEST + width - _wide(kept))
-        bar = ProgressBar(state.steps, min(state.step, state.steps), width=room)
+        grid.add_column(no_wrap=True)
+        bar = ProgressBar(steps, min(made, steps), width=min(WIDEST, NARROWEST + width - _wide(kept)))
         cells.append(bar if part == "bar" else Text(text, style="bold" if part == "name" else ""))
-    row.add_row(*cells)
-    return row
+    grid.add_row(*cells)
+    return grid
 
 
 def _wide(parts: dict[str, str]) -> int:

@@ -24,7 +24,7 @@ from duetto.algorithms import ALGORITHMS
 from duetto.display import sources, tidy
 from duetto.display.series import Logs, Series
 from duetto.display.tidy import Tabled
-from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
+from duetto.errors import CheckpointError, DuettoError, UsageError, escaped, few
 from duetto.storage.config import RunOptions
 from duetto.storage.history import History
 from duetto.storage.migration import migrated
@@ -36,6 +36,7 @@ _LOOKS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_ever
 _UNSEEN: set[Option] = {("run", name) for name in ("seed", "threads", *_LOOKS)}
 MOST = 200  # curves; a table that would make more is cut first
 CHANGED, SET = ("run", "changed at"), ("run", "with callbacks that set")
+_LISTED = 12  # names in a sentence
 _NAMED = 3  # differences that a label spells out; with more it takes the folder's name
 
 
@@ -188,14 +189,14 @@ def _of_table(path: Path, metrics: Sequence[str], environments: set[str], taken:
     wanted = [seed for seed in seeds if not environments or seed.environment in environments]
     if not wanted:
         raise UsageError(
-            f"{path} has none of the runs' environments ({_some(sorted(environments))}). It has: {_some(there)}. "
-            "Where they are the same by another name, give them one name in the table."
+            f"{path} has none of the runs' environments ({few(sorted(environments), _LISTED)}). It has: "
+            f"{few(there, _LISTED)}. Where they are the same by another name, give them one name in the table."
         )
     having = [seed for seed in wanted if any(map(seed.has, metrics))]
     if not having:
         called = " and no ".join(repr(tidy.their(metric)) for metric in metrics)
         names = dict.fromkeys(name for seed in wanted for name in seed.names())
-        raise UsageError(f"{path} has no {called}. It has: {_some(list(names))}.")
+        raise UsageError(f"{path} has no {called}. It has: {few(list(names), _LISTED)}.")
     notices = []
     if others := len(set(there) - {seed.environment for seed in wanted}):
         notices.append(f"{others} of the environments of {path} are those of no run and are left out.")
@@ -229,10 +230,6 @@ def _cut(label: str, ending: str = "") -> str:
     """The label, no longer than a table's names may be, and as a table would return it."""
     label, most = escaped(label).strip(), tidy.LONGEST - len(ending)
     return (label if len(label) <= most else f"{label[: most - 1]}…") + ending
-
-
-def _some(names: Sequence[str], most: int = 12) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 # ---------------------------------------------------------------------------------------------------- which runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,12 @@ def check_name(output: str | Path, ending: str, what: str) -> Path:
     if path.suffix.lower() != ending or path.is_dir():
         raise UsageError(f"{output} is no name for {what}: end it in {ending}.")
     return path
+
+
+def check_free(path: Path, is_ours: Callable[[Path], bool], what: str) -> None:
+    """Raise UsageError if a file is there that is not one of ours."""
+    if path.is_file() and not is_ours(path):
+        raise UsageError(f"{path} is there and no {what} that Duetto wrote: it would be lost. Give another --output.")
 
 
 @contextmanager

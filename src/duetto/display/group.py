@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,8 @@ from rich.console import Console
 
 from duetto.display.bar import clock
 from duetto.display.live import say
-from duetto.display.progress import LINE_SECONDS, RATE_SECONDS, REFRESH_SECONDS, ProgressDisplay
-from duetto.errors import escaped, to_resume
+from duetto.display.progress import ProgressDisplay
+from duetto.errors import to_resume
 
 if TYPE_CHECKING:
     from duetto.training.session import Session
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 class GroupDisplay(ProgressDisplay):
     """A callback of every session that shows all: steps and steps/s as sums over seeds, returns as mean ± std."""
+
+    _whose = " of all seeds"
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
@@ -42,33 +43,6 @@ class GroupDisplay(ProgressDisplay):
             f"side by side, preset {config.preset}, {options.steps:,} steps each\n{_folders(sessions)}"
         )
         self._show_all_notices()
-
-    def __call__(self, session: Session) -> None:
-        """Update the display after a step of one session; cheap unless it is time to look."""
-        now = time.perf_counter()
-        self._doing.text = ""
-        self._show_news(session)
-        step = sum(one.step for one in self.sessions)
-        if self._since is None:
-            self._since = (now, step)
-        if now < self._next and session.step < session.config.run.steps:
-            return
-        self._next = now + REFRESH_SECONDS
-        made, state = step - self._since[1], self._state
-        state.name = escaped(
-            f"{session.config.algorithm.name()} {session.config.environment} × {len(self.sessions)} seeds"
-        )
-        state.step, state.steps = step, sum(one.config.run.steps for one in self.sessions)
-        if made:
-            state.rate = made / max(now - self._since[0], 1e-9)
-        state.results = self._results_of_all()
-        self._refresh()
-        if not self._live_lines and now >= self._next_line and made:
-            self._next_line = now + LINE_SECONDS
-            rate = f"{state.rate or 0:,.0f} steps/s of all seeds"
-            self.say("  ".join([f"step {session.step:>9,}", rate, *state.results]))
-        if now - self._since[0] > RATE_SECONDS:
-            self._since = (now, step)
 
     def finish_all(self, paths: Sequence[object]) -> None:
         """Show the last lines: done, or stopped and how to go on."""
@@ -116,7 +90,19 @@ class GroupDisplay(ProgressDisplay):
         returns = [result.mean_return for step, result in found if result is not None and step == at]
         self.say(f"step {at:>9,}  evaluations {_spread(returns)} over {len(returns)} seeds")
 
-    def _results_of_all(self) -> list[str]:
+    def _environment(self, session: Session) -> str:
+        return f"{session.config.environment} × {len(self.sessions)} seeds"
+
+    def _step(self, session: Session) -> int:
+        return sum(one.step for one in self.sessions)
+
+    def _steps(self, session: Session) -> int:
+        return sum(one.config.run.steps for one in self.sessions)
+
+    def _goes_on(self, session: Session, made: int) -> bool:
+        return bool(made)
+
+    def _results(self, session: Session) -> list[str]:
         parts: list[str] = []
         if returns := _returns(self.sessions):
             parts.append(f"evaluation {_spread(returns)}")

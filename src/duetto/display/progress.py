@@ -66,6 +66,8 @@ class ProgressDisplay(LiveDisplay):
     Before the first step it shows what is being done until then, and how many updates of pre-training are left.
     """
 
+    _whose = ""  # the steps/s are, after them
+
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
         self._state, self._doing = State(), Doing()
@@ -119,25 +121,25 @@ class ProgressDisplay(LiveDisplay):
         now = time.perf_counter()
         self._doing.text = ""
         self._show_news(session)
+        step = self._step(session)
         if self._since is None:
-            self._since = (now, session.step)
+            self._since = (now, step)
         if now < self._next and session.step < session.config.run.steps:
             return
         self._next = now + REFRESH_SECONDS
-        made = session.step - self._since[1]
-        state = self._state
-        state.name = escaped(f"{session.config.algorithm.name()} {own_files.short(session.config.environment)}")
-        state.step, state.steps = session.step, session.config.run.steps
+        made, state = step - self._since[1], self._state
+        state.name = escaped(f"{session.config.algorithm.name()} {self._environment(session)}")
+        state.step, state.steps = step, self._steps(session)
         if made:
             state.rate = made / max(now - self._since[0], 1e-9)
         state.results = self._results(session)
         self._refresh()
-        goes_on = made or session.memory.pretraining_left
-        if not self._live_lines and now >= self._next_line and goes_on:
+        if not self._live_lines and now >= self._next_line and self._goes_on(session, made):
             self._next_line = now + LINE_SECONDS
-            self.say("  ".join([f"step {session.step:>9,}  {state.rate or 0:,.0f} steps/s", *state.results]))
+            rate = f"{state.rate or 0:,.0f} steps/s{self._whose}"
+            self.say("  ".join([f"step {session.step:>9,}", rate, *state.results]))
         if now - self._since[0] > RATE_SECONDS:
-            self._since = (now, session.step)
+            self._since = (now, step)
 
     def finish(self, path: object) -> None:
         """Show the last lines: done, or stopped and how to go on."""
@@ -197,6 +199,19 @@ class ProgressDisplay(LiveDisplay):
         """Show a new evaluation and new notices, also while something else takes long."""
         self._show_evaluation(session)
         self._show_notices(session.notices)
+
+    # ------------------------------------------------------------------------------------------------ what it shows
+    def _environment(self, session: Session) -> str:
+        return own_files.short(session.config.environment)
+
+    def _step(self, session: Session) -> int:
+        return session.step
+
+    def _steps(self, session: Session) -> int:
+        return session.config.run.steps
+
+    def _goes_on(self, session: Session, made: int) -> bool:
+        return bool(made or session.memory.pretraining_left)
 
     def _results(self, session: Session) -> list[str]:
         parts: list[str] = []

@@ -66,11 +66,8 @@ def table(
 
 def _check_free(path: Path, runs: Sequence[str | Path]) -> None:
     """Raise UsageError if writing the table would replace one that is read, or a file that is no such table."""
-    if not path.is_file():
-        return
-    if path.resolve() in [Path(run).resolve() for run in runs]:
+    if path.is_file() and path.resolve() in [Path(run).resolve() for run in runs]:
         raise UsageError(
             f"{path} is read, and what of it is not in the new table would be lost. Give another --output."
         )
-    if not tidy.is_written(path):
-        raise UsageError(f"{path} is there and no table that Duetto wrote: it would be lost. Give another --output.")
+    files.check_free(path, tidy.is_written, "table")

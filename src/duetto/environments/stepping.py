@@ -110,11 +110,6 @@ class Stepper:
             )
         return self._shown
 
-    @property
-    def can_save(self) -> bool:
-        """Whether the environments' own state can be saved now; tries it, so it needs a reset and costs a saving."""
-        return self.state_dict()["environments"] is not None
-
     def reset(self, seed: int | None) -> None:
         """Begin new episodes, environment i with seed + i; later episodes go on with the environments' generators."""
         self._seed = seed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from duetto.display import files
 from duetto.display.curves import groups
-from duetto.errors import UsageError
+from duetto.errors import few
 from duetto.reporting import charts, sections
 from duetto.reporting.page import page, plotly
 
@@ -44,8 +44,7 @@ def report(
         DuettoError: Nothing of a file can be read, or the page cannot be written.
     """
     path = files.check_name(output, ".html", "a report")
-    if path.is_file() and _MADE_BY.encode() not in path.read_bytes():
-        raise UsageError(f"{path} is there and no report that Duetto wrote: it would be lost. Give another --output.")
+    files.check_free(path, lambda file: _MADE_BY.encode() in file.read_bytes(), "report")
     plotly()
     with np.errstate(over="ignore", invalid="ignore"):  # numbers of any size; those that are none are gaps
         html, notices = _html(runs, metric, tell)
@@ -79,14 +78,10 @@ def _html(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None]) 
     ]
     labels = list(dict.fromkeys(sections.short(group.label, 40) for group in found))
     environments = list(dict.fromkeys(sections.short(group.environment, 40) for group in found))
-    title = f"{_few(labels)} on {_few(environments)}"
+    title = f"{few(labels, most=3)} on {few(environments, most=3)}"
     seeds = sum(len(group.members) for group in found)
     about = f"{len(found)} curve{'s' * (len(found) > 1)} of {seeds} run{'s' * (seeds > 1)}"
     footer = (
         f"{_MADE_BY} {version('duetto')}; curves by plotly {version('plotly')}. Nothing in it comes from a network."
     )
     return page(title, about, parts, [chart.data for chart in (*above, *below)], footer), notices
-
-
-def _few(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -12,6 +12,7 @@ from duetto.algorithms.nearest import ELSEWHERE, did_you_mean, nearest
 from duetto.callbacks import RecordVideo
 from duetto.cluster import Cluster
 from duetto.errors import UsageError
+from duetto.functional.randomness import plain
 from duetto.storage.config import Config
 from duetto.training.callbacks import AnyCallback
 
@@ -45,6 +46,26 @@ def check_kinds(**given: Any) -> None:
         of_names = not isinstance(value, Mapping) or all(isinstance(key, str) for key in value)
         if not isinstance(value, kind) or not of_names:
             raise UsageError(f"{name} is {value!r}; it must be {wanted}.")
+
+
+def whole(name: str, value: Any, least: int, about: str = "") -> int:
+    """The argument `name` as a Python int. UsageError, which ends in `about`, unless it is a whole number from `least`
+    on.
+    """
+    value = plain(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; it must be a whole number.")
+    if value < least:
+        raise UsageError(f"{name} is {value}; it must be at least {least}{about}.")
+    return value
+
+
+def count(name: str, value: Any) -> int:
+    """The argument `name`, a number of things, as a Python int. UsageError unless it is a whole number from 1 on."""
+    value = plain(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{name} is {value!r}; it must be a whole number of at least 1.")
+    return value
 
 
 def check_videos(callbacks: Sequence[AnyCallback], environment: Any, config: Config) -> None:

@@ -22,11 +22,10 @@ from duetto.display.showing import shown
 from duetto.display.video import place, record
 from duetto.environments import Episode
 from duetto.errors import DuettoError, PartLostError, UsageError
-from duetto.functional.randomness import plain
 from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.runs.asked import check_kinds, check_videos
+from duetto.runs.asked import check_kinds, check_videos, whole
 from duetto.runs.beginning import Beginning
 from duetto.runs.opening import begun, reopened, take_up
 from duetto.runs.planning import changed, new_folder, own_statistics, planned, run_name
@@ -273,11 +272,7 @@ class Run:
         With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
         on the progress.
         """
-        if not isinstance(episodes := plain(episodes), int):
-            raise UsageError(f"episodes is {episodes!r}; it must be a whole number.")
-        if episodes < 1:
-            raise UsageError(f"episodes is {episodes}; it must be at least 1.")
-        seed = _check_seed(seed)
+        episodes, seed = whole("episodes", episodes, least=1), self._seed(seed)
         check_kinds(environment_options=environment_options)
         agent = self.agent(checkpoint)
         stepper = self._elsewhere(min(episodes, PARALLEL), environment, environment_options or {})
@@ -285,7 +280,7 @@ class Run:
         policy.explores = stochastic
         try:
             check_same_spaces(stepper, agent.observation_space, agent.action_space)
-            return evaluate(policy, stepper, episodes, self.config.run.seed if seed is None else seed, tell)
+            return evaluate(policy, stepper, episodes, seed, tell)
         finally:
             stepper.close()
 
@@ -301,7 +296,7 @@ class Run:
 
         With `frames`, its pictures go there as PNG. `tell` gets a few words now and then on the progress.
         """
-        seed = _check_seed(seed)
+        seed = self._seed(seed)
         if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
             raise UsageError(
                 f"{output} is a folder. Give the video a name in it, such as {Path(output) / 'video.mp4'}."
@@ -310,8 +305,7 @@ class Run:
         path = Path(output) if output else place(self.path, agent.step)
         stepper = self.stepper(1, render_mode="rgb_array")
         try:
-            chosen = self.config.run.seed if seed is None else seed
-            record(agent.policy, stepper, chosen, path, Path(frames) if frames else None, tell)
+            record(agent.policy, stepper, seed, path, Path(frames) if frames else None, tell)
         finally:
             stepper.close()
         return path
@@ -324,18 +318,14 @@ class Run:
         tell: Callable[[str], None] = lambda _: None,
     ) -> list[Episode]:
         """Show the agent live, in the environment's own window, for so many episodes; 0 for ever, until Ctrl-C."""
-        if not isinstance(episodes := plain(episodes), int):
-            raise UsageError(f"episodes is {episodes!r}; it must be a whole number.")
-        if episodes < 0:
-            raise UsageError(f"episodes is {episodes}; it must be at least 0, which is without an end.")
-        seed = _check_seed(seed)
+        episodes = whole("episodes", episodes, least=0, about=", which is without an end")
+        seed = self._seed(seed)
         agent = self.agent(checkpoint)
         stepper = self.stepper(1, render_mode="human")
         seen: list[Episode] = []
         try:
             while not episodes or len(seen) < episodes:
-                first = (self.config.run.seed if seed is None else seed) + len(seen)
-                seen.append(watch(agent.policy, stepper, first))
+                seen.append(watch(agent.policy, stepper, seed + len(seen)))
                 tell(f"episode {len(seen)}: return {seen[-1].total_reward:.2f}, {seen[-1].length} steps")
         finally:
             stepper.close()
@@ -352,6 +342,10 @@ class Run:
             return [{name: float(value) for name, value in row.items() if value != ""} for row in Csv.read(path)]
         except (TypeError, ValueError) as error:  # a cell too few is None
             raise DuettoError(f"{path} is damaged: {error}. Remove that line to read the others.") from error
+
+    def _seed(self, seed: int | None) -> int:
+        """The seed that was given, or the run's own. UsageError if it is no whole number or negative."""
+        return self.config.run.seed if seed is None else whole("seed", seed, least=0)
 
     def _environment(self) -> Any:
         if self._given is not None:
@@ -429,13 +423,3 @@ def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable
     if on_start is not None:
         on_start(session)
     session.run(callbacks)
-
-
-def _check_seed(seed: int | None) -> int | None:
-    """The seed as a Python int, or None. UsageError if it is no whole number or negative."""
-    seed = plain(seed)
-    if not isinstance(seed, int | None):
-        raise UsageError(f"seed is {seed!r}; it must be a whole number.")
-    if seed is not None and seed < 0:
-        raise UsageError(f"seed is {seed}; it must be at least 0.")
-    return seed

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duetto.algorithms import Algorithm
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, UsageError, few
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run
 from duetto.sharing import form
@@ -132,8 +132,7 @@ def _chosen(repository: str, listing: Listing, at_most: float) -> tuple[list[Rem
 
 
 def _shown(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(repr(name[:80]) for name in names[:_SHOWN]) + more
+    return few([repr(name[:80]) for name in names], _SHOWN)
 
 
 def _temporary(path: Path) -> Path:

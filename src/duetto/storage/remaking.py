@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from duetto import own_files
 from duetto.errors import UsageError
-from duetto.storage.differences import SHOWN
+from duetto.storage.differences import listed
 from duetto.storage.history import History
 
 
@@ -93,22 +93,17 @@ def of_its_history(values: Mapping[str, Any]) -> list[str]:
     sentences = []
     if history.changed:
         sentences.append(
-            f"It was changed after it had begun ({_listed(history.changed)}): config.yaml has the new values. Its "
+            f"It was changed after it had begun ({listed(history.changed)}): config.yaml has the new values. Its "
             "numbers need the old ones until there, and a resume with the new ones."
         )
     if history.attributes:
         sentences.append(
-            f"Callbacks set {_listed(history.attributes)} of its environments, which config.yaml does not hold: "
+            f"Callbacks set {listed(history.attributes)} of its environments, which config.yaml does not hold: "
             "duetto.train does, with them."
         )
     if history.inexact:
-        sentences.append(f"Its numbers are not the same again: {_listed(history.inexact)}")
+        sentences.append(f"Its numbers are not the same again: {listed(history.inexact)}")
     return sentences
-
-
-def _listed(entries: Sequence[object]) -> str:
-    more = f"; and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
-    return "; ".join(map(str, entries[:SHOWN])) + more
 
 
 def _algorithm(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from duetto.cluster import Cluster
 from duetto.display.live import is_watched
 from duetto.errors import UsageError
-from duetto.functional.randomness import plain
+from duetto.runs.asked import count
 from duetto.runs.planning import label_of
 from duetto.sweeping.crews import Crew, Processes, Tasks
 from duetto.sweeping.plan import Planned, Setting, named, runs
@@ -99,9 +99,7 @@ def conduct(
     display: SweepDisplay | None = None,
 ) -> Swept:
     """Train all runs of the settings, and return the sweep's results."""
-    jobs = plain(jobs)
-    if jobs is not None and (not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1):
-        raise UsageError(f"jobs is {jobs!r}; it must be a whole number of at least 1.")
+    jobs = None if jobs is None else count("jobs", jobs)
     folder, planned = listed(settings, name, output, cluster)
     try:
         folder.mkdir(parents=True, exist_ok=True)

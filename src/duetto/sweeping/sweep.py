@@ -21,7 +21,7 @@ from duetto.sweeping import progress
 from duetto.sweeping.crews import LOGS, Crew, Message, log_of
 from duetto.sweeping.plan import Planned
 from duetto.training.interruption import interruptible
-from duetto.training.notices import Notices, gist
+from duetto.training.notices import Notices
 
 LOOK = 0.2  # seconds between two looks at whether it shall stop
 AGAIN = 5.0  # seconds until a run is tried again that another process is at
@@ -78,7 +78,6 @@ class Sweep:
         self.on_event: Callable[[Entry, str], None] = lambda *_: None  # whoever shows the sweep
         self.on_look: Callable[[], None] = lambda: None
         self._asked = False
-        self._heard: set[str] = set()
 
     def work(self) -> None:
         """Train to the end of the last run, or until Ctrl-C."""
@@ -146,7 +145,7 @@ class Sweep:
             return
         entry.look()
         if kind == "ended":
-            self._note_words(entry, told[1])
+            self.notices.hear(entry.name, told[1], entry.planned.folder)
         if entry.planned.complete:
             self._end(entry, "complete")
         elif kind == "ended" and self.stopped:
@@ -175,14 +174,6 @@ class Sweep:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8", errors="backslashreplace") as log:
                 log.write(f"{entry.reason}\n{trace}".strip() + "\n")
-
-    def _note_words(self, entry: Entry, words: Sequence[str]) -> None:
-        """Add a run's notices, each once of all that only differ in their numbers."""
-        for sentence in words:
-            alike = gist(sentence, entry.planned.folder)
-            if alike not in self._heard:
-                self._heard.add(alike)
-                self.notices.append(f"{entry.name}: {sentence}")
 
 
 def _failure(kind: str, told: Message) -> tuple[str, str]:

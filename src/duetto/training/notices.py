@@ -19,6 +19,7 @@ class Notices(list[str]):
 
     def __init__(self, notices: Iterable[str] = ()) -> None:
         super().__init__()
+        self._heard: set[str] = set()
         self.extend(notices)
 
     def append(self, notice: str) -> None:
@@ -35,10 +36,15 @@ class Notices(list[str]):
         self.extend(notices)
         return self
 
-
-def gist(notice: str, folder: Path) -> str:
-    """A notice without its numbers and the run's folder: when many runs say the same, it need be shown only once."""
-    return re.sub(r"[\d.,]+", "", notice.replace(str(folder), ""))
+    def hear(self, run: str, sentences: Iterable[str], folder: Path) -> None:
+        """Add the sentences of one of many runs after its name: of all that only differ in their numbers or the run's
+        folder, the first.
+        """
+        for sentence in sentences:
+            alike = re.sub(r"[\d.,]+", "", sentence.replace(str(folder), ""))
+            if alike not in self._heard:
+                self._heard.add(alike)
+                self.append(f"{run}: {sentence}")
 
 
 @contextmanager

@@ -14,9 +14,8 @@ from duetto.algorithms.nearest import did_you_mean
 from duetto.display.live import is_watched
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
-from duetto.functional.randomness import plain
 from duetto.runs.api import made_of
-from duetto.runs.asked import check_kinds
+from duetto.runs.asked import check_kinds, count
 from duetto.runs.planning import planned, slug
 from duetto.storage import yaml_files
 from duetto.storage.config import RunOptions
@@ -115,8 +114,7 @@ def planned_study(
     prune: bool,
 ) -> Plan:
     """The plan of a study for `conduct`; nothing is written. Raises UsageError if the parts do not fit together."""
-    seeds = plain(seeds)
-    _check_counts(seeds=seeds)
+    seeds = count("seeds", seeds)
     if is_instance(environment):
         raise UsageError(
             "Every run of a study needs an environment of its own: hand over an id, or a function that makes them."
@@ -132,8 +130,8 @@ def conduct(
     plan: Plan, output: str | Path | None, trials: int, jobs: int, confirm: int, display: StudyDisplay | None = None
 ) -> Tuned:
     """Work on a study until it has so many trials, and return what it found. Raises as `tune` does."""
-    trials, jobs, confirm = map(plain, (trials, jobs, confirm))
-    _check_counts(trials=trials, jobs=jobs, **({"confirm": confirm} if confirm else {}))
+    trials, jobs = count("trials", trials), count("jobs", jobs)
+    confirm = confirm and count("confirm", confirm)
     Optimizer.needed()
     pictures.needed()
     default = Path("studies") / f"{plan.centre.name()}-{slug(plan.config.environment)}"
@@ -199,9 +197,3 @@ def read_search(path: str | Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"The search file {path} has no options; write tau: {{low: 0.001, high: 0.05, log: true}}.")
     return found
-
-
-def _check_counts(**counts: Any) -> None:
-    for name, count in counts.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise UsageError(f"{name} is {count!r}; it must be a whole number of at least 1.")

@@ -6,13 +6,11 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from duetto.display.bar import NARROWEST, WIDEST, clock, fitting
+from duetto.display.bar import clock, fitting, row
 from duetto.display.live import LiveDisplay
 from duetto.errors import escaped
 from duetto.tuning.confirming import fresh_seed
@@ -148,24 +146,5 @@ def _progress(study: Study, trying: Trying) -> str:
 def _above(study: Study, ended: int, width: int) -> Table:
     """The upper line: name, bar, trials, and the time; what does not fit is left out, the name first."""
     name = escaped(f"{study.plan.centre.name()} {study.plan.config.environment}")
-    parts = {
-        "name": name,
-        "bar": " " * NARROWEST,
-        "count": f"{ended}/{study.trials} trials",
-        "time": clock(time.monotonic() - study.began),
-    }
-    for expendable in ("name", "bar"):
-        if _wide(parts) > width:
-            del parts[expendable]
-    row = Table.grid(padding=(0, 1, 0, 0))
-    cells: list[RenderableType] = []
-    for part, text in parts.items():
-        row.add_column(no_wrap=True)
-        bar = ProgressBar(study.trials, min(ended, study.trials), width=min(WIDEST, NARROWEST + width - _wide(parts)))
-        cells.append(bar if part == "bar" else Text(text, style="bold" if part == "name" else ""))
-    row.add_row(*cells)
-    return row
-
-
-def _wide(parts: dict[str, str]) -> int:
-    return sum(cell_len(part) + 1 for part in parts.values())
+    parts = {"count": f"{ended}/{study.trials} trials", "time": clock(time.monotonic() - study.began)}
+    return row(name, ended, study.trials, parts, width, expendable=("name", "bar"))

@@ -33,7 +33,7 @@ from duetto.runs.planning import run_name
 from duetto.runs.workers import Worker, packed
 from duetto.storage.config import Config
 from duetto.training.interruption import interruptible
-from duetto.training.notices import Notices, gist
+from duetto.training.notices import Notices
 from duetto.tuning import scores
 from duetto.tuning.optuna import Trial
 from duetto.tuning.space import Space, applied, as_text
@@ -163,7 +163,6 @@ class Study:
         self._inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]] = queue.Queue()
         self._idle: list[Worker] = []
         self._hired: list[Worker] = []
-        self._heard: set[str] = set()
 
     # ------------------------------------------------------------------------------------------------ the loop
     def work(self) -> None:
@@ -312,7 +311,7 @@ class Study:
             how, sentence, trace = told
             self._fail(trying, DIVERGED if how == DIVERGED else FAILED, f"{sentence}\n{trace}".strip())
         elif kind == "ended":
-            self._note_words(trying, run, told[1])
+            self.notices.hear(f"Trial {trying.trial.number}, seed {run.job.run.seed}", told[1], run.job.folder)
         if kind == "ended" and not stopping and short and not trying.verdict:
             self._put_off(trying, run)
         self._conclude(trying)
@@ -323,14 +322,6 @@ class Study:
             f"Trial {trying.trial.number}: seed {run.job.run.seed} was stopped from outside. The same call takes it up."
         )
         self._end_runs(trying)
-
-    def _note_words(self, trying: Trying, run: SeedRun, words: Sequence[str]) -> None:
-        """Add a run's notices, each once of all that only differ in their numbers."""
-        for sentence in words:
-            alike = gist(sentence, run.job.folder)
-            if alike not in self._heard:
-                self._heard.add(alike)
-                self.notices.append(f"Trial {trying.trial.number}, seed {run.job.run.seed}: {sentence}")
 
     def _rest(self, worker: Worker) -> None:
         if worker.runs < RUNS:
