@@ -20,10 +20,10 @@ from duetto.algorithms.base import Algorithm
 from duetto.environments.chance import Chance
 from duetto.environments.engines import Engine
 from duetto.functional.randomness import generator
+from duetto.functional.trees import leaves
 from duetto.learners import twins
 from duetto.learners.base import on_host
 from duetto.learners.jax import JaxLearner
-from duetto.learners.packing import leaves
 from duetto.learners.torch_recording import Recorder
 from duetto.learners.torch_twins import TorchTwins
 from duetto.learners.twins import ON_DEVICE, Rows, Twins

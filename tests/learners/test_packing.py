@@ -9,8 +9,9 @@ import pytest
 
 from duetto import learners
 from duetto.algorithms import ALGORITHMS
+from duetto.functional.trees import leaves
 from duetto.learners.base import Rates, on_host
-from duetto.learners.packing import ALIGNMENT, Packing, kind, leaves
+from duetto.learners.packing import ALIGNMENT, Packing, kind
 from duetto.learners.voices import together
 from duetto.testing import conformance
 

@@ -21,9 +21,10 @@ from duetto.cluster.crew import Crew, Lost
 from duetto.cluster.host import Description, Request
 from duetto.environments import Tree, trees
 from duetto.environments.engines import Engine, Outcome
-from duetto.environments.shares import join_outcomes, join_saved, join_trees, take_saved
+from duetto.environments.shares import join_outcomes, join_saved, take_saved
 from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
+from duetto.functional.trees import merged
 
 
 class Spread(Engine):
@@ -61,9 +62,8 @@ class Spread(Engine):
         """See Engine."""
         seeds = [(None if seed is None else seed + actor.share.start,) for actor in self.crew.actors]
         self._anew, self.pending = {}, None
-        return join_trees(
-            [result.obs if isinstance(result, Lost) else result[0] for result in self._all("reset", seeds)]
-        )
+        given = self._all("reset", seeds)
+        return merged(np.concatenate, [result.obs if isinstance(result, Lost) else result[0] for result in given])
 
     def step(self, actions: np.ndarray) -> Outcome:
         """See Engine."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from duetto.demonstrations.episodes import Demonstration
 from duetto.demonstrations.form import limits
 from duetto.environments import Stepper, Transition, Tree
 from duetto.errors import UsageError
+from duetto.functional.trees import mapped, merged
 from duetto.networks import masks
 from duetto.networks.spaces import Space
 
@@ -119,12 +121,7 @@ def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) 
     """
     last, row = rows[-1]
     trees = [(step.obs, i) for step, i in rows] + [(last.next_obs, row)]
-    seen: list[Any] = [_row(masks.parted(tree)[0], i) for tree, i in trees]
-    first = seen[0]
-    if isinstance(first, dict):
-        obs: Tree = {name: np.stack([one[name] for one in seen]) for name in first}
-    else:
-        obs = np.stack(seen)
+    obs: Tree = merged(np.stack, [mapped(itemgetter(i), masks.parted(tree)[0]) for tree, i in trees])
     action = np.stack([step.action[i] for step, i in rows])
     return Demonstration(
         obs,
@@ -133,7 +130,3 @@ def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) 
         bool(last.terminated[row]),
         bool(last.truncated[row]),
     )
-
-
-def _row(tree: Tree, row: int) -> Tree:
-    return {name: part[row] for name, part in tree.items()} if isinstance(tree, dict) else tree[row]

@@ -20,8 +20,9 @@ from duetto.demonstrations.episodes import Demonstration, Demonstrations, Descri
 from duetto.demonstrations.form import DATA, FORMAT, KEY, METADATA, SEALED, key, minari, stored
 from duetto.demonstrations.reading import load, read
 from duetto.demonstrations.sealing import check_own_file, write_seal
-from duetto.environments import Tree, to_gymnasium
+from duetto.environments import to_gymnasium
 from duetto.errors import DuettoError, UsageError
+from duetto.functional.trees import leaves
 from duetto.networks.spaces import Dict, Space
 from duetto.storage import disk
 from duetto.storage.manifest import MANIFEST
@@ -140,7 +141,7 @@ class Writer:
         for entries, value in zip(self._about.values(), values, strict=True):
             entries.append(value)
         self._buffer.append(_buffer(episode, seed, self._description.action_space))
-        self._bytes += sum(array.nbytes for array in _arrays(episode.obs))
+        self._bytes += sum(array.nbytes for array in leaves(episode.obs))
         if self._bytes > BUFFERED or len(self._buffer) >= MANY:
             self._flush()
 
@@ -220,7 +221,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def _arrays(tree: Tree) -> Iterable[np.ndarray]:
-    return tree.values() if isinstance(tree, dict) else [tree]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from duetto.environments.engines import Outcome
-from duetto.environments.trees import Tree
+from duetto.functional.trees import merged
 
 
 def shares(num_envs: int, parts: int) -> list[range]:
@@ -54,18 +54,10 @@ def join_outcomes(parts: list[Outcome]) -> Outcome:
         "success": _joined(parts, "success", lambda part: np.full(len(part.reward), np.nan)),
         "lives": None if any(part.lives is None for part in parts) else _joined(parts, "lives", None),
     }
-    next_obs, obs = (join_trees([getattr(part, name) for part in parts]) for name in ("next_obs", "obs"))
+    next_obs, obs = (merged(np.concatenate, [getattr(part, name) for part in parts]) for name in ("next_obs", "obs"))
     whole = [np.concatenate([part[i] for part in parts]) for i in (1, 2, 3, 5)]  # type: ignore[misc]
     reward, terminated, truncated, starts = whole
     return Outcome(next_obs, reward, terminated, truncated, obs, starts, **optional)
-
-
-def join_trees(parts: list[Tree]) -> Tree:
-    """Join the parts' observations into one, in new arrays."""
-    first = parts[0]
-    if isinstance(first, dict):
-        return {name: np.concatenate([part[name] for part in parts]) for name in first}  # type: ignore[index]
-    return np.concatenate(parts)  # type: ignore[arg-type]
 
 
 def _count(saved: dict[str, Any]) -> int:

@@ -9,7 +9,7 @@ whole part's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm, RolloutSpec
 from duetto.errors import DuettoError, UsageError
+from duetto.functional.trees import mapped, merged
 from duetto.networks.spaces import Space
 
 
@@ -41,39 +42,19 @@ def deal(batch: Any, rows: np.ndarray | None, noise: Any, number: int) -> list[S
     shares = []
     for rank in range(number):
         own = slice(rank * each, (rank + 1) * each)
-        kept = every(noise, lambda array, own=own: array[own] if has_rows(array, size) else array)
+        kept = mapped(lambda array, own=own: array[own] if has_rows(array, size) else array, noise)
         if rows is None:
-            shares.append(Share(every(batch, itemgetter(own)), None, kept))
+            shares.append(Share(mapped(itemgetter(own), batch), None, kept))
         else:
             chosen = rows[:, own]
             order = np.arange(chosen.size, dtype=rows.dtype).reshape(chosen.shape)
-            shares.append(Share(every(batch, itemgetter(chosen.ravel())), order, kept))
+            shares.append(Share(mapped(itemgetter(chosen.ravel()), batch), order, kept))
     return shares
-
-
-def every(tree: Any, function: Callable[[Any], Any], leaf: type[Any] | tuple[()] = ()) -> Any:
-    """The tree with `function(array)` for each array, and for each tuple or dict of the kind `leaf`."""
-    if isinstance(tree, leaf):
-        return function(tree)
-    if isinstance(tree, dict):
-        return {name: every(part, function, leaf) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        parts = [every(part, function, leaf) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    return None if tree is None else function(tree)
 
 
 def together(trees: Sequence[Any]) -> Any:
     """Equal trees as one, with their arrays and numbers stacked along a first axis."""
-    first = trees[0]
-    if first is None:
-        return None
-    if isinstance(first, dict):
-        return {name: together([tree[name] for tree in trees]) for name in first}
-    if isinstance(first, tuple):
-        parts = [together(parts) for parts in zip(*trees, strict=True)]
-        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
-    return np.stack(trees)
+    return merged(np.stack, trees)
 
 
 def has_rows(array: Any, size: int) -> bool:

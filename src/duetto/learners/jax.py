@@ -24,10 +24,10 @@ from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
+from duetto.functional.trees import mapped
 from duetto.learners import heap, jax_cache, jax_products, twins
 from duetto.learners.acting import HostActing, in_numpy
 from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates, Whole, epochs_at_once
-from duetto.learners.dealing import every
 from duetto.learners.jax_begin import begin, has_cuda
 from duetto.learners.jax_phase import Packed, Phase, State
 from duetto.learners.jax_twins import JaxTwins
@@ -234,7 +234,7 @@ class JaxLearner(Learner):
         inputs = batch, rows, noise, rates
         if not self.packs:
             return inputs
-        inputs = every(inputs, lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)))
+        inputs = mapped(lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)), inputs)
         packing = self._packings.get(which := kind(inputs)) or self._packings.setdefault(which, Packing(inputs))
         buffer = np.empty(packing.size, np.uint8)
         packing.write(inputs, buffer)

@@ -20,8 +20,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from duetto.errors import UsageError
+from duetto.functional.trees import mapped
 from duetto.learners.base import Rates
-from duetto.learners.dealing import every, has_rows
+from duetto.learners.dealing import has_rows
 from duetto.learners.jax import JaxLearner
 from duetto.learners.jax_begin import begin
 from duetto.learners.rank import Making
@@ -50,7 +51,7 @@ class JaxRanks(JaxLearner):
     def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
         """See JaxLearner. Of a batch in parts each device has all, and takes its rows of every part."""
         size = len(batch.weight) if rows is None else rows.shape[1]
-        of_noise = every(noise, lambda array: self._dealt if has_rows(array, size) else self._everywhere)
+        of_noise = mapped(lambda array: self._dealt if has_rows(array, size) else self._everywhere, noise)
         if rows is None:
             batch = jax.device_put(batch, self._dealt)
         else:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from duetto.learners.dealing import every
+from duetto.functional.trees import leaves, mapped
 
 ALIGNMENT = 64  # bytes: no framework's kernels want more
 
@@ -42,7 +42,7 @@ class Packing:
 
     def __init__(self, example: Any) -> None:
         self.size = 0
-        self._places = every(example, self._place)
+        self._places = mapped(self._place, example)
 
     def _place(self, leaf: Any) -> Place:
         array = np.asarray(leaf)
@@ -57,21 +57,14 @@ class Packing:
 
     def read(self, part: Callable[[Place], Any]) -> Any:
         """The tree, with `part(place)` for each array."""
-        return every(self._places, part)
+        return mapped(part, self._places)
 
 
 def kind(tree: Any) -> Hashable:
     """A key that is equal for trees that are packed alike."""
     found: list[Hashable] = []
-    every(tree, lambda leaf: found.append((np.shape(leaf), getattr(leaf, "dtype", type(leaf)))))
+    mapped(lambda leaf: found.append((np.shape(leaf), getattr(leaf, "dtype", type(leaf)))), tree)
     return tuple(found), _names(tree)
-
-
-def leaves(tree: Any) -> list[Any]:
-    """The leaves of a tree, in order: all that is neither a dict, a tuple nor None."""
-    found: list[Any] = []
-    every(tree, found.append)
-    return found
 
 
 def _names(tree: Any) -> Hashable:

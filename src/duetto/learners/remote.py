@@ -16,10 +16,11 @@ import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.errors import DuettoError, UsageError
+from duetto.functional.trees import mapped
 from duetto.learners import acting
 from duetto.learners.base import Learner, Metrics, Rates
 from duetto.learners.beside import Beside, Later
-from duetto.learners.dealing import deal, every, has_rows
+from duetto.learners.dealing import deal, has_rows
 from duetto.learners.parameters import Parameters
 from duetto.learners.rank import Making
 from duetto.learners.ranks import TO_END, TO_START, Machines, Meeting, Ranks, beginning, packed
@@ -76,7 +77,7 @@ class RemoteLearner(Learner):
 
     def _updated(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         size = len(batch.weight) if rows is None else rows.shape[1]
-        dealt = every(noise, lambda array: has_rows(array, size))
+        dealt = mapped(lambda array: has_rows(array, size), noise)
         shares = deal(batch, rows, noise, self.ranks)
         self._ranks.send_each([("share", phase, *share, dealt, rates) for share in shares])
         self._made += 1

@@ -24,6 +24,7 @@ from duetto.algorithms.base import PRIORITY, Algorithm, Tree
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ARRAY, Each
+from duetto.functional.trees import leaves, mapped
 from duetto.learners import heap, twins
 from duetto.learners.base import (
     Learner,
@@ -36,8 +37,6 @@ from duetto.learners.base import (
     summarize,
 )
 from duetto.learners.beside import Beside, Later
-from duetto.learners.dealing import every
-from duetto.learners.packing import leaves
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.parameters import matched
 from duetto.learners.threads import FloatingThreads, granted
@@ -152,7 +151,7 @@ class TorchLearner(Learner):
         return rates
 
     def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
-        return (take(batch, part) for part in rows)
+        return (mapped(lambda array, part=part: array.take(part, axis=0), batch) for part in rows)
 
     def _recordable(self) -> bool:
         """Whether all that an update and an action ask for is the same each time.
@@ -163,7 +162,7 @@ class TorchLearner(Learner):
 
     def _played(self, recorder: Recorder, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
         """Make an update as `_updated` does, by playing its recording."""
-        inputs = Inputs(batch, rows, np.zeros(1, np.int64), noise, every(rates, np.float32))
+        inputs = Inputs(batch, rows, np.zeros(1, np.int64), noise, mapped(np.float32, rates))
         times = 1 if rows is None else rows.shape[-2]
         given = recorder.play(("update", self._phase), inputs, self._of_arrived, times)
         values, priorities = zip(*given, strict=True)
@@ -183,10 +182,10 @@ class TorchLearner(Learner):
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
         """The `part`-th part of a batch that is on the device."""
         own = rows.index_select(0, part)[0]
-        return every(batch, lambda array: array.index_select(0, own))
+        return mapped(lambda array: array.index_select(0, own), batch)
 
     def _learn(self, batch: Any) -> Tensor:
-        tensors = type(batch)(*(as_tensors(field, self.device) for field in batch))
+        tensors = as_tensors(batch, self.device)
         if self._floating is None:
             self._use_threads(self.threads)
             return self._step(tensors)
@@ -424,17 +423,6 @@ def _check_sizes(name: str, values: dict[str, Tensor]) -> None:
 
 def _mean(values: Sequence[Tensor]) -> Tensor:
     return values[0] if len(values) == 1 else torch.stack(list(values)).mean(0)
-
-
-def take(tree: Any, rows: np.ndarray) -> Any:
-    """The tree with these rows of every array."""
-    if isinstance(tree, dict):
-        return {name: take(value, rows) for name, value in tree.items()}
-    if isinstance(tree, tuple):
-        return type(tree)(*(take(value, rows) for value in tree))
-    if tree is None:
-        return None
-    return tree.take(rows, axis=0)
 
 
 def _shapes(tree: Any) -> tuple[Hashable, ...]:

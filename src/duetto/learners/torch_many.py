@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from duetto.algorithms.base import PRIORITY, Algorithm
+from duetto.functional.trees import mapped
 from duetto.learners.base import Precision, Rates, check_learns, checked_loss, summarize
-from duetto.learners.dealing import every
 from duetto.learners.torch import TorchLearner
 from duetto.learners.torch_adam import Adam
 from duetto.networks import torch_many_layers
@@ -60,20 +60,20 @@ class TorchMany(TorchLearner):
     # ------------------------------------------------------------------------------------------------ learning
     def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
         seeds = np.arange(len(rows))[:, None]
-        return (every(batch, lambda array, part=part: array[seeds, part]) for part in rows.swapaxes(0, 1))
+        return (mapped(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
 
     def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Tensor]:
         """See `Learner._epochs`; behind the axis of seeds."""
         of_seeds: Any = next(iter(each[-1].learning.values()))  # (N, E)
         number = of_seeds.shape[1]
-        found = [self._update(batch, *every(each, lambda array, at=at: array[:, at])) for at in range(number)]
+        found = [self._update(batch, *mapped(lambda array, at=at: array[:, at], each)) for at in range(number)]
         return found[0].names, torch.stack([one.values for one in found], 1)
 
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
         """See TorchLearner: of every seed its own."""
         own = rows.index_select(1, part)[:, 0]
         seeds = torch.arange(len(own), device=own.device)[:, None]
-        return every(batch, lambda array: array[seeds, own])
+        return mapped(lambda array: array[seeds, own], batch)
 
     def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
         """See TorchLearner: one number where all seeds have the same, else (N,)."""
@@ -159,4 +159,4 @@ def _together(nets: list[Any]) -> Networks:
 
 def _axes(tree: Any) -> Any:
     """The axis that `vmap` maps over: 0 for every tensor of the tree; None stays None."""
-    return every(tree, lambda _: 0)
+    return mapped(lambda _: 0, tree)

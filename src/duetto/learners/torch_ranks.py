@@ -18,9 +18,10 @@ from torch import Tensor, distributed
 
 from duetto.errors import UsageError
 from duetto.functional import shares
+from duetto.functional.trees import mapped
 from duetto.learners import ranks
 from duetto.learners.base import Metrics, Rates
-from duetto.learners.dealing import deal, every
+from duetto.learners.dealing import deal
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.rank import Making
 from duetto.learners.ranks import (
@@ -118,7 +119,7 @@ class TorchShare(TorchLearner):
     def share(self, phase: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> int | None:
         """Learn from this rank's share; return what `counted` does."""
         try:
-            self._updated(phase, every(batch, _writable), rows, every(noise, _writable), rates)
+            self._updated(phase, mapped(_writable, batch), rows, mapped(_writable, noise), rates)
         except Exception:
             self._group.leave()
             raise

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from duetto.learners.dealing import every
+from duetto.functional.trees import mapped
 from duetto.learners.packing import Packing, Place, kind
 
 TRIED = 3  # times that work is done before it is recorded, so that libraries have found their kernels and their memory
@@ -92,7 +92,7 @@ class Recorder:
         given = []
         for _ in range(times):
             own.again()
-            given.append(every(own.results, torch.clone))
+            given.append(mapped(torch.clone, own.results))
         return given
 
     def _record(self, inputs: Any, work: Work) -> Recorded:

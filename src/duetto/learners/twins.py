@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from duetto.learners.dealing import every
+from duetto.functional.trees import mapped
 from duetto.networks.pictures import Picked, Table
 
 ON_DEVICE = "DUETTO_IMAGES_ON_DEVICE"  # in the environment: 0, never; 1, for a processor's learner, too
@@ -87,7 +87,7 @@ class Twins(ABC):
             for rows in _pieces(table.news(), table.array.nbytes // len(table.array)):
                 self.bring(name, rows, table[rows])
         names = {id(table): name for name, table in self._tables.items()}
-        return every(batch, lambda leaf: _rows(leaf, names.get(id(leaf.table))) if isinstance(leaf, Picked) else leaf)
+        return mapped(lambda leaf: _rows(leaf, names.get(id(leaf.table))) if isinstance(leaf, Picked) else leaf, batch)
 
     def shown(self, batch: Any, twins: Mapping[str, Array]) -> Any:
         """The batch that `named` was given, with images gathered from the twins, within an update."""
@@ -98,7 +98,7 @@ class Twins(ABC):
             ((name, index),) = leaf.of.items()
             return self.images(twins[name], index)
 
-        return every(batch, images, leaf=Rows)
+        return mapped(images, batch, leaf=Rows)
 
     @abstractmethod
     def room(self) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from duetto.functional.trees import mapped
 from duetto.networks import masks
 from duetto.networks.windows import Window
 
@@ -74,12 +75,10 @@ class _Run:
 
 def _at(tree: Any, at: Array | None) -> Any:
     """(B, S, ...) at positions (B, T): (B, T, ...), of every array; without positions, S = 1 and time has no axis."""
-    if isinstance(tree, tuple):
-        parts = [_at(part, at) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    if at is None:
-        return tree[:, 0]
-    xp = array_namespace(tree)
-    if tree.ndim == 2:
-        return xp.take_along_axis(tree, at, axis=1)
-    return xp.take_along_axis(tree, at[..., None], axis=1)
+
+    def chosen(array: Array) -> Array:
+        if at is None:
+            return array[:, 0]
+        return array_namespace(array).take_along_axis(array, at if array.ndim == 2 else at[..., None], axis=1)
+
+    return mapped(chosen, tree)

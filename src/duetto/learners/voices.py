@@ -19,6 +19,7 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm, Tree
 from duetto.errors import UsageError
+from duetto.functional.trees import mapped
 from duetto.learners.acting import Method
 from duetto.learners.base import Learner, Metrics, Precision, Rates, Whole, epochs_at_once
 from duetto.learners.choice import Backend
@@ -102,7 +103,7 @@ class Choir:
         alike: dict[str, dict[int, Question]] = {}
         for number, one in requests.items():
             if isinstance(one, Question):
-                alike.setdefault(f"{one.method} {shapes(one.inputs)}", {})[number] = one
+                alike.setdefault(f"{one.method} {mapped(np.shape, one.inputs)}", {})[number] = one
         return {number: found for group in alike.values() for number, found in self._respond(group).items()}
 
     def _learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Any]:
@@ -252,14 +253,13 @@ class Voice(Learner):
 
 def row(tree: Any, number: int, copied: bool = False) -> Any:
     """The tree with row `number` of every array and list; anything else is the same for all."""
-    if isinstance(tree, dict):
-        return {name: row(part, number, copied) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        parts = [row(part, number, copied) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    if isinstance(tree, np.ndarray):
-        return np.array(tree[number]) if copied else tree[number]
-    return tree[number] if isinstance(tree, list) else tree
+
+    def own(part: Any) -> Any:
+        if isinstance(part, np.ndarray):
+            return np.array(part[number]) if copied else part[number]
+        return part[number] if isinstance(part, list) else part
+
+    return mapped(own, tree)
 
 
 def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
@@ -271,15 +271,6 @@ def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
             part[number] = own[name]
         else:
             tree[name] = own[name]
-
-
-def shapes(tree: Any) -> Any:
-    """The tree with the shape of every array."""
-    if isinstance(tree, dict):
-        return {name: shapes(part) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(shapes(part) for part in tree)
-    return None if tree is None else np.shape(tree)
 
 
 def _shapes(values: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:

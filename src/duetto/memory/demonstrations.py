@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import DemonstrationSpec, ReplaySpec, SequenceSpec, Tree
+from duetto.functional.trees import mapped
 from duetto.memory.base import Experience
 from duetto.memory.replay import Replay
 from duetto.memory.sequences import SequenceReplay
@@ -49,10 +51,10 @@ def experiences(episodes: Sequence[Any], digest: Any) -> Iterator[Experience]:
         last = np.arange(steps) == steps - 1
         experience = Experience(
             env=np.zeros(steps, np.int64),
-            obs=_rows(episode.obs, slice(0, -1)),
+            obs=mapped(itemgetter(slice(0, -1)), episode.obs),
             action=episode.action,
             reward=episode.reward,
-            next_obs=_rows(episode.obs, slice(1, None)),
+            next_obs=mapped(itemgetter(slice(1, None)), episode.obs),
             terminated=last & episode.terminated,
             truncated=last & episode.truncated,
         )
@@ -67,12 +69,8 @@ def fill(memory: Replay | SequenceReplay, episodes: Sequence[Any]) -> str:
     for experience in experiences(episodes, digest):
         size = len(experience.reward) if isinstance(memory, Replay) else 1  # sequences are cut step by step
         for step in range(0, len(experience.reward), size):
-            memory.add(Experience(*(_rows(part, slice(step, step + size)) for part in experience[:-1])))
+            memory.add(Experience(*mapped(itemgetter(slice(step, step + size)), experience[:-1])))
     return digest.hexdigest()
-
-
-def _rows(tree: Tree, rows: slice) -> Tree:
-    return {name: part[rows] for name, part in tree.items()} if isinstance(tree, dict) else tree[rows]
 
 
 def _leaves(tree: Tree) -> list[np.ndarray]:

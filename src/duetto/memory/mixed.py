@@ -20,6 +20,7 @@ from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
 from duetto.errors import CheckpointError
 from duetto.functional import forms, randomness
 from duetto.functional.forms import ANY
+from duetto.functional.trees import merged
 from duetto.memory.afar import Afar
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.draws import ProportionalDraws
@@ -209,18 +210,7 @@ def _joined(batches: list[Any]) -> Any:
         carry = batches[0].obs.carry
         zeros = {name: np.zeros((len(batches[1].weight), *part.shape[1:]), part.dtype) for name, part in carry.items()}
         batches = [batches[0], batches[1]._replace(obs=batches[1].obs._replace(carry=zeros))]
-    return _concatenated(batches)
-
-
-def _concatenated(trees: list[Any]) -> Any:
-    first = trees[0]
-    if first is None:
-        return None
-    if isinstance(first, dict):
-        return {name: _concatenated([tree[name] for tree in trees]) for name in first}
-    if isinstance(first, tuple):
-        return type(first)(*(_concatenated(list(parts)) for parts in zip(*trees, strict=True)))
-    return np.concatenate(trees)
+    return merged(np.concatenate, batches)
 
 
 def _part(sample: Sample, rows: np.ndarray) -> Sample:

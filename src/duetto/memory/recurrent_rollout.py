@@ -9,9 +9,10 @@ import numpy as np
 from duetto.algorithms.base import Tree
 from duetto.functional import forms
 from duetto.functional.forms import Each, Rows
+from duetto.functional.trees import merged
 from duetto.memory.base import Experience
 from duetto.memory.fields import named, unnamed
-from duetto.memory.rollout import End, Rollout, stack
+from duetto.memory.rollout import End, Rollout
 from duetto.networks.windows import Window
 
 CARRY, NEXT_CARRY = "carry/", "next_carry/"  # in an experience's extras: the state before and after its steps
@@ -59,7 +60,7 @@ class RecurrentRollout(Rollout):
     def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
         if anew:
             return self._value(self._up_to(ends))[:, 0]
-        outlook = stack([one for _, _, one in ends])
+        outlook = merged(np.stack, [one for _, _, one in ends])
         obs, count = unnamed("obs", outlook), len(ends)
         window = Window(
             obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],

@@ -18,6 +18,7 @@ from duetto.errors import CheckpointError
 from duetto.functional import forms
 from duetto.functional.advantages import explained_variance, generalized_advantages
 from duetto.functional.forms import ANY, ARRAY, Each, Rows, Several
+from duetto.functional.trees import mapped, merged
 from duetto.memory.base import Experience, Memory, Sample
 from duetto.memory.fields import Field, named, unnamed
 
@@ -213,7 +214,7 @@ class Rollout(Memory):
 
     def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
         """Return V (N,) of what N steps led to; `anew` where the parameters have changed since they were made."""
-        return self._value(stack([outlook for _, _, outlook in ends]))
+        return self._value(merged(np.stack, [outlook for _, _, outlook in ends]))
 
     def _values_again(self) -> np.ndarray:
         """Compute V (T, N) of all steps, with the parameters of the moment."""
@@ -272,11 +273,4 @@ class Rollout(Memory):
 
 def _row(obs: Tree, row: int) -> Tree:
     """Copy one row; a scalar becomes an array, which a checkpoint can hold."""
-    return {name: np.array(part[row]) for name, part in obs.items()} if isinstance(obs, dict) else np.array(obs[row])
-
-
-def stack(rows: list[Tree]) -> Tree:
-    """Rows as one tree of arrays (N, ...)."""
-    if isinstance(rows[0], dict):
-        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    return np.stack(rows)
+    return mapped(lambda part: np.array(part[row]), obs)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from array_api_compat import array_namespace
 
 from duetto.functional.distributions import DiagonalGaussian, Distribution, SquashedGaussian, cuts
+from duetto.functional.trees import mapped
 from duetto.functional.values import dueling
 from duetto.networks import batch_norm, masks, specs
 from duetto.networks.encoding import convolutions, split
@@ -118,7 +119,7 @@ class Network:
         spec, shape = self.spec.recurrent, window.previous_reward.shape
         assert spec is not None
         obs, _ = masks.parted(window.obs)  # see `Unrolling`
-        merged = _mapped(lambda part: array_namespace(part).reshape(part, (-1, *part.shape[2:])), obs)
+        merged = mapped(lambda part: array_namespace(part).reshape(part, (-1, *part.shape[2:])), obs)
         parts = split(self.spec.observation, merged)
         found, carry = [], {}
         for torso in self.spec.torsos:
@@ -308,7 +309,3 @@ def _beside(x: Array, joined: Array) -> Array:
 
 def _below(values: Values, prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): array for name, array in values.items() if name.startswith(prefix)}
-
-
-def _mapped(function: Callable[[Array], Array], tree: Any) -> Any:
-    return {name: function(part) for name, part in tree.items()} if isinstance(tree, dict) else function(tree)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from duetto.functional.trees import mapped
+
 Array = Any  # of NumPy, PyTorch or JAX
 Tree = Any
 
@@ -102,6 +104,4 @@ def joined(frames: Array) -> Array:
 
 def held(obs: Tree) -> Tree:
     """The observation with arrays in place of images that are only referred to."""
-    if isinstance(obs, dict):
-        return {name: held(part) for name, part in obs.items()}
-    return np.asarray(obs)
+    return mapped(np.asarray, obs)
