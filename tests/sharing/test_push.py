@@ -21,6 +21,7 @@ from duetto.runs.run import Run
 from duetto.sharing import card
 from duetto.storage import trust
 from duetto.storage.config import Config, RunOptions
+from duetto.storage.history import Event, History
 from duetto.training.evaluation import Evaluation
 
 BEST = {
@@ -234,6 +235,16 @@ def test_it_says_whether_the_agent_acted_by_chance(algorithm: Any, still: bool):
     result = card.Result(Evaluation(np.ones(2), np.ones(2, int)), "last", 10, 0)
     assert json.loads(card.results(config, result))["is_deterministic"] is still
     assert ("without exploration" in card.card(config, "me/x", result, "")) is still
+
+
+def test_the_card_says_what_was_done_to_a_run_after_it_had_begun():
+    history = History(inexact=(Event(60, "new episodes"),), attributes=("g",))
+    config = Config(duetto.TD3(), "Pendulum-v1", RunOptions(backend="torch", device="cpu"), history=history)
+    result = card.Result(Evaluation(np.ones(2), np.ones(2, int)), "last", 10, 0)
+    text = card.card(config, "me/x", result, "")
+    assert "Callbacks set g of its environments" in text
+    assert "Its numbers are not the same again: step 60: new episodes" in text
+    assert "Not sent here" not in text
 
 
 def test_what_environments_hold_is_not_sent(server: Server, personal: Run, tmp_path: Path):

@@ -30,7 +30,7 @@ def history(run: Run) -> History:
 
 
 def said(run: Run) -> str:
-    return " ".join(remaking.needed(read_yaml(run.path / "config.yaml")))
+    return " ".join(remaking.of_its_history(read_yaml(run.path / "config.yaml")))
 
 
 @pytest.fixture

@@ -292,7 +292,11 @@ def repeating(groups: Sequence[Group]) -> Html:
     for group in (group for group in groups if group.runs):
         again = {run.seed: remaking.command(run.config, "config.yaml") for run in group.runs}
         lines = "\n".join(f"{command} --seed {seed}" for seed, command in again.items() if command)
-        lacking = dict.fromkeys(sentence for run in group.runs for sentence in remaking.needed(run.config))
+        lacking = dict.fromkeys(
+            sentence
+            for run in group.runs
+            for sentence in (*remaking.needed(run.config), *remaking.of_its_history(run.config))
+        )
         recorded = "\n".join(
             short(run.config.get("command") or "(none: it was begun in Python)", 2_000) for run in group.runs
         )

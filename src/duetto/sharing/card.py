@@ -118,6 +118,8 @@ def _text(config: Config, repository: str, result: Result, unfilmed: str) -> str
     ]
     if lacking := remaking.needed(values, lambda path: _code(Path(path).name)):
         sentences.append(_plain(f"Not sent here: {' '.join(lacking)}"))
+    if history := remaking.of_its_history(values):
+        sentences.append(_plain(" ".join(history)))
     if command := bare_command(config.command):
         sentences.append(f"It was trained by `{_plain(command).replace('`', '')}`.")
     return "\n\n".join(sentences) + "\n"

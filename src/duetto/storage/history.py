@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.storage import disk
 from duetto.storage.yaml_files import read_yaml, to_yaml
 
@@ -67,7 +67,7 @@ def note(path: Path, attribute: str = "", inexact: Event | None = None) -> None:
         attribute: One that a callback sets; noted once.
         inexact: What makes its numbers others than those of a run that nothing happened to.
 
-    Raises OSError if the disk refuses.
+    Raises DuettoError if the disk refuses.
     """
     if not path.is_file():
         return
@@ -77,8 +77,12 @@ def note(path: Path, attribute: str = "", inexact: Event | None = None) -> None:
         attributes=tuple(dict.fromkeys([*before.attributes, *([attribute] if attribute else [])])),
         inexact=tuple(dict.fromkeys([*before.inexact, *([inexact] if inexact else [])])),
     )
-    if after != before:
+    if after == before:
+        return
+    try:
         disk.publish_file(path, to_yaml(values | {KEY: after.to_dict()}).encode())
+    except OSError as error:
+        raise DuettoError(f"{path} cannot be written: {error.strerror}. Put that right and try again.") from error
 
 
 def _longer(events: tuple[Event, ...], step: int, what: Iterable[str]) -> tuple[Event, ...]:

@@ -68,7 +68,6 @@ def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list
             f"It began with the networks of another run, step {began.get('step')} of {place(began['run'])}, which is "
             f"needed too: --from RUN --from-checkpoint {began.get('step')} say where it is."
         )
-    sentences += of_its_history(values)
     if seeds := _side_by_side(values):
         sentences.append(
             f"It was one of the seeds {seeds} in one program: with --seeds {seeds} in place of --seed its numbers are "
