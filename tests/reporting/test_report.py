@@ -198,8 +198,8 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
         (
             {"history": {"changed": [{"step": 1200, "what": "algorithm.tau was 0.1, is now 0.2"}]}},
             "duetto train --config config.yaml --seed 0",
-            "It was changed after it had begun (step 1,200: algorithm.tau was 0.1, is now 0.2): config.yaml has the new "
-            "values. Its numbers need the old ones until there, and a resume with the new ones.",
+            "It was changed after it had begun (step 1,200: algorithm.tau was 0.1, is now 0.2): config.yaml has the "
+            "new values. Its numbers need the old ones until there, and a resume with the new ones.",
         ),
         (
             {"algorithm": {"name": "td3", "network": {"custom": {"torch": "a.Net"}}}},
