@@ -104,6 +104,32 @@ def test_one_of_jax_that_returns_a_number(tmp_path: Path):
         )
 
 
+class Wild(torch.nn.Module):
+    """An actor without a tanh."""
+
+    def __init__(self, observation: Any, action_size: int, factor: float):
+        super().__init__()
+        self.layer, self.factor = torch.nn.Linear(3, action_size), factor
+
+    def forward(self, obs: Any) -> Any:
+        return torch.tanh(self.layer(obs)) * self.factor
+
+
+@pytest.mark.parametrize(("factor", "said"), [(5.0, 1), (1.0, 0)])
+def test_an_actor_beyond_its_bounds(tmp_path: Path, factor: float, said: int):
+    network, notices = CustomNetwork(torch=Wild, arguments={"factor": factor}), []
+    options = {
+        **SMALL,
+        "actor_network": network,
+        "log_every": 3,
+        "callbacks": [lambda one: notices.append(one.notices)],
+    }
+    duetto.train("td3", "Pendulum-v1", backend="torch", runs_dir=tmp_path, **options)
+    found = [one for one in notices[-1] if "your actor gave" in one]
+    assert len(found) == said
+    assert all("actions are in [-1, 1]" in one and one.endswith("End it in a tanh.") for one in found)
+
+
 # ---------------------------------------------------------------------------------------------------- losses
 @dataclass(frozen=True)
 class Misspelt(duetto.DDPG):

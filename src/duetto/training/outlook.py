@@ -25,6 +25,7 @@ TAIL = 0.1
 # Losses square sums of rewards, which are up to 1 / (1 - γ) times as large; float32 ends at 3.4e38. With γ = 0.99 PPO
 # stands rewards of 1e17, and not of 1e18.
 LARGEST_REWARD = 1e17
+ROUNDING = 1.01  # a tanh in bfloat16 may be a little more than 1
 
 
 class Outlook:
@@ -38,7 +39,7 @@ class Outlook:
         """`elsewhere`: Environments are on a cluster, whose actors are told of some options, too."""
         self._session, self._elsewhere = session, elsewhere
         self.cause: str = ""
-        self._diagnosed = False
+        self._diagnosed = self._clipped = False
 
     def ahead(self) -> None:
         """Give notice if the run will end before its first update, or will only act at random; and, if it is new, of
@@ -80,6 +81,19 @@ class Outlook:
         if symptom and not self._diagnosed:
             session.notices.append(f"Step {session.step:,}: {symptom}")
             self._diagnosed = True
+
+    def of_actor(self) -> None:
+        """Give notice if an actor of the user's own leaves [-1, 1], where the environment's bounds are."""
+        session = self._session
+        if self._clipped or "actor_network" not in session.config.algorithm.custom_networks():
+            return
+        largest = float(np.abs(session.policy(session.stepper.obs)).max())
+        if largest > ROUNDING:
+            self._clipped = True
+            session.notices.append(
+                f"Step {session.step:,}: your actor gave {largest:.3g}, and actions are in [-1, 1], the environment's "
+                "bounds: what is beyond is clipped before the environment gets it. End the actor in a tanh."
+            )
 
     def back(self) -> None:
         """Give notice if the run is over and nothing was learned."""

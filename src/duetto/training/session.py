@@ -345,6 +345,7 @@ class Session:
         with self.in_its_folder():
             line = self.log.write(self.step, extra)
         self.outlook.of_metrics(line)
+        self.outlook.of_actor()
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
