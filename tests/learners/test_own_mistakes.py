@@ -118,16 +118,12 @@ class Wild(torch.nn.Module):
 @pytest.mark.parametrize(("factor", "said"), [(5.0, 1), (1.0, 0)])
 def test_an_actor_beyond_its_bounds(tmp_path: Path, factor: float, said: int):
     network, notices = CustomNetwork(torch=Wild, arguments={"factor": factor}), []
-    options = {
-        **SMALL,
-        "actor_network": network,
-        "log_every": 3,
-        "callbacks": [lambda one: notices.append(one.notices)],
-    }
+    callbacks = [lambda session: notices.append(session.notices)]
+    options = {**SMALL, "actor_network": network, "log_every": 3, "callbacks": callbacks}
     duetto.train("td3", "Pendulum-v1", backend="torch", runs_dir=tmp_path, **options)
     found = [one for one in notices[-1] if "your actor gave" in one]
     assert len(found) == said
-    assert all("actions are in [-1, 1]" in one and one.endswith("End it in a tanh.") for one in found)
+    assert all("actions are in [-1, 1]" in one and one.endswith("End the actor in a tanh.") for one in found)
 
 
 # ---------------------------------------------------------------------------------------------------- losses
