@@ -180,19 +180,17 @@ MISTAKES = [
 ]
 
 
+def trained(kind: Any, backend: Any, folder: Path) -> Any:
+    own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
+    algorithm = kind(**own, hidden=(8,), random_steps=8)
+    return duetto.train(algorithm, "Pendulum-v1", steps=12, evaluate_every=0, backend=backend, runs_dir=folder)
+
+
 @BACKENDS
 @pytest.mark.parametrize(("kind", "sentence"), MISTAKES)
 def test_an_algorithm_whose_loss_is_none(tmp_path: Path, backend: str, kind: Any, sentence: str):
-    own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
     with pytest.raises(UsageError, match=sentence):
-        duetto.train(
-            kind(**own, hidden=(8,), random_steps=8),
-            "Pendulum-v1",
-            steps=12,
-            evaluate_every=0,
-            backend=backend,
-            runs_dir=tmp_path,
-        )
+        trained(kind, backend, tmp_path)
 
 
 @dataclass(frozen=True)
@@ -202,16 +200,8 @@ class Still(duetto.DDPG):
 
 
 def test_a_loss_without_a_gradient(tmp_path: Path):
-    own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
     with pytest.raises(UsageError, match=r"The loss of 'actor' does not depend on its parameters"):
-        duetto.train(
-            Still(**own, hidden=(8,), random_steps=8),
-            "Pendulum-v1",
-            steps=12,
-            evaluate_every=0,
-            backend="torch",
-            runs_dir=tmp_path,
-        )
+        trained(Still, "torch", tmp_path)
 
 
 @dataclass(frozen=True)
@@ -223,15 +213,7 @@ class Counting(duetto.DDPG):
 
 @BACKENDS
 def test_a_loss_may_report_numbers(tmp_path: Path, backend: str):
-    own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
-    run = duetto.train(
-        Counting(**own, hidden=(8,), random_steps=8),
-        "Pendulum-v1",
-        steps=12,
-        evaluate_every=0,
-        backend=backend,
-        runs_dir=tmp_path,
-    )
+    run = trained(Counting, backend, tmp_path)
     assert (run.metrics()[-1]["learn/beta"], run.metrics()[-1]["learn/share"]) == (3.0, 0.25)
 
 

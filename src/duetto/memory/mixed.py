@@ -83,7 +83,7 @@ class Mixed(Memory):
         self._agent.take(step)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end."""
+        """Note that every environment, or those in `envs` (N,) bool, begins an episode though its last did not end."""
         self._agent.interrupt(envs)
 
     # ------------------------------------------------------------------------------------------------ sampling

@@ -137,7 +137,7 @@ class Replay(Memory):
         return emptied(state)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end: no
+        """Note that every environment, or those in `envs` (N,) bool, begins an episode though its last did not end: no
         n-step window runs across.
         """
         self._rings.cut(envs)

@@ -118,7 +118,7 @@ class Rollout(Memory):
         self._diverged = divergence > self._spec.target_kl
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end: the
+        """Note that every environment, or those in `envs` (N,) bool, begins an episode though its last did not end: the
         trace is cut there.
         """
         if not self._filled:

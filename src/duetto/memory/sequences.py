@@ -114,7 +114,7 @@ class SequenceReplay(Memory):
         self.schedule.advance(len(experience.env), episode_ended=False)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end: it
+        """Note that every environment, or those in `envs` (N,) bool, begins an episode though its last did not end: it
         counts as truncated.
         """
         running = self._episodes.running

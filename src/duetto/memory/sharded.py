@@ -168,7 +168,7 @@ class Sharded(Memory):
         self.schedule.advance(len(env), ended)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Begin a new episode in every environment, or those in `envs` (N,) bool, though the last one did not end."""
+        """Note that every environment, or those in `envs` (N,) bool, begins an episode though its last did not end."""
         self._storing()
         for index, share in enumerate(self._shares):
             self._ask(index, "interrupt", None if envs is None else envs[share.start : share.stop])

@@ -35,7 +35,7 @@ class Checkpoints:
         store: Where they are written.
         last: Step and updates of the last one, or None.
         newest: The folder of the last one.
-        changed: The options that are others than in the checkpoint that was gone on from, which was accepted.
+        changed: The options that differ from those of the checkpoint that the run went on from; this was accepted.
         inexact: Sentences on why the run does not go on from there as one that was never interrupted.
     """
 
