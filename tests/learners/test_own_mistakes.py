@@ -14,6 +14,7 @@ import torch
 
 import duetto
 from duetto.errors import UsageError
+from duetto.functional.gradients import stop_gradient
 from duetto.networks.specs import CustomNetwork
 
 SMALL: dict[str, Any] = {"learning_starts": 8, "batch_size": 8, "steps": 12, "evaluate_every": 0}
@@ -180,7 +181,7 @@ MISTAKES = [
 ]
 
 
-def trained(kind: Any, backend: Any, folder: Path) -> Any:
+def trained(kind: Any, backend: Any, folder: Path, **options: Any) -> Any:
     own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
     algorithm = kind(**own, hidden=(8,), random_steps=8)
     return duetto.train(algorithm, "Pendulum-v1", steps=12, evaluate_every=0, backend=backend, runs_dir=folder)
@@ -199,9 +200,31 @@ class Still(duetto.DDPG):
         return batch.mean(batch.reward), {}
 
 
-def test_a_loss_without_a_gradient(tmp_path: Path):
+@BACKENDS
+def test_a_loss_without_a_gradient(tmp_path: Path, backend: str):
     with pytest.raises(UsageError, match=r"The loss of 'actor' does not depend on its parameters"):
-        trained(Still, "torch", tmp_path)
+        trained(Still, backend, tmp_path)
+
+
+@BACKENDS
+def test_a_loss_without_a_gradient_for_several_seeds(tmp_path: Path, backend: str):
+    with pytest.raises(UsageError, match=r"The loss of 'actor' does not depend on its parameters"):
+        trained(Still, backend, tmp_path, seeds=[0, 1])
+
+
+@dataclass(frozen=True)
+class Stopped(duetto.DDPG):
+    """Its critic's loss depends on the critic through what is stopped alone."""
+
+    def critic_loss(self, nets: Any, batch: Any, *noise: Any) -> Any:
+        loss, info = super().critic_loss(nets, batch, *noise)
+        return stop_gradient(loss), info
+
+
+@BACKENDS
+def test_a_loss_whose_gradient_is_stopped(tmp_path: Path, backend: str):
+    with pytest.raises(UsageError, match=r"The loss of 'critic' does not depend on its parameters"):
+        trained(Stopped, backend, tmp_path)
 
 
 @dataclass(frozen=True)

@@ -318,6 +318,12 @@ def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
     return loss, report | {key: xp.full_like(loss, float(value)) for key, value in numbers.items()}
 
 
+def check_depends(name: str, depends: bool) -> None:
+    """Raise UsageError where the loss of a network does not depend on the network's parameters."""
+    if not depends:
+        raise UsageError(f"The loss of {name!r} does not depend on its parameters, so it has no gradient.")
+
+
 def check_minimised(names: Collection[str], phase: int) -> None:
     """Raise UsageError where an update of this phase reports nothing, as it minimised no loss."""
     if not names:

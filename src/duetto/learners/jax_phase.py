@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from duetto.algorithms.base import PRIORITY
-from duetto.learners.base import Rates, check_learns, check_minimised, checked_loss, summarize
+from duetto.learners.base import Rates, check_depends, check_learns, check_minimised, checked_loss, summarize
 from duetto.learners.packing import Packing, Place
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ class Trace:
             value, info = checked_loss(name, loss(nets, *args))
             return value, (info, net.statistics(getattr(nets, name), arrays))
 
-        (value, (info, after)), gradient = jax.value_and_grad(of_parameters, has_aux=True)(learned)
+        value, (info, after), gradient, depends = _differentiated(of_parameters, learned)
+        check_depends(name, depends)
         optimizer = self.learner._optimizers[name]
         norm = {}
         if self.learner.optimizer_specs[name].max_grad_norm > 0:
@@ -195,3 +196,25 @@ class Trace:
         names, values, _ = summarize(info, jnp)
         self.names += [f"{name}_loss", *names]
         self.values += [value, *values]
+
+
+def _differentiated(loss: Callable[[Any], tuple[Array, Any]], parameters: Any) -> tuple[Array, Any, Any, bool]:
+    """The loss, what it reports, its gradient, and whether it depends on the parameters: if not, JAX makes zeros."""
+    perturbed: list[bool] = []
+
+    @jax.custom_vjp
+    def seen(value: Any) -> Any:  # no trace of it is left in the program
+        return value
+
+    def forward(value: Any) -> tuple[Any, None]:
+        perturbed.append(value.perturbed)
+        return value.value, None
+
+    seen.defvjp(forward, lambda _, gradient: (gradient,), symbolic_zeros=True)
+
+    def followed(parameters: Any) -> tuple[Any, Any]:
+        value, report = loss(parameters)
+        return seen(value), report
+
+    (value, report), gradient = jax.value_and_grad(followed, has_aux=True)(parameters)
+    return value, report, gradient, any(perturbed)

@@ -31,6 +31,7 @@ from duetto.learners.base import (
     Metrics,
     Precision,
     Rates,
+    check_depends,
     check_learns,
     check_minimised,
     checked_loss,
@@ -254,8 +255,7 @@ class TorchLearner(Learner):
         weights = self._optimizers[name].weights
         with self._autocast:
             value, info = checked_loss(name, loss(self.networks(), *args))
-        if not value.requires_grad:
-            raise UsageError(f"The loss of {name!r} does not depend on its parameters, so it has no gradient.")
+        check_depends(name, value.requires_grad)
         gradients = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
         norm = self._optimizers[name].step(self._averaged(list(gradients)), self._rates[name])
         self._keep_statistics(name)

@@ -18,7 +18,7 @@ from torch.func import grad_and_value, vmap
 
 from duetto.algorithms.base import PRIORITY, Algorithm
 from duetto.functional.trees import mapped
-from duetto.learners.base import Precision, Rates, check_learns, checked_loss, summarize
+from duetto.learners.base import Precision, Rates, check_depends, check_learns, checked_loss, summarize
 from duetto.learners.torch import TorchLearner
 from duetto.learners.torch_adam import Adam
 from duetto.networks import torch_many_layers
@@ -89,6 +89,7 @@ class TorchMany(TorchLearner):
             nets = self._networks_of(every | {name: every[name] | learned})
             with self._autocast:
                 value, info = checked_loss(name, loss(nets, *args))
+            check_depends(name, value.requires_grad)
             names[:], values, _ = summarize(info, torch)
             moved = getattr(getattr(nets, name), "moved", {})
             return value, (info, moved, [value.float() for value in values])
