@@ -26,6 +26,7 @@ from duetto.functional.trees import leaves
 from duetto.networks.spaces import Dict, Space
 from duetto.storage import disk
 from duetto.storage.manifest import MANIFEST
+from duetto.storage.unseen import publish, unseen
 
 BUFFERED = 2**26  # bytes, and
 MANY = 100  # episodes, after which they are written
@@ -85,20 +86,14 @@ def writer(path: str | Path, description: Description, overwrite: bool = False) 
     path = Path(path)
     minari()
     check_free(path, overwrite)
-    try:
-        path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.absolute().parent))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another folder.") from error
-    try:
-        opened = Writer(temporary, path.name, description)
-        yield opened
-        opened.finish()
-        _publish(temporary, path, overwrite)
-    except OSError as error:
-        raise DuettoError(f"The demonstrations {path} cannot be written: {error}.") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with unseen(path) as folder:
+        try:
+            opened = Writer(folder, path.name, description)
+            yield opened
+            opened.finish()
+            _publish(folder, path, overwrite)
+        except OSError as error:
+            raise DuettoError(f"The demonstrations {path} cannot be written: {error}.") from error
 
 
 def check_free(path: Path, overwrite: bool) -> None:
@@ -185,39 +180,29 @@ def _buffer(episode: Demonstration, seed: int | None, space: Space) -> Any:
     )
 
 
-def _publish(temporary: Path, path: Path, overwrite: bool) -> None:
+def _publish(folder: Path, path: Path, overwrite: bool) -> None:
     """Give the folder its name in one step; what was there before is gone only then.
 
     Raises UsageError where something came there meanwhile that is not to be overwritten; the new folder gets another
     name then.
     """
-    for file in temporary.iterdir():
+    for file in folder.iterdir():
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
-    temporary.chmod(0o777 & ~_umask())  # mkdtemp's folders are for their owner only
-    parent = path.absolute().parent
     if not path.exists():
-        temporary.rename(path)
-        disk.sync_folder(parent)
+        publish(folder, path)
         return
     if not overwrite:
         other = next(one for n in count(2) if not (one := path.with_name(f"{path.name}-{n}")).exists())
-        temporary.rename(other)
-        disk.sync_folder(parent)
+        publish(folder, other)
         raise UsageError(f"{path} was made meanwhile, and is as it was. What would have become it is in {other}.")
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=parent))
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=path.absolute().parent))
     path.rename(old / path.name)
     try:
-        temporary.rename(path)
+        publish(folder, path)
     except BaseException:
-        (old / path.name).rename(path)
-        old.rmdir()
+        if not path.exists():
+            (old / path.name).rename(path)
+            old.rmdir()
         raise
-    disk.sync_folder(parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -20,8 +19,9 @@ from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run
 from duetto.sharing import form
 from duetto.sharing.hub import Hub, Listing, RemoteFile
-from duetto.storage import disk, segments, snapshot
+from duetto.storage import segments, snapshot
 from duetto.storage.checkpoint import CheckpointStore
+from duetto.storage.unseen import publish, unseen
 
 AT_MOST = 5.0  # GB
 _QUIETLY = (".gitattributes", ".gitignore")  # left out without a word
@@ -90,14 +90,15 @@ def fetch(
             "with `hf auth login`."
         )
     files, notices = _chosen(repository, listing, at_most)
-    temporary = _temporary(path)
-    try:
-        _check_room(temporary, sum(file.size for file in files))
-        _download(hub, repository, listing.commit, files, temporary, tell)
-        notices += _check_run(repository, temporary)
-        _publish(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with unseen(path) as folder:
+        _check_room(folder, sum(file.size for file in files))
+        _download(hub, repository, listing.commit, files, folder, tell)
+        notices += _check_run(repository, folder)
+        _check_free(path)
+        try:
+            publish(folder, path)
+        except OSError as error:
+            raise DuettoError(f"{path} cannot be made: {error.strerror}. Choose another --output.") from error
     return Pulled(path, listing.commit, {file.name: file.size for file in files}, notices)
 
 
@@ -135,14 +136,6 @@ def _shown(names: list[str]) -> str:
     return few([repr(name[:80]) for name in names], _SHOWN)
 
 
-def _temporary(path: Path) -> Path:
-    try:
-        path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.absolute().parent))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another --output.") from error
-
-
 def _check_room(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
@@ -175,16 +168,3 @@ def _check_run(repository: str, folder: Path) -> list[str]:
         "Its replay memory was not sent along: to go on with the run, give --without-memory, which begins with an "
         "empty one."
     ]
-
-
-def _publish(temporary: Path, path: Path) -> None:
-    """Give the temporary folder its final name in one step."""
-    _check_free(path)
-    try:
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o777 & ~mask)  # mkdtemp's folders are for their owner only
-        temporary.rename(path)
-        disk.sync_folder(path.absolute().parent)
-    except OSError as error:
-        raise DuettoError(f"{path} cannot be made: {error.strerror}. Choose another --output.") from error
