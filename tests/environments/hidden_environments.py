@@ -91,6 +91,14 @@ class OfModule(Plain):
 _TOTAL = [0]
 
 
+class Drift(gymnasium.RewardWrapper):
+    """A wrapper that counts in a module's global."""
+
+    def reward(self, reward: Any) -> Any:
+        _TOTAL[0] += 1
+        return reward + _TOTAL[0] % 97
+
+
 class OfC(Plain):
     """The C library's own generator."""
 

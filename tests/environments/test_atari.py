@@ -54,6 +54,7 @@ def test_both_engines_play_the_same_games(
     assert native.observation_space == reference.observation_space
     assert native.observation_space.shape == shape
     assert native.action_space == reference.action_space
+    assert native.stacked == reference.stacked == AtariOptions.of(options).stack
     assert native.render_fps == reference.render_fps == 60 / AtariOptions.of(options).frame_skip
     finished = 0
     for action in actions(native, 330):

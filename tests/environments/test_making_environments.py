@@ -151,6 +151,13 @@ def test_every_known_example_is_registered_where_its_package_is() -> None:
             assert families.of_entry_point(gymnasium.spec(example).entry_point) is family
 
 
+def test_a_module_whose_name_only_begins_like_a_family_s() -> None:
+    """Its environments were wrapped as MiniGrid's, which ended in a traceback."""
+    assert families.of_entry_point("minigrid.envs:EmptyEnv") is families.MINIGRID
+    for own in ("minigridworld:Env", "minigrid_mine.envs:Env", "gymnasium.envs.mujoco2:Env", "gymnasium.envs:Env"):
+        assert families.of_entry_point(own) is None
+
+
 def test_instances() -> None:
     env = Counting()
     stepper = make(env)

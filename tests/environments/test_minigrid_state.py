@@ -99,3 +99,25 @@ def test_the_fingerprint_covers_what_is_not_seen(what: str) -> None:
     else:
         setattr(inside, what, getattr(inside, what) + 1)
     assert env.state_dict()["fingerprint"] != before
+
+
+def test_what_was_set_before_and_within_an_episode_comes_back() -> None:
+    """Each episode of this one begins with as many obstacles as `n_obstacles` says."""
+    saving, resumed = (make("MiniGrid-Dynamic-Obstacles-8x8-v0", kwargs=SHORT) for _ in range(2))
+    random = np.random.default_rng(0)
+    saving.reset(0)
+    saving.set_attr("n_obstacles", 2)
+    record(saving, random, 70)
+    saving.set_attr("n_obstacles", 1)
+    while saving.starts.any():  # within an episode
+        record(saving, random, 1)
+    saving.set_attr("max_steps", 50)
+    state = saving.state_dict()
+    plain(state)
+    numbers = random.bit_generator.state
+    expected = record(saving, random, 130)
+    resumed.load_state_dict(state)
+    assert resumed.resumed_exactly
+    random.bit_generator.state = numbers
+    assert_equal(expected, record(resumed, random, 130))
+    assert resumed.engine.envs[0].unwrapped.n_obstacles == 1

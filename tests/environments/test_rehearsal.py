@@ -86,6 +86,21 @@ def test_what_is_defined_in_a_script_goes_along() -> None:
         del gymnasium.registry["HiddenLocal-v0"]
 
 
+def test_a_known_class_under_an_id_that_wraps_it_is_tried_too() -> None:
+    """What the wrapper keeps is nothing that the tests of the class have compared."""
+    pendulum = "gymnasium.envs.classic_control.pendulum:PendulumEnv"
+    wrapper = gymnasium.envs.registration.WrapperSpec("Drift", "hidden_environments:Drift", {})
+    gymnasium.register("HiddenPendulum-v0", entry_point=pendulum, max_episode_steps=40)
+    gymnasium.register("HiddenDrift-v0", pendulum, max_episode_steps=40, additional_wrappers=(wrapper,))
+    try:
+        assert Rehearsal(make("HiddenPendulum-v0"), [], "HiddenPendulum-v0").exact is True
+        exact, [notice] = rehearsed("HiddenDrift-v0")
+        assert exact is False
+        assert "does not come back exactly" in notice
+    finally:
+        del gymnasium.registry["HiddenPendulum-v0"], gymnasium.registry["HiddenDrift-v0"]
+
+
 def test_what_is_restored_by_a_state_dict_of_its_own_is_believed_only_if_it_is_so() -> None:
     assert rehearsed(Unsure)[0] is False
 

@@ -147,8 +147,40 @@ def test_fractions_that_shared_memory_would_cut_off() -> None:
 
     checked = Checked(Counting(), "Counting")
     assert checked.reset()[0] == [3.0, 4.0]  # whole numbers, whatever they are written as
-    with pytest.raises(Fault, match=r"an observation with fractions \(\[0\.7"):
+    with pytest.raises(Fault, match=r"an observation \(\[0\.7 .*dtype, int32, holds no more than \[0 4\]"):
         checked.step(np.zeros(1))
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int8", 130), ("uint16", -1), ("float16", np.float32(0.1))])
+def test_numbers_that_shared_memory_would_change(dtype: Any, value: Any) -> None:
+    """In one process they become float32; between processes 130 was -126."""
+
+    class Given(gymnasium.Env):
+        observation_space, action_space = Box(0, 100, (1,), dtype), Box(-1, 1, (1,), np.float32)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return np.array([64]), {}
+
+        def step(self, action: Any) -> Any:
+            return np.array([value]), 0.0, False, False, {}
+
+    checked = Checked(Given(), "Given")
+    checked.reset()
+    with pytest.raises(Fault, match=rf"its space's dtype, {dtype}, holds no more than"):
+        checked.step(np.zeros(1))
+
+
+def test_a_later_reset_has_no_options_either() -> None:
+    """Gymnasium takes what it was told out of the options, and hands on what is left, an empty dict."""
+
+    class Asking(gymnasium.Env):
+        observation_space, action_space = Box(0, 1, (1,)), Box(-1, 1, (1,), np.float32)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return np.array([options is None], np.float32), {}
+
+    checked = Checked(Asking(), "Asking")
+    assert [checked.reset(options=options)[0] for options in (None, {}, {"level": 1})] == [1, 1, 0]
 
 
 def test_what_is_only_unusual() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sequence_cases import World, items, no_rows
@@ -73,3 +75,15 @@ def test_what_repeats_takes_little():
     rows = CompressedRows(100, (84, 84), np.dtype(np.uint8))
     rows[np.arange(50)] = np.full((50, 84, 84), 7, np.uint8)
     assert rows.nbytes < 50 * 84 * 84 / 50
+
+
+def test_a_checkpoint_unpacks_images_once():
+    shape, count = (4, 84, 84), 200
+    rows = CompressedRows(count, shape, np.dtype(np.uint8))
+    tracemalloc.start()
+    try:
+        taken = rows[:]
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 1.1 * taken.nbytes

@@ -107,6 +107,18 @@ def test_values_are_asked_for_n_rows_at_a_time():
     np.testing.assert_allclose(found[[2, 4], 1], [28.8, 30.6], rtol=1e-6)
 
 
+def test_a_rollout_may_begin_without_an_environment():
+    """As on a cluster, where an actor is lost at the very first step."""
+    rollout = build(2)
+    rollout.add(step([0], [1], reward=1, env=[1]))
+    rollout.interrupt()
+    for time in range(1, 4):
+        rollout.add(step([time, 10], [time + 1, 10], reward=0))
+    batch = one(rollout)
+    assert batch.weight.tolist() == [0, 1, 1, 1, 1, 1, 1, 1]
+    np.testing.assert_allclose(batch.returns[1], 1 + 0.9 * 1, rtol=1e-6)  # r + γ V(what it led to), cut there
+
+
 # ---------------------------------------------------------------------------------------------------- epochs
 def test_nothing_is_due_before_the_rollout_is_complete():
     rollout = build(2, steps=3, epochs=2)

@@ -16,7 +16,7 @@ from small_runs import CrashAt, CrashError, StopAt, assert_same, small, train
 
 import duetto
 from duetto.cluster.spread import Spread
-from duetto.environments import make
+from duetto.environments import Rehearsal, make
 from duetto.environments.engines import Engine
 from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.runs.run import Run
@@ -184,6 +184,53 @@ def test_with_hindsight_the_environment_that_is_asked_for_rewards_gets_it_too(tm
     assert later.seen == [-1.0] * 80
     whole = train(tmp_path, algorithm, Tolerant, name="whole", callbacks=[Stricter()], steps=200, checkpoint_every=100)
     assert_same(whole, went_on)
+
+
+class SavesItself(Scaled):
+    """It saves what it knows of, and not what somebody else sets."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"position": self.position, "time": self.time}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.position, self.time = state["position"], state["time"]
+
+
+@pytest.mark.parametrize("how", ["sync", "subprocess"])
+def test_it_comes_back_where_an_environment_saves_itself(tmp_path: Path, how: str):
+    options: dict[str, Any] = {"environment": SavesItself, "vectorization": how, "log_every": 20, "steps": 220}
+    whole = train(tmp_path, name="whole", callbacks=[Curriculum()], **options)
+    run = train(tmp_path, name="run", callbacks=[Curriculum(), StopAt(160)], **options)
+    went_on = Run(run.path, SavesItself).resume(callbacks=[Curriculum()])
+    assert_same(whole, went_on)
+    assert returns(went_on)[-1] == pytest.approx((10 * 10 + 12 * 100) / 22)  # of all 22 episodes
+
+
+def test_it_comes_back_with_new_episodes_where_an_environment_cannot_be_saved():
+    class Unsaved(Scaled):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = object()
+
+    saving, resumed = make(Unsaved), make(Unsaved)
+    saving.reset(0)
+    saving.set_attr("scale", [10.0])
+    resumed.load_state_dict(saving.state_dict())
+    assert not resumed.resumed_exactly
+    assert resumed.step(np.zeros((1, 2)))[0].reward == 10.0
+
+
+def test_what_is_set_puts_in_doubt_whether_all_is_saved():
+    """It was found out before there was this."""
+    notices: list[str] = []
+    stepper = make(SavesItself)
+    rehearsal = Rehearsal(stepper, notices, SavesItself)
+    rehearsal.exact = True
+    rehearsal.doubt()
+    assert rehearsal.exact is None
+    tested = Rehearsal(make("Pendulum-v1"), notices, "Pendulum-v1")
+    tested.doubt()
+    assert tested.exact is True
 
 
 @pytest.mark.parametrize("how", ["sync", "subprocess"])

@@ -6,6 +6,7 @@ game begins after 1 to `noop_max` frames without action, not 0 to `noop_max` - 1
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import gymnasium
@@ -85,31 +86,39 @@ class _Recorded(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         self._tape: Tape | None = None
+        self._seen: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """See gymnasium.Env."""
         if seed is None and self._tape is not None:
-            return self.env.reset(seed=self._tape.next_game())
+            return self._begun(self._tape.next_game())
         self._tape = Tape(int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed)
-        return self.env.reset(seed=self._tape.seed)
+        return self._begun(self._tape.seed)
+
+    def _begun(self, seed: int | None) -> Any:
+        self._seen, info = self.env.reset(seed=seed)
+        return self._seen, info
 
     def step(self, action: Any) -> Any:
         """See gymnasium.Env."""
         assert self._tape is not None, "step before the first reset"
         self._tape.told.append(int(action))
-        return self.env.step(action)
+        outcome = self.env.step(action)
+        self._seen = outcome[0]
+        return outcome
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tape."""
+        """Return the tape, and a checksum of the picture that it ends with."""
         assert self._tape is not None, "saved before the first reset"
-        return self._tape.state_dict()
+        return {**self._tape.state_dict(), "picture": self._picture()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Play the tape again."""
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Play the tape again; return False where it ends with another picture, as with another version of ale-py."""
         self._tape = Tape.of(state)
-        self.env.reset(seed=self._tape.seed)
+        self._begun(self._tape.seed)
         for told in self._tape.told:
-            if told == RESET:
-                self.env.reset()
-            else:
-                self.env.step(told)
+            self._seen = (self.env.reset() if told == RESET else self.env.step(told))[0]
+        return state.get("picture", self._picture()) == self._picture()  # earlier versions kept none
+
+    def _picture(self) -> str:
+        return hashlib.sha256(np.ascontiguousarray(self._seen)).hexdigest()

@@ -133,4 +133,5 @@ def missing(family: Family, environment: str, error: Exception) -> UsageError:
 
 def of_entry_point(entry_point: object) -> Family | None:
     """Return the family of a registered environment, by the module it lives in; None if Duetto does not know it."""
-    return next((f for f in FAMILIES if str(entry_point).startswith(f.entry_point)), None)
+    module = re.split("[.:]", str(entry_point))
+    return next((f for f in FAMILIES if module[: f.entry_point.count(".") + 1] == f.entry_point.split(".")), None)

@@ -205,6 +205,7 @@ def _make_atari(
         else:
             single = partial(atari_reference.make, game, options, render_mode)
             played = several(single, game.id)
+            played.stacked = options.stack
         fires = atari.fires_at_lives(game, options)
     except DuettoError:
         raise

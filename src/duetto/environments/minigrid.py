@@ -7,6 +7,7 @@ otherwise (-1 for a collision in Dynamic-Obstacles), truncated after max_steps.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import importlib
@@ -19,7 +20,7 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from duetto.environments import missions, naming
+from duetto.environments import missions, naming, values
 from duetto.errors import UsageError
 from duetto.functional import randomness
 
@@ -183,11 +184,15 @@ class _Replayed(gymnasium.Wrapper):
         self._begin: dict[str, Any] | None = None
         self._told = bytearray()
         self._seen: Any = None
+        self._set: dict[str, Any] = {}  # from outside, until now
+        self._set_before: dict[str, Any] = {}  # until the episode began
+        self._set_since: list[tuple[int, str, Any]] = []  # and the number of actions before
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """See gymnasium.Env."""
         self._begin = {"generator": randomness.state_of(self.np_random)} if seed is None else {"seed": seed}
         self._told.clear()
+        self._set_before, self._set_since = dict(self._set), []
         self._seen, info = self.env.reset(seed=seed, options=options)
         return self._seen, info
 
@@ -199,20 +204,43 @@ class _Replayed(gymnasium.Wrapper):
         self._seen = outcome[0]
         return outcome
 
+    def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
+        """See gymnasium.Env; it is kept, for what comes after it may depend on it."""
+        found = super().set_wrapper_attr(name, value, force=force)
+        if found:
+            self._set[name] = copy.deepcopy(value)
+            self._set_since.append((len(self._told), name, self._set[name]))
+        return found
+
     def state_dict(self) -> dict[str, Any]:
-        """Return how the episode began, the actions since, and a fingerprint of where they led."""
+        """Return how the episode began, the actions since, what was set, and a fingerprint of where that led."""
         assert self._begin is not None, "saved before the first reset"
         told = np.frombuffer(bytes(self._told), np.uint8)
-        return {"begin": self._begin, "told": told, "fingerprint": self._fingerprint()}
+        before = {name: _encoded(value) for name, value in self._set_before.items()}
+        since = [{"after": n, "name": name, "value": _encoded(value)} for n, name, value in self._set_since]
+        return {
+            "begin": self._begin,
+            "told": told,
+            "set": before,
+            "set_since": {str(i): one for i, one in enumerate(since)},
+            "fingerprint": self._fingerprint(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
         """Play the episode again; return False where it leads elsewhere, with another minigrid for example."""
         begin, told = state["begin"], bytes(np.asarray(state["told"], np.uint8))
+        for name, value in state.get("set", {}).items():
+            self.set_wrapper_attr(name, values.decode(value))
         if "generator" in begin:
             randomness.restore(self.np_random, begin["generator"])
         self.reset(seed=begin.get("seed"))
-        for action in told:
-            self.step(action)
+        since = list(state.get("set_since", {}).values())
+        for n, action in enumerate([*told, None]):
+            for one in since:
+                if one["after"] == n:
+                    self.set_wrapper_attr(one["name"], values.decode(one["value"]))
+            if action is not None:
+                self.step(action)
         return self._fingerprint() == state["fingerprint"]
 
     def _fingerprint(self) -> str:
@@ -223,3 +251,7 @@ class _Replayed(gymnasium.Wrapper):
         numbers = [int(inside.step_count), int(inside.max_steps), randomness.state_of(self.np_random)]
         text = json.dumps([parts, inside.hash(64), inside.mission, numbers], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _encoded(value: Any) -> Any:
+    return values.encode(value, values.Seen())

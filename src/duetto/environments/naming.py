@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import gymnasium
-from gymnasium.envs.registration import parse_env_id, registry
+from gymnasium.envs.registration import EnvSpec, parse_env_id, registry
 
 from duetto.environments import bullet, families
 from duetto.errors import UsageError
@@ -139,8 +139,13 @@ def no_window(environment: str, error: BaseException | str | None) -> UsageError
 
 def family_of(environment: str) -> families.Family | None:
     """Return the family of a registered id; None where Duetto does not know it."""
-    spec = registry.get(environment.rpartition(":")[2])
+    spec = spec_of(environment)
     return families.of_entry_point(spec.entry_point) if spec else None
+
+
+def spec_of(environment: str) -> EnvSpec | None:
+    """Return what Gymnasium's registry says of an id, written with a module or not; None where it has no such id."""
+    return registry.get(environment.rpartition(":")[2])
 
 
 def _newest(environment: str) -> str:

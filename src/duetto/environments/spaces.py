@@ -42,7 +42,7 @@ class Leaf:
     start: Any  # subtracted, so that choices begin at 0
     count: Any = None  # how many choices there are, an array for several; None for a Box
     kinds: str = "biuf"  # NumPy's letters for what becomes `dtype` and stays the same number
-    whole: bool = False  # a Box whose own dtype has no fractions
+    own: np.dtype | None = None  # a Box's, where it holds less than `dtype`
 
     def find(self, obs: Any) -> Any:
         """Return this part of one environment's, or of a batched, observation."""
@@ -142,14 +142,19 @@ class Layout:
         for leaf in self.leaves:
             leaf.read(obs, None, rows)
 
-    def check_whole(self, obs: Any) -> None:
-        """Raise Fault where a space of whole numbers is given fractions, which its dtype would cut off."""
+    def check_kept(self, obs: Any) -> None:
+        """Raise Fault where a Box is given numbers that its own dtype, which processes exchange, does not hold."""
         for leaf in self.leaves:
-            value = np.asarray(leaf.find(obs)) if leaf.whole else None
-            if value is not None and value.dtype.kind == "f" and (value != np.rint(value)).any():
+            value = np.asarray(leaf.find(obs)) if leaf.own else None
+            if value is None or value.dtype == leaf.own:
+                continue
+            with np.errstate(invalid="ignore", over="ignore"):
+                kept = value.astype(leaf.own)
+            if not np.array_equal(kept, value, equal_nan=True):
                 raise Fault(
-                    f"it gave an {leaf.describe()} with fractions ({value}); its space is of whole numbers, which is "
-                    "all that comes through between processes. Give the space a dtype of floats.",
+                    f"it gave an {leaf.describe()} ({value}) of which its space's dtype, {leaf.own}, holds no more "
+                    f"than {kept}, and that is all that comes through between processes. Give the space a dtype that "
+                    "holds it, such as float32.",
                     None,
                 )
 
@@ -220,8 +225,9 @@ def _leaves(space: gymnasium.Space[Any], path: tuple[Any, ...]) -> Iterator[Leaf
             dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
             low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (space.low, space.high))
             plain = Box(space.shape, dtype.name, low, high)
-            kinds, whole = "biu" if dtype == np.uint8 else "biuf", np.dtype(space.dtype).kind in "biu"
-            yield Leaf(name, path, plain, space.shape, dtype, None, kinds=kinds, whole=whole)
+            kinds, own = "biu" if dtype == np.uint8 else "biuf", np.dtype(space.dtype)
+            less = own if own.kind in "biu" or own == np.float16 else None
+            yield Leaf(name, path, plain, space.shape, dtype, None, kinds=kinds, own=less)
         case gymnasium.spaces.Discrete():
             start, n = int(space.start), int(space.n)
             yield Leaf(name, path, Discrete(n, start), (), np.dtype(np.int64), start or None, n, "biu")

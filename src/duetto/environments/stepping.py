@@ -7,6 +7,7 @@ always what the action really produced, reset rows do not exist, and no array is
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.environments import naming, quiet, trees
+from duetto.environments import naming, quiet, trees, values
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.faults import Fault
@@ -98,6 +99,7 @@ class Stepper:
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
         self.begun: bool = False
+        self.attributes: dict[str, Any] = {}  # that were set from outside
         self._rendered = False
 
     @property
@@ -189,9 +191,10 @@ class Stepper:
         return list(getattr(self.engine, "envs", []))
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every environment; see `Session.set_attr`."""
+        """Set an attribute of every environment; see `Session.set_attr`. Plain values are kept for a resume."""
         with self._telling():
             self.engine.set_attr(name, value)
+        self.attributes[name] = copy.deepcopy(value)
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Draw uniform random actions for every environment, as `step` takes them."""
@@ -272,6 +275,7 @@ class Stepper:
             "num_envs": self.num_envs,
             "seed": self._seed,
             "steps": self.steps,
+            "attributes": dict(self._plain_attributes()),
             "obs": trees.copy(self._obs),
             "starts": self.starts.copy(),
             "returns": self._returns.copy(),
@@ -296,6 +300,8 @@ class Stepper:
             )
         self._seed, self.steps = state["seed"], state["steps"]
         saved = state["environments"]
+        for name, value in self._decoded(state.get("attributes", {})).items():  # first: episodes begin with them
+            self.set_attr(name, value)
         with self._telling():
             self._begin_anew()
             self.resumed_exactly = saved is not None and self._put_back(saved)
@@ -306,6 +312,12 @@ class Stepper:
             self._obs, self._shown = trees.copy(state["obs"]), trees.copy(state["obs"])
             self.starts, self._lengths = np.array(state["starts"]), np.array(state["lengths"])
             self._returns = np.array(state["returns"])
+
+    def _plain_attributes(self) -> Iterator[tuple[str, Any]]:
+        """Yield what was set from outside, encoded, where it is plain; other values are left to the environments."""
+        for name, value in self.attributes.items():
+            with contextlib.suppress(values.NotSimpleError):
+                yield name, values.encode(value, values.Seen())
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -324,11 +336,21 @@ class Stepper:
 
     def _put_back(self, saved: Any) -> bool:
         """Restore the environments' saved state; return whether it came back exactly."""
-        try:
+        with self._reading():
             return self.engine.load(saved)
+
+    def _decoded(self, attributes: Any) -> dict[str, Any]:
+        with self._reading():
+            return {name: values.decode(value) for name, value in attributes.items()}
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what is raised within, by our code or the environments' own, into a CheckpointError."""
+        try:
+            yield
         except (DuettoError, Fault):
             raise
-        except Exception as error:  # what is in it is the environments' own, and so is the code that reads it
+        except Exception as error:
             raise CheckpointError(
                 f"The saved state of {self.name} cannot be put back ({type(error).__name__}: {error}). It was changed, "
                 "or is of another version of the environment."

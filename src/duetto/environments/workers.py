@@ -114,7 +114,7 @@ class Checked(Saving):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Return the first observation, and the part of its info that Duetto reads."""
-        obs, info = calls.reset(self.env, None, seed=seed, options=options)
+        obs, info = calls.reset(self.env, None, seed=seed, options=options or None)  # {}: Gymnasium took its own out
         self._check(obs)
         return obs, _read(info)
 
@@ -134,7 +134,7 @@ class Checked(Saving):
 
     def _check(self, obs: Any) -> None:
         self._layout.check(obs)
-        self._layout.check_whole(obs)
+        self._layout.check_kept(obs)
 
 
 def _read(info: dict[str, Any]) -> dict[str, Any]:

@@ -201,11 +201,17 @@ class Rollout(Memory):
         if len(experience.env) == self._real.shape[1]:
             self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", outlook)})
         else:
+            if self._next_obs is None:  # rows that never come have no weight
+                self._next_obs = unnamed("obs", {name: self._blank(part) for name, part in named("obs", outlook)})
             rows = dict(named("", outlook))  # by name: another learner may have a carry's parts in another order
             for name, array in named("", self._next_obs):
                 array[experience.env] = rows[name]
         for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
             self._ends.append((time, int(experience.env[row]), _row(outlook, row)))
+
+    def _blank(self, rows: np.ndarray) -> np.ndarray:
+        """Return zeros like these rows (K, ...), for every environment."""
+        return np.zeros((self._real.shape[1], *rows.shape[1:]), rows.dtype)
 
     # What differs where networks are recurrent:
     def _outlook(self, experience: Experience) -> Tree:

@@ -254,7 +254,10 @@ class Parts:
     def set_attr(self, name: str, value: Any) -> None:
         """See `Session.set_attr`."""
         self.rehearsal.end()  # its process would not do this
+        new = name not in self.stepper.attributes
         self.stepper.set_attr(name, value)
+        if new:
+            self.rehearsal.doubt()
         if self._goals is not None:
             self._goals.set_attr(name, value)
 
@@ -332,7 +335,9 @@ class Parts:
         """Give the environment that hindsight asks for rewards what callbacks had set in the run's environments."""
         if self._goals is None or not state.get("goals", {}).get("changed"):
             return
-        if not self._goals.become((state["stepper"]["environments"] or {}).get("0")):
+        for name, value in self.stepper.attributes.items():
+            self._goals.set_attr(name, value)
+        if not self._goals.become((state["stepper"]["environments"] or {}).get("0")) and not self.stepper.attributes:
             self._notices.append(
                 f"The environment {self._goals.name} that hindsight asks for rewards is as it was made, without what "
                 "set_attr had set: set it again in on_start."

@@ -404,10 +404,10 @@ class Session:
         """Set an attribute of every environment that is learned from, in whichever process it lives: a curriculum.
 
         The environment or one of its wrappers must have it already; of several, the outermost gets it. It takes effect
-        at once. As all of the environment's state it is in checkpoints; if that state cannot be saved, set it again
-        in `on_start`. The environment that hindsight asks for rewards gets it, too. Evaluations are in environments of
-        their own, which do not get it (but copies of an environment that was handed over as an object have what that
-        has).
+        at once. Values of numbers, texts, arrays, lists and dicts of these are in checkpoints, and are set before a
+        resumed run's episodes begin; set others, such as functions, again in `on_start`. The environment that hindsight
+        asks for rewards gets it, too. Evaluations are in environments of their own, which do not get it (but copies of
+        an environment that was handed over as an object have what that has).
 
         Raises:
             UsageError: An environment has no such attribute; or they are on a cluster or in a vector environment made
