@@ -58,6 +58,19 @@ def test_every_class_is_found_by_its_name():
         ({"hidden": 64}, "hidden is 64; it must be a tuple of whole numbers."),
         ({"hidden": [64, "64"]}, "hidden is (64, '64'); it must be a tuple of whole numbers."),
         ({"hidden": (64, 0.5)}, "hidden is (64, 0.5); it must be a tuple of whole numbers."),
+        ({"hidden": (True,)}, "hidden is (True,); it must be a tuple of whole numbers."),
+        ({"batch_size": True}, "batch_size is True; it must be a whole number."),
+        ({"learning_starts": False}, "learning_starts is False; it must be a whole number."),
+        ({"discount": np.True_}, "discount is True; it must be a number."),
+        (
+            {"target_noise_clip": (False, True)},
+            "target_noise_clip is (False, True); it must be two numbers, as (-0.5, 0.5).",
+        ),
+        (
+            {"target_noise_clip": (0.1, 0.5)},
+            "target_noise_clip is 0.1 0.5, without 0: all target actions would be moved to one side, also those "
+            "without noise. Give a range around 0.",
+        ),
         ({"hidden": (8,), "critic_action_layer": 2}, "critic_action_layer is 2; the critic's last layer is 1."),
     ],
 )

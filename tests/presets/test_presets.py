@@ -156,7 +156,7 @@ PUBLISHED = {
         "burn_in": 40, "unroll": 40, "overlap": 40, "learn_from_start": False, "stored_carry": False,
         "previous_reward": "raw", "margin_weight": 0.0, "one_step_weight": 0.0, "weight_decay": 0.0, "batch_size": 64,
         "n_step": 5, "double": True, "dueling": True, "demonstration_share": 1 / 256, "share_by_priority": False,
-        "pretraining_updates": 0,
+        "pretraining_updates": 0, "evaluation_epsilon": 0.001,  # the last one R2D2's
     },
     # Hester et al. (2018), background, experimental setup and supplementary material: L2 is a term of the loss
     ("dqfd", "paper"): {

@@ -14,10 +14,10 @@ from line_environment import Line
 from small_runs import StopAt, small, train
 from test_run import edit
 
-from duetto.algorithms import ALGORITHMS, BC, DQN, PPO, SAC, TD3
-from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
+from duetto.algorithms import ALGORITHMS, BC, DQN, PPO, SAC, TD3, Algorithm
+from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced, notes_of_spaces
 from duetto.errors import NonFiniteError
-from duetto.networks.spaces import Box, Discrete
+from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.networks.specs import CustomNetwork
 from duetto.presets import presets
 from duetto.runs.run import Run, start
@@ -255,6 +255,8 @@ CHOICE, BOX = Discrete(2), Box((1,), "float32", (-1.0,), (1.0,))
         ({"approx_kl": 0.0, "entropy": 2e-32}, CHOICE, "entropy is 0"),
         ({"approx_kl": 0.0, "entropy": 0.0}, Discrete(1), ""),
         ({"approx_kl": 0.0, "entropy": -3.7}, BOX, ""),  # differential: any number
+        ({"approx_kl": 0.0, "entropy": -2.0}, Dict((("gear", CHOICE), ("thrust", BOX))), ""),  # so is a sum with one
+        ({"approx_kl": 0.0, "entropy": 0.0}, Dict((("gear", CHOICE), ("horn", CHOICE))), "entropy is 0"),
         ({"approx_kl": 78.6, "entropy": 2.3}, BOX, "78.6 nats"),
         ({"updates": 3.0}, CHOICE, ""),  # a line without an update
     ],
@@ -311,6 +313,38 @@ def test_two_reasons_that_hold_together_are_one_sentence():
     ]
     assert notes_of_idle(TD3(decoupled_weight_decay=True, actor_weight_decay=0.1)) == []
     assert notes_of_idle(PPO(normalization_prior=1e-4, normalize_rewards=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        (PPO(epochs=1, target_kl=0.01, recompute_advantages=True), "target_kl and recompute_advantages have"),
+        (DQN(prioritized=True, importance_exponent=1.0, importance_anneal_samples=5), "importance_anneal_samples has"),
+        (DQN(prioritized=True, priority_exponent=0.0, priority_epsilon=0.5), "priority_epsilon has"),
+    ],
+)
+def test_what_has_no_effect_beside_a_number(algorithm: Algorithm, said: str):
+    [note] = notes_of_idle(algorithm)
+    assert note.startswith(f"{said} no effect, because ")
+
+
+PICTURE, SEEN = Box((1, 8, 8), "uint8", (0.0,), (255.0,)), Box((2,), "float32", (-1.0,), (1.0,))
+SET_FOR_OTHERS = PPO(image_features=64, initial_log_std=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "observation", "action", "said"),
+    [
+        (SET_FOR_OTHERS, SEEN, CHOICE, ["image_features", "initial_log_std"]),
+        (SET_FOR_OTHERS, Dict((("a", SEEN), ("b", PICTURE))), Dict((("a", CHOICE), ("b", BOX))), []),
+        (SET_FOR_OTHERS, PICTURE, CHOICE, ["initial_log_std"]),
+        (DQN(compress_images=True), SEEN, CHOICE, ["compress_images"]),
+        (DQN(compress_images=True), PICTURE, CHOICE, []),
+    ],
+)
+def test_what_has_no_effect_with_such_spaces(algorithm: Algorithm, observation: Any, action: Any, said: list[str]):
+    notes = notes_of_spaces(algorithm, observation, action)
+    assert [note.partition(" has no effect")[0] for note in notes] == said
 
 
 def test_nothing_is_said_of_an_algorithm_of_ones_own_which_may_read_more():

@@ -76,7 +76,7 @@ class ActorCritic(Hindsight):
     critic_action_layer: CountOrZero = 0
     """Linear layer of the critic at which the action joins; the original DDPG paper has 1."""
     initializer: Literal["fan_in", "normal"] = "fan_in"
-    """Initial weights and biases: U(±gain/√inputs), or N(0, gain²)."""
+    """Initial weights and biases: U(±gain/√inputs), or N(0, gain²); recurrent layers keep PyTorch's U(±1/√units)."""
     initializer_gain: Positive = 1.0
     """Gain of the initial weights and biases."""
     initializer_final_bound: NonNegative = 0.0

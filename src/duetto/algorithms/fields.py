@@ -78,6 +78,10 @@ _PLAIN = {
 }
 
 
+def _is(number: Any, allowed: Any) -> bool:
+    return isinstance(number, allowed) and not isinstance(number, bool)  # which Python takes for a whole number
+
+
 def check_field(name: str, value: Any, hint: Any) -> None:
     """Raise UsageError where a field with this annotation cannot have the value."""
     if hint in _PLAIN and not isinstance(value, hint):
@@ -86,7 +90,7 @@ def check_field(name: str, value: Any, hint: Any) -> None:
         wanted = get_args(hint)[0]
         numbers = value if wanted == tuple[int, ...] else (value,)
         allowed = int | float if wanted is float else int
-        if not (isinstance(numbers, tuple) and all(isinstance(number, allowed) for number in numbers)):
+        if not (isinstance(numbers, tuple) and all(_is(number, allowed) for number in numbers)):
             more = " Schedules are options of their own: learning_rate_decay='linear'." if callable(value) else ""
             more = more or _ELSEWHERE.get((name, str(value)), "")
             raise UsageError(f"{name} is {value!r}; it must be {_WANTED[wanted]}.{more}")

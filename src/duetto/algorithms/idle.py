@@ -10,6 +10,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from duetto.errors import UsageError
+from duetto.networks.encoding import is_image, named_parts
+from duetto.networks.spaces import Box
 
 if TYPE_CHECKING:
     from duetto.algorithms.base import Algorithm
@@ -24,6 +26,9 @@ WHILE: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     ({"prioritized": False}, ("priority_exponent", "priority_epsilon", "priority_mix", "importance_exponent")),
     ({"prioritized": False}, ("importance_anneal_samples", "demonstration_priority_epsilon", "margin_in_priority")),
     ({"importance_exponent": 0.0}, ("importance_anneal_samples",)),
+    ({"importance_exponent": 1.0}, ("importance_anneal_samples",)),  # it begins where it would end
+    ({"priority_exponent": 0.0}, ("priority_epsilon", "importance_exponent", "importance_anneal_samples")),
+    ({"epochs": 1}, ("target_kl", "recompute_advantages")),
     ({"share_by_priority": True}, ("demonstration_share",)),
     ({"margin_weight": 0.0}, ("margin", "margin_in_priority")),
     ({"hindsight": "none"}, ("hindsight_share",)),
@@ -92,6 +97,20 @@ def notes_of_replaced(algorithm: Algorithm, observation: Space, action: Space) -
         if shaped[0] == here and shaped[1] != there:
             found[field.name] = f"{' and '.join(own)} {'are' if len(own) > 1 else 'is'} your own"
     return _notes(algorithm, found)
+
+
+def notes_of_spaces(algorithm: Algorithm, observation: Space, action: Space) -> list[str]:
+    """The same sentences, on options that count only with other spaces."""
+    if not type(algorithm).__module__.startswith("duetto."):
+        return []
+    numbers = any(isinstance(part, Box) for _, part in named_parts(action))
+    no_picture = (
+        {}
+        if is_image(observation)
+        else dict.fromkeys(("image_features", "compress_images"), "no observation is an image")
+    )
+    no_number = {} if numbers else {"initial_log_std": "actions are choices"}
+    return _notes(algorithm, {name: why for name, why in (no_picture | no_number).items() if hasattr(algorithm, name)})
 
 
 def _shape(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, Any]:

@@ -45,8 +45,9 @@ from duetto.functional.checks import same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decayed
+from duetto.networks.encoding import named_parts
 from duetto.networks.masks import choices
-from duetto.networks.spaces import Space
+from duetto.networks.spaces import Box, Space
 from duetto.networks.specs import (
     Activation,
     Blocks,
@@ -133,7 +134,7 @@ class PPO(Algorithm):
     policy_gain: Positive = 0.01
     """Gain of the policy head's orthogonal initial weights; the other layers have √2, the value head 1."""
     zero_biases: bool = True
-    """Start biases at 0, or as PyTorch does."""
+    """Start biases at 0, or as PyTorch does; those of recurrent layers start at 0."""
     initial_log_std: Annotated[float, Within(-20.0, 20.0)] = 0.0
     """Logarithm of a continuous policy's std at the start."""
     network: Blocks = "mlp"
@@ -218,7 +219,8 @@ class PPO(Algorithm):
                 f"The policy is {divergence:.3g} nats from the one that collected the rollout (usual: 0.001 to 0.1): "
                 f"its updates are far too large, and it will hardly learn. {remedy}"
             )
-        if max(choices(action), default=1) > 1 and means.get("entropy", 1.0) < LEAST_ENTROPY:
+        numbers = any(isinstance(part, Box) for _, part in named_parts(action))  # whose entropy may be any number
+        if not numbers and max(choices(action), default=1) > 1 and means.get("entropy", 1.0) < LEAST_ENTROPY:
             return f"The policy's entropy is 0: it always does the same, and so it can learn nothing more. {remedy}"
         return ""
 

@@ -47,10 +47,15 @@ class TD3(DDPG):
     def __post_init__(self) -> None:
         super().__post_init__()
         clip = self.target_noise_clip
-        if not (isinstance(clip, tuple) and len(clip) == 2 and all(isinstance(end, int | float) for end in clip)):
+        if not (isinstance(clip, tuple) and len(clip) == 2 and all(type(end) in (int, float) for end in clip)):
             raise UsageError(f"target_noise_clip is {clip!r}; it must be two numbers, as (-0.5, 0.5).")
         if not clip[0] <= clip[1]:
             raise UsageError(f"target_noise_clip is {clip[0]} {clip[1]}; give the lower end first.")
+        if not clip[0] <= 0 <= clip[1]:
+            raise UsageError(
+                f"target_noise_clip is {clip[0]} {clip[1]}, without 0: all target actions would be moved to one side, "
+                "also those without noise. Give a range around 0."
+            )
 
     def phase(self, update: int) -> int:
         """0 where it is the actor's turn, every `policy_delay` updates, counted over the whole run."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, MemorySpec, ReplaySpec, RolloutSpec, SequenceSpec
-from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced
+from duetto.algorithms.idle import notes_of_idle, notes_of_idle_run, notes_of_replaced, notes_of_spaces
 from duetto.memory import Afar, Experience
 from duetto.memory.kinds import rows_of
 from duetto.processor import multiplies_bfloat16
@@ -51,6 +51,7 @@ class Outlook:
         if not session.step:
             notices += notes_of_idle(algorithm)
             notices += notes_of_replaced(algorithm, stepper.observation_space, stepper.action_space)
+            notices += notes_of_spaces(algorithm, stepper.observation_space, stepper.action_space)
             notices += [] if self._elsewhere else notes_of_idle_run(options)
             notices += notes_of_short_memory(algorithm.memory(), stepper.num_envs)
         place = (stepper.num_envs, session.step, self._stored())
