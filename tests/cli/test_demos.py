@@ -158,8 +158,39 @@ def test_a_runs_own_options_are_taken(duetto: Command, train: Command):
 def test_a_run_of_another_environment(duetto: Command, run: str):
     code, _, err = duetto("demos", "record", "MountainCarContinuous-v0", "--expert", run, "--output", "demos")
     assert code == 2
-    assert "trained on Pendulum-v1 with observations Box(3,)" in err
+    assert "MountainCarContinuous-v0 has the observation space Box(2,); the agent was trained with Box(3,)." in err
     assert not Path("demos").exists()
+
+
+BOUNDED = """
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+
+class Bounded(gymnasium.Env):
+    def __init__(self, high=1.0, most=1.0):
+        self.observation_space, self.action_space = Box(-high, high, (3,)), Box(-most, most, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(3, np.float32), 1.0, True, False, {}
+"""
+
+
+def test_bounds_of_observations_do_not_matter_and_those_of_actions_are_shown(duetto: Command, tmp_path: Path):
+    """Both were refused, in a sentence that showed twice the same."""
+    (tmp_path / "own.py").write_text(BOUNDED)
+    small = ["--steps", "20", "--hidden", "8", "--evaluate-every", "0", "--name", "expert"]
+    assert duetto("train", "td3", "own.py:Bounded", *small).code == 0
+    call = ["demos", "record", "own.py:Bounded", "--expert", "runs/expert", "--episodes", "1"]
+    assert duetto(*call, "--output", "one", "--environment-options", "high=2").code == 0
+    code, _, err = duetto(*call, "--output", "two", "--environment-options", "most=3")
+    assert code == 2
+    assert "Box(1,) of float32 from -3 to 3; the agent was trained with Box(1,) of float32 from -1 to 1" in err
 
 
 MISTAKES = {

@@ -77,6 +77,17 @@ def test_a_new_run_as_another_was(duetto: Command, trained: Path, tmp_path: Path
     assert (code, Run(tmp_path / "runs" / "other").config.environment) == (0, "MountainCarContinuous-v0")
 
 
+def test_with_another_framework_threads_are_not_those_of_the_first(duetto: Command, trained: Path, tmp_path: Path):
+    config = yaml.safe_load((trained / "config.yaml").read_text())
+    config["run"] |= {"backend": "jax", "threads": 2}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    threads = {}
+    for given in ("--backend torch", "--backend torch --threads 2", "--seed 3"):
+        _, out, _ = duetto("train", "--config", tmp_path / "config.yaml", *given.split(), "--dry-run")
+        threads[given] = yaml.safe_load(out)["run"]["threads"]
+    assert list(threads.values()) == [0, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("call", "environment"),
     [

@@ -18,6 +18,7 @@ from duetto.errors import DuettoError, UsageError
 from duetto.extras import install
 from duetto.runs.run import Run
 from duetto.trackers import Point, Tracker
+from duetto.trackers.tracking import Tracking
 from duetto.training import evaluations
 from duetto.training.evaluation import Evaluation
 from duetto.training.place import Here
@@ -144,6 +145,19 @@ def test_what_a_stopped_run_says_at_its_end_is_sent_too(tmp_path: Path):
     assert service.points[-1].step == 100
     run.resume(track=[Fake(service)], callbacks=[StopAt(110)])
     assert {"evaluation/mean_return", "learn/critic_loss"} <= service.points[-1].numbers.keys()
+
+
+class AtTheEnd(duetto.Callback):
+    def on_end(self, session: duetto.Session) -> None:
+        session.log.scalar("mine/final", 1.0)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_callback_logs_at_the_end_is_sent_too(tmp_path: Path, first: bool):
+    service = Service()
+    tracking = Tracking(Fake(service))
+    train(tmp_path, steps=60, callbacks=[AtTheEnd(), tracking] if first else [tracking, AtTheEnd()])
+    assert service.points[-1].numbers["mine/final"] == 1.0
 
 
 def test_an_evaluation_beside_the_run_comes_to_its_own_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

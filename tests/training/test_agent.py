@@ -345,6 +345,20 @@ def test_recurrent_agents_remember_each_environment_on_its_own(tmp_path: Path):
     assert together.act_batch(np.zeros((3, 2))).shape == (3, 2)
 
 
+def test_an_episode_has_other_random_numbers_than_the_one_before(tmp_path: Path):
+    """Each episode of a loop with reset() had the same noise, so that they were no samples."""
+    run = train(tmp_path, small("ppo"), Line, steps=40, evaluate_every=0)
+    one, other = run.agent(), run.agent()
+    obs = np.zeros(2)
+    episodes = []
+    for _ in range(2):
+        one.reset()
+        other.reset()
+        episodes.append([one.act(obs, deterministic=False) for _ in range(3)])
+        np.testing.assert_array_equal(episodes[-1], [other.act(obs, deterministic=False) for _ in range(3)])
+    assert not np.isclose(*episodes).any()
+
+
 def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
     obs = np.zeros(2)
     agent = duetto.load(made.path)

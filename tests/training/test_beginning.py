@@ -13,7 +13,8 @@ from fake_run import same
 from gymnasium.spaces import Box
 from gymnasium.wrappers import TimeLimit
 from line_environment import Line
-from small_runs import CrashAt, CrashError, checkpoints, outcome, small, train
+from small_runs import CrashAt, CrashError, StopAt, checkpoints, outcome, small, train
+from test_run import edit
 
 import duetto
 from duetto.errors import CheckpointError, UsageError
@@ -218,6 +219,27 @@ def test_rates_that_have_ended_at_0_learn_no_more_and_that_is_said(tmp_path: Pat
         "--keep-schedule they would end with the run."
     ]
     assert same(parameters(run)["actor"], before["actor"])
+    said.clear()
+    run.resume(steps=100, on_start=lambda session: said.extend(session.notices))  # as it was decided
+    assert said == [
+        "All learning rates are 0 from step 60 on, where the schedules end: nothing is learned after it. With "
+        "`schedule_steps: 0` in its config.yaml they end with the run."
+    ]
+
+
+@pytest.mark.parametrize("how", ["steps", "schedule_steps", "in Python"])
+def test_schedules_that_an_edit_moves_are_said_too(tmp_path: Path, how: str):
+    run = train(tmp_path, small(learning_rate_decay="linear"), steps=100, evaluate_every=0, callbacks=[StopAt(60)])
+    given = {}
+    if how == "in Python":
+        given["schedule_steps"] = 200
+    else:
+        run = edit(run, {f"run.{how}": 200})
+    said: list[str] = []
+    run.resume(**given, callbacks=[StopAt(80)], on_start=lambda session: said.extend(session.notices))
+    assert said[0].startswith("Schedules end at step 200 now, not at 100: actor's learning rate is 0.0007 now, not 0.")
+    history = Run(run.path).config.history
+    assert [event.what for event in history.changed] == ["schedules end at step 200, not at 100"]
 
 
 def test_where_nothing_is_measured_in_the_runs_length_nothing_is_said(tmp_path: Path):
@@ -252,6 +274,12 @@ def test_only_bounds_that_matter_are_compared(tmp_path: Path):
     sentence = r"Box\(2,\) of float32 from -3 to 3; the agent was trained with Box\(2,\) of float32 from -1 to 1"
     with pytest.raises(UsageError, match=sentence):
         run.evaluate(1, environment=wide)
+    with pytest.raises(UsageError, match=sentence):  # it ended in a traceback
+        Run(run.path, wide).video()
+    with pytest.raises(UsageError, match=sentence):
+        Run(run.path, wide).watch()
+    with pytest.raises(UsageError, match=sentence):
+        duetto.export(Run(run.path, wide), "torch")
     with pytest.raises(UsageError, match=r"from -1 to 1; Apart has Box\(2,\) of float32 from -3 to 3\. Choose"):
         train(tmp_path, small(), wide, from_run=run, **options)
 

@@ -117,6 +117,21 @@ def test_an_accepted_change_is_said_made_and_kept(made: Run):
     check_refused_unharmed(edit(run, {"algorithm.actor_learning_rate": 0.001}), UsageError, "was 0.5, is now 0.001")
 
 
+@pytest.mark.parametrize("new", ["torch", "jax"])
+def test_another_framework_has_threads_of_its_own(tmp_path: Path, new: Any):
+    """JAX's number went over to PyTorch, as if it had been asked for; and JAX had none written down."""
+    old = "jax" if new == "torch" else "torch"
+    run = train(tmp_path, steps=40, evaluate_every=0, backend=old, threads=0)
+    assert bool(run.config.run.threads) == (old == "jax")
+    said = resumed(run, steps=60, backend=new)
+    assert bool(Run(run.path).config.run.threads) == (new == "jax")
+    assert not any("made with" in sentence for sentence in said)
+    edited = train(tmp_path, steps=40, evaluate_every=0, backend="jax", threads=0)
+    edited = edit(edited, {"run.backend": "torch"})
+    threads = edited.config.run.threads
+    assert f"`threads: {threads}` in its config.yaml is what it had on JAX" in resumed(edited, accept_changes=True)[1]
+
+
 def test_other_values_can_be_given_in_python_too(made: Run):
     with pytest.raises(UsageError, match=r"resume has no option 'actor_learning_rat'. Did you mean 'actor_learning_r"):
         made.resume(110, actor_learning_rat=0.5)

@@ -203,6 +203,8 @@ def test_best_is_replaced_and_verified(two: CheckpointStore):
         best = reopened(two).load_best()
         assert (best.step, best.info) == (step, {"mean_return": float("inf"), "episodes": 10})
         assert same(best.state, state_at(step))
+    assert len(list((two.folder / "best").iterdir())) == 2
+    two.settle_best()
     assert list((two.folder / "best").iterdir()) == [best.path]
     assert two.steps() == [100, 200]
     for file in sorted(best.path.iterdir()):

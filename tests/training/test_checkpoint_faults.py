@@ -112,12 +112,14 @@ def test_kill_at_any_operation_leaves_the_old_or_the_new_best(tmp_path: Path, mo
         store, _ = resumed(folder)
         with suppress(Killed):
             store.save_best(200, state_at(200), {"mean_return": 2.0})
+            store.settle_best()
         monkeypatch.setattr(disk, "os", os)
         best = restart(folder).load_best()
         seen.add(best.step)
         assert same(best.state, state_at(best.step))
         assert best.info == {"mean_return": best.step / 100}
         store.save_best(300, state_at(300), {})
+        store.settle_best()
         assert restart(folder).load_best().step == 300
         assert len(list((folder / "best").iterdir())) == 1
     assert seen == {100, 200}

@@ -64,6 +64,78 @@ def test_going_on_it_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.Mon
     assert checkpoints(run).load_best().info == {"mean_return": 1.0}
 
 
+def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its parameters stayed, and those of the best evaluation that is in the table were gone."""
+    give(monkeypatch, -50.0, -10.0, -85.0, -90.0, -95.0, -99.0)
+    with pytest.raises(CrashError):
+        train(tmp_path, name="run", callbacks=[CrashAt(70)])
+    run = Run(tmp_path / "run")
+    assert checkpoints(run).load_best().step == 60
+    run.resume(actor_learning_rate=1e-5)
+    assert [row["mean_return"] for row in run.evaluations()] == [-50, -85, -90, -95, -99]
+    assert (checkpoints(run).load_best().step, checkpoints(run).load_best().info) == (0, {"mean_return": -50.0})
+
+
+def test_between_two_checkpoints_two_best_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    give(monkeypatch, *range(30))
+    kept: list[int] = []
+
+    def count(session: Session) -> None:
+        kept.append(len(list((session.folder / "checkpoints" / "best").iterdir())))
+
+    train(tmp_path, steps=100, evaluate_every=10, checkpoint_every=50, callbacks=[count])
+    assert max(kept) == 2
+    assert kept[49] == kept[-1] == 1
+
+
+class Counts(duetto.Callback):
+    """How often it was called."""
+
+    def __init__(self) -> None:
+        self.calls = {"on_evaluation": 0, "on_step": 0}
+
+    def on_evaluation(self, session: Session) -> None:
+        self.calls["on_evaluation"] += 1
+
+    def on_step(self, session: Session) -> None:
+        self.calls["on_step"] += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self.calls)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.calls = dict(state)
+
+
+class Saving(duetto.Callback):
+    """It makes a checkpoint with each evaluation, and in a step that says where it is."""
+
+    def __init__(self) -> None:
+        self.made: list[Path] = []
+
+    def on_evaluation(self, session: Session) -> None:
+        self.made.append(session.checkpoint())
+
+    def on_step(self, session: Session) -> None:
+        if session.step == 70:
+            self.made.append(session.checkpoint())
+
+
+@pytest.mark.parametrize("crash", [65, 75])
+def test_a_checkpoint_of_a_hook_has_all_callbacks_of_that_step(tmp_path: Path, crash: int):
+    """Those behind the one that asked for it had not been called yet, and never were after a kill."""
+    options: dict[str, Any] = {"steps": 100, "evaluate_every": 30, "checkpoint_every": 0}
+    undisturbed, saving = Counts(), Saving()
+    train(tmp_path, name="whole", callbacks=[saving, undisturbed], **options)
+    assert [path.name[-2:] for path in saving.made] == ["00", "30", "60", "70", "90", "00"]
+    with pytest.raises(CrashError):
+        train(tmp_path, name="run", callbacks=[Saving(), Counts(), CrashAt(crash)], **options)
+    assert checkpoints(Run(tmp_path / "run")).steps()[-1] == crash - 5
+    counts = Counts()
+    Run(tmp_path / "run").resume(callbacks=[Saving(), counts])
+    assert counts.calls == undisturbed.calls == {"on_evaluation": 5, "on_step": 100}
+
+
 class KeepBest(duetto.Callback):
     """Makes a checkpoint of each policy that is the best so far, and one of the end."""
 

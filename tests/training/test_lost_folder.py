@@ -172,6 +172,24 @@ def test_where_a_system_does_not_tell_paths(tmp_path: Path, monkeypatch: pytest.
     assert "If it was moved, go on with: duetto resume and its new place" in message
 
 
+@pytest.mark.parametrize("seeds", [None, [0, 1]])
+def test_an_environment_that_changes_the_directory_as_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: list[int] | None
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+
+    class Moving(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            os.chdir(tmp_path / "elsewhere")
+
+    more: dict[str, Any] = {"seeds": seeds} if seeds else {}
+    train(Path("runs"), environment=Moving, name="run", steps=20, evaluate_every=0, **more)
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert len(list((tmp_path / "runs").iterdir())) == (len(seeds) if seeds else 1)
+
+
 def test_a_relative_folder_after_a_change_of_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Checkpoints would go to another place; here the folder is where it was, and the message says where."""
     monkeypatch.chdir(tmp_path)

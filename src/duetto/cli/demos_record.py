@@ -23,6 +23,7 @@ from duetto.runs.asked import whole
 from duetto.runs.run import Run
 from duetto.storage import trust
 from duetto.training.evaluation import PARALLEL
+from duetto.training.evaluations import check_same_spaces
 
 _EXPERT = "bot (MiniGrid, BabyAI), keyboard (you), or the folder of a run, whose policy takes its best actions."
 
@@ -154,14 +155,11 @@ def trained(
         trust.check(config.environment, config.environment_options, config.signature, folder, trusted)
     kwargs = config.environment_options | given
     stepper = environments.make(environment, num_envs=min(episodes, PARALLEL), kwargs=kwargs)
-    trained = agent.observation_space, agent.action_space
-    if (stepper.observation_space, stepper.action_space) != trained:
-        found = f"{stepper.observation_space} and {stepper.action_space}"
+    try:
+        check_same_spaces(stepper, agent.observation_space, agent.action_space)
+    except UsageError:
         stepper.close()
-        raise UsageError(
-            f"The agent in {folder} was trained on {config.environment} with observations {trained[0]} and actions "
-            f"{trained[1]}; {environment} has {found}. Record in the environment that it was trained in."
-        )
+        raise
     about = f"{config.algorithm.name()} in {folder}, {checkpoint} checkpoint, step {agent.step}, {agent.fingerprint}"
     policy = agent.policy
     policy.greedy, policy.explores = not stochastic, stochastic

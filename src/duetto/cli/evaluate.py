@@ -34,9 +34,10 @@ def evaluate(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Run episodes without exploration and print their returns.
+    """Run episodes and print their returns.
 
-    The agent acts in the environment that it was trained in, or in another one, whose options are then its own alone.
+    The agent acts as in the run's evaluations: without exploration, unless its options say otherwise (presets for
+    Atari). It acts in the environment that it was trained in, or in another one, whose options are then its own alone.
     """
     given = options.environment_options(environment_options)
     folder = Run(run, trust=trust)

@@ -71,8 +71,9 @@ def resume(
 
     On a cluster or not, and on one of another size, the numbers stay the same, unless actors act themselves (--pace):
     then the run goes on as it began. With another number of learners they stay the same to rounding.
-    In config.yaml, steps, threads, learners, vectorization and the intervals of evaluations, checkpoints and metrics
-    may be changed; what that does to the numbers is said. All else needs --accept-changes, and is refused without.
+    In config.yaml, steps, schedule_steps, threads, learners, vectorization, worker_timeout, keep, evaluation_episodes
+    and the intervals of evaluations, checkpoints and metrics may be changed; what that does to the numbers is said.
+    What else decides the numbers needs --accept-changes.
     """
     from duetto.display.showing import shown
 

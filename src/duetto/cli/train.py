@@ -92,6 +92,8 @@ def _again(given: str, rest: list[str], named_first: bool) -> None:
     preset = Preset(f"As {given}.", hyperparameters, values["run"], config.environment_options)
     command = partial(_command, environment="", recorded=recorded)
     call = parsed(type(config.algorithm), with_address(rest), config.preset, preset, command)
+    if call.run.backend != config.run.backend and not any(one.partition("=")[0] == "--threads" for one in rest):
+        call = dataclasses.replace(call, run=dataclasses.replace(call.run, threads=0))  # the other framework's
     if call.preset is not None:
         raise UsageError("--config says every option already: leave --preset out.")
     call = _placed(call, config.cluster, given)

@@ -30,7 +30,7 @@ def video(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Record an episode without exploration as an mp4."""
+    """Record an episode as an mp4, the agent acting as in the run's evaluations."""
     folder = Run(run, trust=trust)
     with working(Console(stderr=True), f"recording {run}") as tell:
         path = folder.video(output, checkpoint, seed, frames, tell)

@@ -26,7 +26,7 @@ def watch(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Show the agent live in the environment's own window, without exploration."""
+    """Show the agent live in the environment's own window, acting as in the run's evaluations."""
     folder = Run(run, trust=trust)
     seen = folder.watch(episodes, checkpoint, seed, lambda text: None if json else print(text, flush=True))
     if json:

@@ -74,7 +74,7 @@ def export(
     _check_free(path, about_it)
     agent = run.agent(checkpoint, precision="float32")
     graph = _graph(agent)
-    with closing(run.stepper(ENVIRONMENTS)) as stepper, _written_at(path), _new_folder(path) as folder:
+    with closing(run.stepper(ENVIRONMENTS, agent=agent)) as stepper, _written_at(path), _new_folder(path) as folder:
         temporary = Path(folder) / f"agent{ending}"
         written = _written(graph, agent, temporary, format)
         verdict = check(graph, written, agent.policy, stepper, run.config.run.seed)

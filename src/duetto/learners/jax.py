@@ -330,5 +330,8 @@ def _begun(optimizer: optax.GradientTransformation, parameters: list[np.ndarray]
 
 def _device(device: str) -> Any:
     if device == "cuda" and not has_cuda():
-        raise UsageError("JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'.")
+        raise UsageError(
+            "JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'. A run that has begun goes "
+            "on with `device: cpu` in its config.yaml and --accept-changes."
+        )
     return jax.local_devices(backend="gpu" if device == "cuda" else "cpu")[0]

@@ -89,7 +89,10 @@ class TorchLearner(Learner):
     ):
         super().__init__(algorithm, observation, action, seed, precision)
         if device == "cuda" and not has_cuda():
-            raise UsageError("PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch.")
+            raise UsageError(
+                "PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch."
+                " A run that has begun goes on with `device: cpu` in its config.yaml and --accept-changes."
+            )
         self.device: torch.device = torch.device(device)
         if device == "cpu":
             heap.keep()

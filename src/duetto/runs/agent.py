@@ -60,7 +60,8 @@ class Agent:
         self._actions = environments.ActionMap(taken)
         self.action_dtype: np.dtype = np.dtype(taken.dtype)
         self.masked: bool = state["spaces"].get("action_mask") is True
-        self._acting, self._together = self.policy, 0
+        self._acting: Policy = self.policy
+        self._together = 0
 
     def __repr__(self) -> str:
         config = self.config
@@ -115,8 +116,12 @@ class Agent:
         return digest.hexdigest()[:16]
 
     def reset(self) -> None:
-        """Forget the past, as a new episode begins. Only recurrent agents remember anything."""
-        self._acting, self._together = self.policy, 0
+        """Forget the past, as a new episode begins: what recurrent agents remember, and noise that drifts.
+
+        Random numbers go on, so that episodes differ.
+        """
+        self._acting.forget()
+        self._together = 0
 
     def act(
         self, observation: Any, reward: float = 0.0, deterministic: bool | None = None, action_mask: Any = None

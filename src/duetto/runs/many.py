@@ -63,6 +63,7 @@ def start_many(
         UsageError: As `start`; or the algorithm has networks here that cannot be computed side by side.
         DuettoError: Some of the seeds failed; the others have made all their steps.
     """
+    parent, here = Path(runs_dir), Path.cwd()  # as in `start`
     configs = planned_together(algorithm, environment, options, seeds, preset, environment_options, origin)
     if environments.is_instance(environment):
         raise UsageError(
@@ -76,7 +77,7 @@ def start_many(
         with ExitStack() as opened:
             sessions: list[Session] = []
             for config in configs:
-                path = new_folder(Path(runs_dir), _name(name, config))
+                path = new_folder(parent if Path.cwd() == here else here / parent, _name(name, config))
                 build = choir.voice if len(configs) > 1 else learners.build  # one alone is one alone
                 session = begun(config, path, environment, beginning, build_learner=build)
                 paths.append(path)  # only now: a run that cannot begin has taken its folder away

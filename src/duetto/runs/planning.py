@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from duetto.storage.aside import free_folder
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.origin import Origin
 from duetto.training.evaluations import check_same_spaces
+
+LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
 
 
 def planned(
@@ -66,6 +69,8 @@ def changed(config: Config, options: Mapping[str, Any]) -> Config:
         raise UsageError(f"resume has no option {unknown!r}.{did_you_mean(unknown, known)}")
     algorithm = config.algorithm.with_options(**{name: options[name] for name in options if name in own})
     ours = dataclasses.replace(config.run, **{name: options[name] for name in run})
+    if ours.backend != config.run.backend and "threads" not in options:  # the others are of the other framework
+        ours = dataclasses.replace(ours, threads=_threads(ours))
     if "auto" in (ours.backend, ours.device):
         raise UsageError("A run goes on with the backend and the device that it has: give torch or jax, cpu or cuda.")
     return dataclasses.replace(config, algorithm=algorithm, run=ours)
@@ -107,8 +112,13 @@ def _resolved(
     finally:
         if not given:
             probe.close()
-    threads = options.threads or (of_jax() if (backend, device) == ("jax", "cpu") else 0)
-    return dataclasses.replace(options, backend=backend, device=device, threads=threads)
+    options = dataclasses.replace(options, backend=backend, device=device)
+    return dataclasses.replace(options, threads=options.threads or _threads(options))
+
+
+def _threads(options: RunOptions) -> int:
+    """The threads of a run that was given none: JAX's are written down, PyTorch finds its own number."""
+    return of_jax() if (options.backend, options.device) == ("jax", "cpu") else 0
 
 
 def _possible(algorithm: Algorithm) -> list[learners.Backend]:
@@ -196,11 +206,18 @@ def _check_copies(environment: Any, probe: environments.Stepper) -> None:
 
 def new_folder(parent: Path, name: str) -> Path:
     """Make a new run's folder; see `free_folder`. UsageError if the name cannot be a run's."""
+    check_name(name)
+    return free_folder(parent, name)
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError if a name cannot be that of a run's folder."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(
             f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
         )
-    return free_folder(parent, name)
+    if (size := len(os.fsencode(name))) > LONGEST:
+        raise UsageError(f"{name!r} cannot be a run's name: it has {size} bytes, and {LONGEST} is the most.")
 
 
 def run_name(algorithm: Algorithm, label: str, seed: int) -> str:

@@ -221,7 +221,7 @@ class Run:
             if how.learners is not None:
                 config = replace(config, run=replace(config.run, learners=how.learners))
             check_videos(how.callbacks, self._environment(), config)
-            placed = how.cluster and how.cluster.resuming(config.cluster)
+            placed = how.cluster and how.cluster.resuming(config.cluster, config.run.num_envs)
 
             def taken_up(session: Session) -> None:
                 take_up(session, how.without_memory, how.accept_changes, self._trust)
@@ -230,7 +230,8 @@ class Run:
                 if wrapper := environments.running_statistics(self._given, session.stepper):
                     outside = wrapper in environments.vector_wrappers(self._given)
                     session.notices.append(own_statistics(config.environment, wrapper, config.algorithm, outside))
-                stretched = notes_of_stretching(config, session.learner, session.step, horizon)
+                horizon = session.checkpoints.horizon or horizon  # the file may have been edited
+                stretched = notes_of_stretching(config, session.learner, session.step, horizon, how.keep_schedule)
                 session.notices += stretched
                 session.notices += trackers.note_of_others(self.path, how.callbacks)
                 what = [str(change) for change in session.checkpoints.changed]
@@ -264,9 +265,10 @@ class Run:
         environment_options: dict[str, Any] | None = None,
         stochastic: bool = False,
     ) -> Evaluation:
-        """Evaluate on whole episodes without exploration, from the same initial states as the run's own evaluations.
+        """Evaluate on whole episodes, from the same initial states and with actions as in the run's own evaluations.
 
-        The "best" checkpoint was chosen by those: for a number without that luck give another `seed`.
+        That is without exploration, unless the run's options say otherwise (presets for Atari). The "best" checkpoint
+        was chosen by those states: for a number without that luck give another `seed`.
 
         `environment` is another one of the same spaces; `environment_options` are its own, or come on top of the run's.
         With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
@@ -275,11 +277,10 @@ class Run:
         episodes, seed = whole("episodes", episodes, least=1), self._seed(seed)
         check_kinds(environment_options=environment_options)
         agent = self.agent(checkpoint)
-        stepper = self._elsewhere(min(episodes, PARALLEL), environment, environment_options or {})
+        stepper = self._elsewhere(agent, min(episodes, PARALLEL), environment, environment_options or {})
         policy = agent.policy
         policy.explores = stochastic
         try:
-            check_same_spaces(stepper, agent.observation_space, agent.action_space)
             return evaluate(policy, stepper, episodes, seed, tell)
         finally:
             stepper.close()
@@ -303,7 +304,7 @@ class Run:
             )
         agent = self.agent(checkpoint)
         path = Path(output) if output else place(self.path, agent.step)
-        stepper = self.stepper(1, render_mode="rgb_array")
+        stepper = self.stepper(1, "rgb_array", agent)
         try:
             record(agent.policy, stepper, seed, path, Path(frames) if frames else None, tell)
         finally:
@@ -321,11 +322,12 @@ class Run:
         episodes = whole("episodes", episodes, least=0, about=", which is without an end")
         seed = self._seed(seed)
         agent = self.agent(checkpoint)
-        stepper = self.stepper(1, render_mode="human")
+        stepper, policy = self.stepper(1, "human", agent), agent.policy
         seen: list[Episode] = []
         try:
             while not episodes or len(seen) < episodes:
-                seen.append(watch(agent.policy, stepper, seed + len(seen)))
+                policy.forget()
+                seen.append(watch(policy, stepper, seed + len(seen)))
                 tell(f"episode {len(seen)}: return {seen[-1].total_reward:.2f}, {seen[-1].length} steps")
         finally:
             stepper.close()
@@ -360,19 +362,32 @@ class Run:
         trust.check(config.environment, config.environment_options, config.signature, self.path, self._trust)
         return config.environment
 
-    def _elsewhere(self, num_envs: int, environment: Any, options: dict[str, Any]) -> environments.Stepper:
+    def _elsewhere(
+        self, agent: Agent, num_envs: int, environment: Any, options: dict[str, Any]
+    ) -> environments.Stepper:
         if environment is None:
             kwargs = self.config.environment_options | options
-            return self._separate(self._environment(), num_envs=num_envs, kwargs=kwargs)
-        return self._separate(environment, num_envs=num_envs, kwargs=options)
+            return self._separate(agent, self._environment(), num_envs=num_envs, kwargs=kwargs)
+        return self._separate(agent, environment, num_envs=num_envs, kwargs=options)
 
-    def stepper(self, num_envs: int, render_mode: str | None = None) -> environments.Stepper:
-        """Make `num_envs` of the run's environments, side by side; close the stepper after use."""
+    def stepper(
+        self, num_envs: int, render_mode: str | None = None, agent: Agent | None = None
+    ) -> environments.Stepper:
+        """Make `num_envs` of the run's environments, side by side; close the stepper after use.
+
+        Raises UsageError if their spaces are not those that the `agent` to act in them was trained with.
+        """
         options = self.config.environment_options
-        return self._separate(self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
+        return self._separate(agent, self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
 
-    def _separate(self, environment: Any, **how: Any) -> environments.Stepper:
+    def _separate(self, agent: Agent | None, environment: Any, **how: Any) -> environments.Stepper:
         made = environments.separate(environment, **how)
+        try:
+            if agent is not None and self.config.run.engine != "envpool":  # whose spaces are written otherwise
+                check_same_spaces(made, agent.observation_space, agent.action_space)
+        except UsageError:
+            made.close()
+            raise
         self.notices += Notices(notice for notice in made.notices if notice not in self.notices)
         return made
 
@@ -398,11 +413,15 @@ def start(
     `code` as in `planned`.
     """
     given.check(callbacks)
+    parent, here = Path(runs_dir), Path.cwd()  # an environment may change the working directory as it is made
     config = planned(algorithm, environment, options, preset, environment_options, origin, code)
     check_videos(callbacks, environment, config)
     place = cluster and cluster.beginning(algorithm)
     label = config.environment
-    path = new_folder(Path(runs_dir), run_name(algorithm, label, options.seed) if name is None else name)
+    path = new_folder(
+        parent if Path.cwd() == here else here / parent,
+        run_name(algorithm, label, options.seed) if name is None else name,
+    )
     given_environment, own = (None if config.remakeable else environment), (type(algorithm) if config.origin else None)
     before = given.states(callbacks)
     try:

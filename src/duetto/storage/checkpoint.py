@@ -75,6 +75,10 @@ class CheckpointStore:
         """Return the steps of all checkpoints, damaged ones too, ascending."""
         return sorted({step for step, _ in snapshot.listing(self.folder)})
 
+    def path_of(self, step: int) -> Path:
+        """Return the folder that the checkpoint of a step has, or would have."""
+        return self.folder / snapshot.name(step)
+
     def save(
         self,
         step: int,
@@ -99,7 +103,7 @@ class CheckpointStore:
         files = encode_tree("state", state)
         memory, new_segment = self._extend_memory(segment, memory_window)
         manifest = Manifest(step, snapshot.describe(files), memory)
-        target = self.folder / snapshot.name(step)
+        target = self.path_of(step)
         with self._writing(f"The checkpoint at step {step}", files | new_segment):
             self._prepare(self._memory if memory else self.folder)
             for name, data in new_segment.items():
@@ -113,10 +117,10 @@ class CheckpointStore:
             self._tidy()
         return target
 
-    def save_best(self, step: int, state: State, info: State, keep: bool = False) -> Path:
-        """Replace the best parameters and return their folder. `info` says why they are the best.
+    def save_best(self, step: int, state: State, info: State) -> Path:
+        """Write the best parameters yet and return their folder. `info` says why they are the best.
 
-        With `keep` the ones before stay, for `drop_best` to go back to.
+        Those that were the best at the last checkpoint stay until `settle_best`, for `drop_best` to go back to.
 
         Raises CheckpointError if the disk refuses. Then the previous best is as it was.
         """
@@ -127,9 +131,12 @@ class CheckpointStore:
             self._prepare(self._best)
             disk.move(snapshot.write(target, files, manifest), target)
             disk.sync_folder(self._best)
-        if not keep:
-            self._remove_best(self._best_numbers()[:-1])
+        self._remove_best(self._best_numbers()[1:-1])
         return target
+
+    def settle_best(self) -> None:
+        """Remove all best parameters but the newest, as a checkpoint was made that they are part of."""
+        self._remove_best(self._best_numbers()[:-1])
 
     def drop_best(self) -> None:
         """Go back to the best parameters before the newest ones."""

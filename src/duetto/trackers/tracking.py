@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.storage import disk, within
@@ -46,6 +46,8 @@ class Tracking(Callback):
     Attributes:
         tracker: The tracker that is fed.
     """
+
+    ends_last: ClassVar[bool] = True
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
@@ -98,6 +100,7 @@ class Tracking(Callback):
     def on_end(self, session: Session) -> None:
         """Send what is left, and the best parameters, if they are not those sent last."""
         self._ended = True
+        session.log.write_own(session.step)  # what other callbacks have logged at the end
         if not session.memory.pretraining_left:  # else there will be more of step 0
             self._left = logged(session.folder, self._record["point"])  # at the end, two evaluations may come at once
             self._left.setdefault(session.step, {})  # for videos that came after the last one

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -43,6 +43,9 @@ class Callback:
 
     Its attributes are what it is made with; what it has learned from the run belongs in `state_dict`.
     """
+
+    ends_last: ClassVar[bool] = False
+    """Whether its `on_end` is called after those of all others, and may use what they log there."""
 
     def on_start(self, session: Session) -> None:
         """Called before the first step, and whenever the run is resumed, with the state restored."""
@@ -175,6 +178,8 @@ class CallbackList:
         for hook in HOOKS:
             nothing = getattr(Callback, hook)
             overriding = [one for one in self._members.values() if getattr(type(one), hook) is not nothing]
+            if hook == "on_end":
+                overriding.sort(key=lambda one: one.ends_last)
             self._called[hook] = [getattr(one, hook) for one in overriding]
         self._called[FUNCTIONS] = [callback for callback in callbacks if not isinstance(callback, Callback)]
         for name, callback in self._members.items():  # what cannot be saved shows now, not at the first checkpoint

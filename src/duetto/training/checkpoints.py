@@ -36,6 +36,7 @@ class Checkpoints:
         last: Step and updates of the last one, or None.
         newest: The folder of the last one.
         changed: The options that differ from those of the checkpoint that the run went on from; this was accepted.
+        horizon: Step at which schedules ended in the checkpoint that the run went on from; 0 where it does not say.
         inexact: Sentences on why the run does not go on from there as one that was never interrupted.
     """
 
@@ -47,6 +48,7 @@ class Checkpoints:
         self.last: tuple[int, int] | None = None
         self.newest: Path | None = None
         self.changed: list[Change] = []
+        self.horizon: int = 0
         self.inexact: list[str] = []
         self._versions = packages(session.config.run.backend)
 
@@ -72,6 +74,7 @@ class Checkpoints:
         window = (session.memory.written, session.memory.rows)
         with session.in_its_folder():
             path = self.store.save(session.step, state, session.memory.segment(self.store.covered), window)
+            self.store.settle_best()
         self.last, self.newest = (session.step, session.learner.updates), path
         session.parts.rehearse(state["stepper"])
         return path
@@ -119,7 +122,8 @@ class Checkpoints:
         session = self._session
         changed = self.changed = resuming.accepted(loaded, session.config, session.folder, accept_changes)
         self.inexact = resuming.notes_of_others(loaded, self._versions)
-        notes = resuming.notes_of_changes(loaded, changed, session.config.algorithm) + self.inexact
+        notes = resuming.notes_of_changes(loaded, changed, session.config.algorithm, session.config.run.threads)
+        notes += self.inexact
         try:
             self._restore(loaded, changed, without_memory)
         except CheckpointError as error:
@@ -149,7 +153,9 @@ class Checkpoints:
         self.last, self.newest = (session.step, session.learner.updates), loaded.path
         session.notices += loaded.problems
         self._cut_back(state)
-        session.notices += resuming.notes_of_run(state["run"], session.learner, session.config.run.threads)
+        same = not any(change.key == resuming.BACKEND for change in changed)
+        session.notices += resuming.notes_of_run(state["run"], session.learner, session.config.run.threads, same)
+        self.horizon = state["run"].get("horizon", 0)
         parts.rehearsal.recall(state["session"].get("exact"))
         if session.stepper.resumed_exactly:
             return

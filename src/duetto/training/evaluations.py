@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
 ADDED = ("success_rate",)  # columns that tables of earlier versions do not have; they come last
 LOOK = 0.2  # seconds between two looks at one that is made beside the run
+MOST_DROPPED = 4  # best parameters that a lost part of a run may have left
 STOPPED = "stopped"  # in the info of the best parameters: they are of the end of a run that was stopped
 
 
@@ -202,7 +203,7 @@ class Evaluations:
             if self._is_best(step, result.mean_return):
                 self.best, self._best_step = result.mean_return, step
                 info = {"mean_return": result.mean_return} | ({STOPPED: True} if self._concluding else {})
-                session.checkpoints.store.save_best(step, acting, info, keep=self._concluding is not None)
+                session.checkpoints.store.save_best(step, acting, info)
         self._announce()
 
     def _is_best(self, step: int, mean_return: float) -> bool:
@@ -225,19 +226,29 @@ class Evaluations:
         self.best, self._again = state["best"], state.get("under_way", False)
         if self.written() == session.step:
             self._at = (session.step, session.learner.updates)
-        if self.best is None:
-            return []
         try:
-            if session.checkpoints.store.load_best().info.get(STOPPED):
-                session.checkpoints.store.drop_best()
-            self._best_step = session.checkpoints.store.load_best().step
+            self._best_step = self._drop_best()
         except CheckpointError as error:
+            if self.best is None:
+                return []
             before, self.best = self.best, None
             return [
                 f"{error} The best until step {session.step:,} had the mean return {before:.6g}; now the next "
                 "evaluation's become the best, whatever their return."
             ]
         return []
+
+    def _drop_best(self) -> int:
+        """Go back to the best parameters of the steps that were kept, and return their step; CheckpointError if there
+        are none.
+        """
+        store = self._session.checkpoints.store
+        for _ in range(MOST_DROPPED):
+            found = store.load_best()
+            if found.step <= self._session.step and not found.info.get(STOPPED):
+                break
+            store.drop_best()
+        return store.load_best().step
 
     def written(self) -> int:
         """The step of the last row in the table; -1 if there is none."""

@@ -63,6 +63,10 @@ class Policy:
         noise, self._noise = explorer.draw(self._random, self._noise, *self._at, self._action, mask)
         return noise
 
+    def forget(self) -> None:
+        """Begin an episode: without memories, and with other random numbers than the last one had."""
+        self._noise = self._recurrence = None
+
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
         """Take the rewards (K,) of its last actions in the environments `env` (K,), which recurrent networks see."""
         if self._recurrence is not None:

@@ -52,6 +52,7 @@ BEGINNINGS = {
         "initial_log_std",
     )
 }
+BACKEND = "run.backend"
 ADAPTING = "algorithm.learning_rate_kl"
 # What earlier versions did not write.
 LATER: dict[tuple[str, str], Any] = {
@@ -59,6 +60,7 @@ LATER: dict[tuple[str, str], Any] = {
     ("session", "under_way"): bool,
     ("run", "processor"): str,
     ("run", "threads"): int,
+    ("run", "horizon"): int,
     ("run", "seeds"): int,
     ("run", "learners"): int,
     ("run", "remote"): bool,
@@ -69,7 +71,7 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
     """The part of a checkpoint that describes its run, for `accepted` and `notes_of_run`."""
     return (
         {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
-        | {"processor": str(processor())}
+        | {"processor": str(processor()), "horizon": config.run.horizon}
         | ({"seeds": learner.seeds} if learner.seeds > 1 else {})
         | ({"learners": learner.ranks} if learner.ranks > 1 else {})
         | ({"remote": True} if learner.remote else {})
@@ -137,14 +139,18 @@ def _refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path
     )
 
 
-def notes_of_changes(loaded: Loaded, changed: list[Change], algorithm: Algorithm) -> list[str]:
-    """Notices on changes that were accepted."""
+def notes_of_changes(loaded: Loaded, changed: list[Change], algorithm: Algorithm, threads: int) -> list[str]:
+    """Notices on changes that were accepted; `threads` are those of the config."""
     notes = []
     if changed:
         afresh = any(change.key in ENVIRONMENT for change in changed)
         notes.append(
             f"Changed {_since(loaded)}: {listed(changed)}. The run goes on with the new values"
             + (", and with new episodes." if afresh else ".")
+        )
+    if threads and any(change.key == BACKEND and change.new == '"torch"' for change in changed):
+        notes.append(
+            f"`threads: {threads}` in its config.yaml is what it had on JAX; with 0 PyTorch finds its own number."
         )
     beginnings = _beginnings(changed, algorithm)
     if idle := [change.key for change in changed if change.key in beginnings]:
@@ -183,13 +189,17 @@ def _since(loaded: Loaded) -> str:
     return f"since the checkpoint at step {loaded.step:,}"
 
 
-def notes_of_stretching(config: Config, learner: Learner, step: int, before: int) -> list[str]:
-    """Notices if schedules that ended at step `before` end elsewhere now, or leave all learning rates at 0."""
+def notes_of_stretching(config: Config, learner: Learner, step: int, before: int, kept: bool) -> list[str]:
+    """Notices if schedules that ended at step `before` end elsewhere now, or leave all learning rates at 0.
+
+    `kept`: This call asked for the schedules to be kept, not an earlier one.
+    """
     horizon = config.run.horizon
     if config.run.steps > horizon and not any(learner.learning_rates(1.0).values()):
+        otherwise = "Without --keep-schedule they would" if kept else "With `schedule_steps: 0` in its config.yaml they"
         return [
             f"All learning rates are 0 from step {horizon:,} on, where the schedules end: nothing is learned after it. "
-            "Without --keep-schedule they would end with the run."
+            f"{otherwise} end with the run."
         ]
     was, now = (_scheduled(config, learner, step, steps) for steps in (before, horizon))
     moved = [f"{name} is {now[name]:.3g} now, not {was[name]:.3g}" for name in was if now[name] != was[name]]
@@ -210,14 +220,15 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
     return rates | config.algorithm.scheduled(progress)
 
 
-def notes_of_run(saved: dict[str, Any], learner: Learner, wanted: int) -> list[str]:
+def notes_of_run(saved: dict[str, Any], learner: Learner, wanted: int, same: bool = True) -> list[str]:
     """Notices if the run is not computed as the checkpoint says, so that its numbers may differ.
 
-    `wanted` are the threads that its config asks for; the learner has others if JAX had begun before.
+    `wanted` are the threads that its config asks for; the learner has others if JAX had begun before. `same`: It goes
+    on on the same framework.
     """
     return [
         *_notes_of_processors(saved.get("processor"), str(processor())),
-        *_notes_of_threads(saved.get("threads", 0), learner.threads, wanted),
+        *_notes_of_threads(saved.get("threads", 0) if same else 0, learner.threads, wanted),
         *_notes_of_seeds(saved.get("seeds", 1), learner.seeds),
         *_notes_of_learners(saved.get("learners", 1), learner.ranks),
         *_notes_of_processes(saved, learner),

@@ -105,6 +105,7 @@ class Session:
         self._learns = False  # within the updates that are due
         self._hooks: list[str] = []  # those that are being called, one within the other
         self._set: set[str] = set()  # attributes that callbacks have set
+        self._asked = False  # whether a hook of this step wants a checkpoint
         self._concluded = False  # whether a run that was stopped has its last checkpoint
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
 
@@ -147,7 +148,7 @@ class Session:
             for _ in self._steps():
                 self._call(FUNCTIONS)
             self._evaluations.finish()
-            if not self.checkpoints.up_to_date:
+            if self._asked or not self.checkpoints.up_to_date:
                 self.checkpoint()
             self._conclude()
             if before < self.step:
@@ -239,6 +240,8 @@ class Session:
             self.parts.reset()
         if self._evaluations.go_on() or (new and options.evaluate_every and not self.last_evaluation):
             self._evaluate()
+            if self._asked:
+                self.checkpoint()
         yield from self._pretrain()
         while self.step < options.steps and not self._stop:
             experience, episodes = self.collector.collect(self.step, options.horizon)
@@ -264,7 +267,7 @@ class Session:
             if ended:
                 self._evaluations.finish()
             self._call("on_step")
-            if _crossed(before, self.step, options.checkpoint_every):
+            if self._asked or _crossed(before, self.step, options.checkpoint_every):
                 self.checkpoint()
             yield
 
@@ -285,7 +288,8 @@ class Session:
                 if options.evaluate_every:
                     self._evaluate()
             self._call("on_step")
-            if options.checkpoint_every and (ended or updates % options.checkpoint_every == 0):
+            due = options.checkpoint_every and (ended or updates % options.checkpoint_every == 0)
+            if self._asked or due:
                 self.checkpoint()
             yield
             if self._stop:
@@ -458,6 +462,9 @@ class Session:
     def checkpoint(self) -> Path:
         """Write a checkpoint, and return its folder.
 
+        From `on_evaluation` and `on_step` it is written once all callbacks have had that step, or it would lack what
+        they learn from it; the folder is the one that it will have.
+
         After the last checkpoint of a run that was stopped, none is written, and the folder is that last one's: a run
         that goes on from it drops what came after.
 
@@ -479,8 +486,12 @@ class Session:
             )
         if self._concluded and self.checkpoints.newest is not None:
             return self.checkpoints.newest
+        if not {"on_evaluation", "on_step"}.isdisjoint(self._hooks):
+            self._asked = True
+            return self.checkpoints.store.path_of(self.step)
         ended = self.step >= self.config.run.steps
         path = self.checkpoints.make(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
+        self._asked = False
         self._call("on_checkpoint")
         return path
 
