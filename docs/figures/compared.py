@@ -113,13 +113,14 @@ def changes() -> Table:
 
 
 def exploration() -> Table:
-    """Each seed's successes, of four algorithms."""
+    """Each seed's successes, of four algorithms; a cell says its steps where they are not those of its row."""
     kinds = ("r2d3", "r2d2", "bc", "dqfd")
-    rows = [
-        [task, f"{planned(f'{name}-r2d3'):,}", *(_ends(f"{name}-{kind}") for kind in kinds)]
-        for task, name in EXPLORATION.items()
-        if seeds(f"{name}-r2d3")
-    ]
+    rows = []
+    for task, name in EXPLORATION.items():
+        jobs = [f"{name}-{kind}" for kind in kinds]
+        if seeds(jobs[0]):
+            steps = planned(jobs[0])
+            rows.append([task, f"{steps:,}", *(_ends(job) + _other_steps(job, steps) for job in jobs)])
     names = ["R2D3", "R2D2, no demonstrations", "behaviour cloning", "DQfD, no memory of the episode"]
     return ["MiniGrid's", "steps", *names], rows
 
@@ -185,6 +186,11 @@ def _ends(job: str) -> str:
     if campaign()["jobs"][job].get("success"):
         return ", ".join(f"{sum(value > 0 for value in one) / len(one):.3f}" for one in found)
     return ", ".join(_number(fmean(one)) for one in found)
+
+
+def _other_steps(job: str, steps: int) -> str:
+    """The steps that a job's runs were to make, in brackets; nothing where they are `steps`, or none has run."""
+    return f" ({planned(job):,} steps)" if seeds(job) and planned(job) != steps else ""
 
 
 def _span(values: list[float]) -> str:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from html import unescape
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import compared
 import pytest
+import tyro
 import yaml
 
 from duetto import errors
 from duetto.algorithms import ALGORITHMS
+from duetto.cli import completing
 from duetto.presets import presets
+from duetto.storage import aside, deciding
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -200,8 +208,6 @@ def test_names_on_a_page_exist(page: Path):
 
 def options() -> set[str]:
     """Every option of every command, as written."""
-    from duetto.cli import completing
-
     commands = [
         *completing.algorithm_free().values(),
         *(completing.of_algorithm(command, name) for command in completing.OF_ALGORITHMS for name in ALGORITHMS),
@@ -219,6 +225,106 @@ def test_options_on_a_page_exist(page: Path):
     for code in re.findall(r"`(--[^`]*|duetto [^`]*)`|^duetto (.*)$", text, re.MULTILINE):
         for option in re.findall(r"(?<!\S)--(\w[\w-]*\w)(?!-)", "".join(code)):
             assert option in known, f"{option} in {code}"
+
+
+def calls(text: str) -> Iterator[list[str]]:
+    """The words behind `duetto` of each call in code, of syntax too; without what only mentions a command."""
+    for code in re.findall(r"`duetto ([^`]*)`|(?:^|&& |\$ )duetto ([^`&\n]*)", text, re.MULTILINE):
+        words = shlex.split("".join(code), comments=True)
+        if len(words) > 1 and words != ["demos", words[1]]:
+            yield ["1" if word in ("N", "K", "S") else word for word in words]
+
+
+def flags_of(words: list[str]) -> set[str]:
+    """The options that the call's own command has, whichever algorithm a call leaves open."""
+    if words[0] not in completing.OF_ALGORITHMS:
+        name = " ".join(words[:2]) if words[0] == "demos" else words[0]
+        commands = [completing.algorithm_free()[name]]
+    else:
+        named = [name for name in words[1].split(",") if name in ALGORITHMS] or ALGORITHMS
+        commands = [completing.of_algorithm(words[0], name) for name in named]
+    return {"--help"} | {flag for command in commands for argument in command for flag in argument.flags}
+
+
+def only_parsed(parse: Callable[..., Any]) -> Callable[..., Any]:
+    """tyro's `cli` that reads the arguments of a command, and does not run it."""
+
+    def cli(command: Callable[..., Any], **how: Any) -> None:
+        parse(wraps(command)(lambda *_, **__: None), **how)
+
+    return cli
+
+
+CALLED = [ROOT / "README.md", *OWN]
+
+
+@pytest.mark.parametrize("page", CALLED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_call_on_a_page_has_options_of_its_own_command(page: Path):
+    for words in calls(page.read_text("utf-8")):
+        given = set(re.findall(r"(?<!\S)\[?(--[\w-]+\w)", " ".join(words)))
+        assert given <= flags_of(words), words
+
+
+@pytest.mark.parametrize("page", CALLED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_call_on_a_page_is_one_that_its_command_takes(page: Path, monkeypatch: pytest.MonkeyPatch):
+    """With all that it requires; training's calls begin with presets, and syntax is no call."""
+    monkeypatch.setattr(tyro, "cli", only_parsed(tyro.cli))
+    for words in calls(page.read_text("utf-8")):
+        if words[0] in completing.OF_ALGORITHMS or any(set(word) & set("[]|…") or word == "..." for word in words):
+            continue
+        try:
+            import_module(f"duetto.cli.{words[0]}").main(words[1:])
+        except SystemExit as ended:
+            pytest.fail(f"duetto {shlex.join(words)} ends with {ended.code}")
+
+
+def test_calls_are_found():
+    text = "`duetto plot` and\n$ duetto train td3 X --steps 5  # so\na && duetto video R && duetto resume R --steps N\n"
+    assert list(calls(text)) == [["train", "td3", "X", "--steps", "5"], ["video", "R"], ["resume", "R", "--steps", "1"]]
+
+
+def test_what_resume_takes_without_accept_changes_is_said():
+    from duetto.cli import resume
+
+    said = {"evaluate_every": "intervals of evaluations", "checkpoint_every": "checkpoints", "log_every": "metrics"}
+    page = (DOCS / "reference" / "cli.md").read_text("utf-8").partition("## duetto resume")[2].partition("\n## ")[0]
+    for text in (resume.resume.__doc__ or "", page):
+        words = " ".join(text.replace("`", "").split()).lower().partition("may be changed")[0]
+        assert [name for name in deciding.FREE if not re.search(rf"(?<![\w-]){said.get(name, name)}\b", words)] == []
+
+
+def test_what_may_lie_in_a_runs_folder_beside_its_own_files_is_named():
+    from duetto.exporting import writing
+
+    page = (DOCS / "reference" / "files.md").read_text("utf-8")
+    assert f"`{aside.BEFORE}/`" in page
+    for ending, _ in writing.FORMATS.values():
+        assert f"`agent{ending}`" in page
+
+
+def test_every_script_of_the_benchmarks_is_in_their_table():
+    """Every one that says how it is called from the repository."""
+    table = (ROOT / "benchmarks" / "README.md").read_text("utf-8").partition("\n## ")[0]
+    scripts = [
+        path.name
+        for path in (ROOT / "benchmarks").glob("*.py")
+        if f"python benchmarks/{path.name}" in path.read_text("utf-8")
+    ]
+    assert len(scripts) > 15
+    assert [name for name in scripts if f"`{name}`" not in table] == []
+
+
+def test_the_size_of_jaxs_cache():
+    from duetto.learners import jax_cache
+
+    assert f"up to {jax_cache.LIMIT >> 20} MB" in (DOCS / "scale" / "machine.md").read_text("utf-8")
+
+
+def test_a_cell_of_a_job_with_other_steps_than_its_row_says_them():
+    head, rows = compared.exploration()
+    cells = {row[0]: row[head.index("behaviour cloning")] for row in rows}
+    assert cells["KeyCorridorS4R3"].endswith(" (100,000 steps)")
+    assert "steps" not in cells["KeyCorridorS3R3"]
 
 
 def test_a_preset_on_a_page_exists():

@@ -47,8 +47,7 @@ class Replayed(Algorithm):
     replay_capacity: Count = 1_000_000
     """Transitions that the memory holds; the oldest is overwritten."""
     compress_images: bool = False
-    """Keep images compressed (lossless): 3 % of the memory for Pong, but a batch takes longer to read. A checkpoint
-    holds them unpacked, and needs memory for all that are new since the last one."""
+    """Keep images compressed (lossless): 3 % of the memory for Pong, but slower to read; checkpoints unpack them."""
     replacement: bool = True
     """Sample a batch with replacement."""
     learning_starts: CountOrZero = 0
