@@ -45,6 +45,18 @@ def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
         cluster(None, actors=None, pace="exact")
 
 
+def test_a_run_goes_on_with_the_actors_that_it_was_given_though_some_had_no_environment(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The number that is kept is that of those at work; the same command was refused."""
+    monkeypatch.setattr(options, "find_spec", lambda name: name)
+    kept = {"pace": "lockstep", "actors": 4, "block": 5}
+    assert Cluster(actors=6).resuming(kept, num_envs=4) == Cluster(None, 4, "lockstep", 5)
+    for actors, num_envs in ((3, 4), (6, 5)):
+        with pytest.raises(UsageError, match=f"goes on with actors 4, which decides its numbers, not {min(actors, 5)}"):
+            Cluster(actors=actors).resuming(kept, num_envs)
+
+
 @pytest.mark.parametrize(
     ("backend", "learners", "processes"), [("torch", 1, 0), ("torch", 3, 2), ("jax", 1, 0), ("jax", 3, 3)]
 )

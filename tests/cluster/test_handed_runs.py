@@ -108,8 +108,9 @@ def test_at_the_free_pace_no_step_comes_through_the_process_either(tmp_path: Pat
     assert [transport.steps for transport in cluster.transports] == [0]
 
 
-def test_blocks_that_are_gone_send_a_run_at_lockstep_back(tmp_path: Path):
-    """When a shard asks for them; and no number changes."""
+@pytest.mark.parametrize("actors", [2, 6])
+def test_blocks_that_are_gone_send_a_run_at_lockstep_back(tmp_path: Path, actors: int):
+    """When a shard asks for them; and no number changes. With more actors than environments it could not go back."""
 
     class Robbed(Watched):
         left = 40
@@ -122,7 +123,7 @@ def test_blocks_that_are_gone_send_a_run_at_lockstep_back(tmp_path: Path):
             return super()._fate(process, message)
 
     agent = small("td3", prioritized=True)
-    paced: dict[str, Any] = {"actors": 2, "pace": "lockstep", "block": 5}
+    paced: dict[str, Any] = {"actors": actors, "pace": "lockstep", "block": 5}
     here = train(tmp_path, agent, name="here", cluster=Simulation(**paced), **HOW)
     said: list[str] = []
     robbed = Simulation(kind=Robbed, replay_shards=2, **paced)

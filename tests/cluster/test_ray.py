@@ -25,6 +25,7 @@ from duetto.errors import UsageError
 from duetto.learners.ranks import ThisMachine
 from duetto.runs.run import Run
 from duetto.storage.config import RunOptions
+from duetto.sweeping import crews
 from duetto.sweeping.crews import Tasks
 from duetto.sweeping.plan import Setting, runs
 from duetto.sweeping.progress import read
@@ -347,6 +348,24 @@ def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nod
     assert [(run.state, run.step) for run in again.runs] == [("complete", 200)] * 2
     assert_same(Run(again.runs[0].path), train(tmp_path, name="local", environment_options={}))
     assert not list((tmp_path / "sweep").glob(".stop*"))
+
+
+def test_every_task_has_a_process_of_its_own(nodes: Nodes):
+    """Else a library's state, or a GPU's memory, of one run is there for the next."""
+    from duetto.cluster.ray import RayTasks
+
+    tasks = RayTasks(None, 1)
+    seen = [answer.value for _ in range(8) for answer in tasks.wait([tasks.task(lambda: os.getpid())], 60.0).values()]
+    assert len(set(seen)) == 8
+    tasks.close()
+
+
+def test_a_task_shares_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    monkeypatch.setattr(crews, "outcome", lambda *_: ("ended", False, [os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]]))
+    (planned,) = runs([Setting("small", small(), "Pendulum-v1", RunOptions(**OPTIONS), (0,))], tmp_path)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    assert crews._in_a_task(planned.job, tmp_path / ".stop") == ("ended", False, ["false"])
 
 
 def test_a_task_that_is_asked_to_stop_ends_with_a_checkpoint(nodes: Nodes, tmp_path: Path):

@@ -59,6 +59,41 @@ def test_a_second_process_compiles_nothing_and_a_killed_one_leaves_nothing_half(
     assert len(folders(tmp_path)) == 2  # that of the killed process is not removed before its time
 
 
+TRAINING = """
+import duetto, queue, sys
+from pathlib import Path
+from duetto.runs.workers import Worker
+from duetto.storage.config import RunOptions
+from duetto.sweeping.plan import Setting, runs
+
+run = dict(steps=48, evaluate_every=0, backend="jax", device="cpu", num_envs=2)
+own = duetto.PPO(hidden=(8,), rollout_steps=8, epochs=2, minibatches=2)
+if sys.argv[1] == "alone":
+    duetto.train(own, "CartPole-v1", runs_dir=sys.argv[2], **run)
+else:
+    (planned,) = runs([Setting("run", own, "CartPole-v1", RunOptions(**run), (0,))], Path(sys.argv[2]))
+    inbox = queue.Queue()
+    worker = Worker(inbox, Path(sys.argv[2]) / "log")
+    worker.train(planned.job)
+    assert inbox.get(timeout=120)[1][0] == "started"
+    assert inbox.get(timeout=120)[1][:2] == ("ended", False)
+    worker.close()
+"""
+
+
+def test_a_process_of_a_sweep_keeps_as_much_as_any_other_and_leaves_nothing(tmp_path: Path):
+    """It is ended, and does not end by itself: what it had compiled last was lost, and its folder stayed."""
+    kept = {}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    for how in ("alone", "worker"):
+        cache = dict.fromkeys(("XDG_CACHE_HOME", "LOCALAPPDATA"), str(tmp_path / how))
+        command = [sys.executable, "-c", TRAINING, how, str(tmp_path / f"{how}-runs")]
+        subprocess.run(command, check=True, env=inherited | cache | {"PYTHONPATH": os.pathsep.join(sys.path)})
+        assert folders(tmp_path / how) == ["kept"]
+        kept[how] = {path.name for path in (tmp_path / how).glob("duetto/jax/*/kept/*")}
+    assert kept["alone"] == kept["worker"] != set()
+
+
 def test_who_has_a_folder_of_their_own_keeps_it(tmp_path: Path):
     process(tmp_path / "cache", JAX_COMPILATION_CACHE_DIR=str(tmp_path / "own"))
     assert folders(tmp_path / "cache") == []

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from duetto.algorithms import TD3
-from duetto.runs.job import FAILED, IN_USE, Job
-from duetto.storage.config import RunOptions
+from duetto.errors import UsageError
+from duetto.runs.job import FAILED, HINDERED, IN_USE, Job
+from duetto.storage.config import Config, RunOptions
 from duetto.sweeping import sweep as loop
 from duetto.sweeping.plan import Planned, Setting, runs
+from duetto.sweeping.results import concluded
 from duetto.sweeping.sweep import Sweep
 
 RUN = RunOptions(steps=100, backend="torch", device="cpu")
+
+
+def complete(job: Job, config: Config) -> None:
+    """Leave a whole run in a job's folder, of a config."""
+    (job.folder / "checkpoints" / "step-000000000100").mkdir(parents=True, exist_ok=True)
+    config.save(job.folder / "config.yaml")
+    (job.folder / "evaluations.csv").write_text("step,mean_return\n0,-9\n100,-5\n")
 
 
 class Stub:
@@ -39,9 +49,7 @@ class Stub:
         end = left.pop(0) if left else "complete"
         if end != "complete":
             return [(job, end)]
-        (job.folder / "checkpoints" / "step-000000000100").mkdir(parents=True)
-        (job.folder / "config.yaml").touch()
-        (job.folder / "evaluations.csv").write_text("step,mean_return\n0,-9\n100,-5\n")
+        complete(job, Config(job.algorithm, "Pendulum-v1", job.run))
         return [(job, ("started", [], 0)), (job, ("ended", False, ["It took 3 s.", f"See {job.folder}."]))]
 
     def stop(self) -> None:
@@ -127,8 +135,7 @@ def test_what_another_process_has_completed_is_not_begun(
 
     def elsewhere(entry: Any, what: str) -> None:
         if entry.name == "b-s2":
-            (planned[0].folder / "checkpoints" / "step-000000000100").mkdir(parents=True, exist_ok=True)
-            (planned[0].folder / "evaluations.csv").write_text("step,mean_return\n100,-5\n")
+            complete(planned[0].job, planned[0].config)
 
     crew = Stub(1, {"a-s0": [("failed", IN_USE, "", "")]})
     sweep = Sweep(tmp_path, planned, crew)
@@ -136,6 +143,44 @@ def test_what_another_process_has_completed_is_not_begun(
     sweep.work()
     assert crew.log.count("a-s0") == 1
     assert sweep.entries[0].state == "complete"
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+def test_what_another_process_has_completed_with_other_options_is_not_complete(
+    planned: list[Planned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool
+):
+    """Two sweeps of one folder that were planned before either began counted each other's runs as their own."""
+    monkeypatch.setattr(loop, "AGAIN", 0.0)
+    crew = Stub(1, {"a-s0": [("failed", IN_USE, "", "")] * at_work + [("failed", HINDERED, "begun otherwise", "")]})
+    sweep = Sweep(tmp_path, planned, crew)
+    begin = crew.begin
+
+    def begins(job: Job) -> None:
+        complete(planned[0].job, replace(planned[0].config, algorithm=TD3(policy_delay=1)))
+        begin(job)
+
+    monkeypatch.setattr(crew, "begin", begins)
+    sweep.work()
+    assert crew.log.count("a-s0") == 1 + at_work  # that it was begun otherwise is for its process to see
+    assert [(entry.name, entry.reason) for entry in sweep.failed()] == [("a-s0", "begun otherwise")]
+
+
+def test_what_another_process_is_at_when_it_is_stopped_waits(planned: list[Planned], tmp_path: Path):
+    class Interrupted(Stub):
+        def wait(self, seconds: float) -> list[tuple[Job, tuple[Any, ...]]]:
+            sweep._stop()
+            return super().wait(seconds)
+
+    sweep = Sweep(tmp_path, planned, Interrupted(1, {"a-s0": [("failed", IN_USE, "", "")]}))
+    sweep.work()
+    assert [run.state for run in concluded(sweep).runs] == ["waiting"] * 6
+
+
+def test_names_that_no_run_can_have_are_refused_before_any_begins(tmp_path: Path):
+    for name in (".hidden", "+plus", "a" * 251):
+        with pytest.raises(UsageError, match="cannot be a run's name: "):
+            runs([Setting(name, TD3(), "Pendulum-v1", RUN, (0,))], tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_stop_lets_what_works_end_and_begins_nothing(planned: list[Planned], tmp_path: Path):

@@ -22,7 +22,7 @@ from small_runs import assert_same
 from sweepable import RUN, SMALL, Orphaned, Stuck, small
 
 import duetto
-from duetto.errors import UsageError
+from duetto.errors import CheckpointError, EnvironmentFailedError, UsageError
 from duetto.runs import job as jobs
 from duetto.runs.run import Run
 from duetto.storage import trust
@@ -270,7 +270,51 @@ def test_what_another_process_begins_or_works_on_is_not_begun(tmp_path: Path, mo
     assert [path.name for path in tmp_path.glob("small*")] == ["small-s0"]  # and no small-s0-2
 
 
+def test_a_run_of_other_options_in_its_folder_is_not_gone_on_with(tmp_path: Path):
+    """As two sweeps of one folder find it that were planned before either began."""
+    one, other = (
+        runs([Setting("small", kind, Short, RunOptions(**RUN), (0,))], tmp_path)[0]
+        for kind in (small(), duetto.TD3(**SMALL, policy_delay=1))
+    )
+    assert jobs.outcome(one.job) == ("ended", False, [])
+    assert (one.complete, other.complete) == (True, False)
+    before = Run(one.folder, environment=Short).metrics()
+    failed, kind, sentence, _ = jobs.outcome(other.job)
+    assert (failed, kind) == ("failed", jobs.HINDERED)
+    assert f"{one.folder} was begun otherwise: algorithm.policy_delay was 2 and is 1. Give the same" in sentence
+    assert Run(one.folder, environment=Short).metrics() == before
+
+
 # ---------------------------------------------------------------------------------------------------- failures
+def _from(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+FULL = OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (FULL, jobs.HINDERED),
+        (_from(CheckpointError("The checkpoint cannot be written."), FULL), jobs.HINDERED),
+        (_from(UsageError("The folder cannot be made."), FULL), jobs.HINDERED),
+        (UsageError("n_step is 0."), jobs.FAILED),
+        (_from(EnvironmentFailedError("step raised OSError"), FULL), jobs.FAILED),
+        (_from(UsageError("reset failed."), _from(EnvironmentFailedError("reset raised OSError"), FULL)), jobs.FAILED),
+        (ValueError("of the wrong shape"), jobs.FAILED),
+    ],
+)
+def test_what_the_machine_does_is_told_from_what_a_run_does(error: BaseException, kind: str):
+    class Raising:
+        def work(self, *_: Any) -> None:
+            raise error
+
+    job: Any = Raising()
+    assert jobs.outcome(job)[:2] == ("failed", kind)
+
+
 def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
     file = tmp_path / "stuck"
     file.touch()

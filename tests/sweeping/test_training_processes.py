@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from duetto.errors import DuettoError
 from duetto.runs import workers
 from duetto.runs.workers import Worker
+
+
+def test_where_its_log_cannot_be_written_a_sentence_says_so(tmp_path: Path):
+    (tmp_path / "logs").touch()
+    with pytest.raises(DuettoError, match=r"logs.log cannot be written: .*\. Put that right; the same call goes on\."):
+        Worker(queue.Queue(), tmp_path / "logs" / "log")
 
 
 def test_a_pipe_that_is_held_open_longer_than_anybody_waits_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from duetto.algorithms import TD3
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.tuning.optuna import Optimizer, Trial
 from duetto.tuning.space import space
 
@@ -131,6 +132,22 @@ def test_a_damaged_journal_gets_a_sentence(tmp_path: Path):
     journal.write_bytes(journal.read_bytes()[40:])
     with pytest.raises(CheckpointError, match="is damaged"):
         optimizer(tmp_path)
+
+
+def test_a_full_disk_gets_a_sentence_and_the_trial_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A traceback came out of `duetto.tune`, from the end of a trial."""
+    made = optimizer(tmp_path)
+    number = made.ask().number
+    with monkeypatch.context() as patch:
+
+        def full(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patch.setattr("optuna.storages.journal.JournalFileBackend.append_logs", full)
+        for what in (lambda: made.report(number, 10, 1.0), lambda: made.end(number, "failed"), made.ask):
+            with pytest.raises(DuettoError, match=r"journal\.jsonl cannot be written: No space left on device\. Put"):
+                what()
+    assert [trial.state for trial in optimizer(tmp_path).unfinished()] == ["running"]
 
 
 def test_without_optuna_a_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

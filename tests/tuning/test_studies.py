@@ -170,6 +170,23 @@ def test_a_study_of_an_algorithm_from_python_that_was_edited_is_refused(tmp_path
         again("batch.reward * 2.0")
 
 
+def test_an_earlier_trial_in_a_trials_folder_is_not_counted_as_its_own(tmp_path: Path):
+    """As where the journal was put back from an older copy: its score was recorded for other options."""
+    how: dict[str, Any] = {"trials": 1, "seeds": 1, "search": {"exploration_noise": "auto"}}
+    first = tuned(tmp_path / "study", **how)
+    tuned(tmp_path / "other", **how, tau=0.3)
+    trials = tmp_path / "study" / "trials"
+    trials.rename(tmp_path / "own")
+    shutil.copytree(tmp_path / "other" / "trials", trials)
+    (tmp_path / "study" / "journal.jsonl").unlink()
+    with pytest.raises(duetto.DuettoError, match=r"was begun otherwise: algorithm\.tau was 0\.3 and is 0\.005"):
+        tuned(tmp_path / "study", **how)
+    shutil.rmtree(trials)
+    (tmp_path / "own").rename(trials)
+    again = tuned(tmp_path / "study", **how)
+    assert [trial.value for trial in again.trials] == [trial.value for trial in first.trials]
+
+
 KILLED = """
 import sys, duetto
 from line_environment import Slow
@@ -344,6 +361,14 @@ def test_a_study_without_a_trial_that_is_complete_is_an_error(tmp_path: Path):
         tuned(tmp_path / "study", "Scripted-v0", trials=1, seeds=1, critic_learning_rate=1e30, search={"tau": "auto"})
 
 
+def test_hyper_parameters_beside_an_object_belong_into_it():
+    """The sentence was: tune has no option 'tau'. Did you mean 'tau'?"""
+    with pytest.raises(UsageError, match=r"It is a hyper-parameter: duetto\.TD3\(tau=\.\.\.\)\."):
+        duetto.tune(duetto.TD3(), "Pendulum-v1", tau=0.01)
+    with pytest.raises(UsageError, match=r"It is a hyper-parameter: duetto\.TD3\(policy_delay=\.\.\.\)\."):
+        duetto.sweep({"small": duetto.TD3()}, "Pendulum-v1", policy_delay=1)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -352,7 +377,9 @@ def test_a_study_without_a_trial_that_is_complete_is_an_error(tmp_path: Path):
         ({"seeds": 0}, "seeds is 0"),
         ({"confirm": -1}, "confirm is -1"),
         ({"evaluate_every": 0}, "a study goes by evaluations"),
-        ({"policy_delay": 2}, "tune has no option 'policy_delay'"),
+        ({"policy_delay": 2}, "tune has no option 'policy_delay'. ddpg has no such thing; these have: crossq, td3."),
+        ({"verbose": 1}, "tune has no option 'verbose'. Write progress=False, or True."),
+        ({"actors": 1}, "tune has no option 'actors'. It has: steps, "),  # and no cluster, either
         ({"environment": Short()}, "needs an environment of its own"),
         ({"discount": 0.9}, "discount is given a value and to be searched"),
         ({"environment_options": [1]}, "environment_options is [1]; it must be options by their names"),

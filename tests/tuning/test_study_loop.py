@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from duetto.algorithms import TD3
-from duetto.runs.job import Job
+from duetto.errors import DuettoError
+from duetto.runs.job import HINDERED, IN_USE, Job
 from duetto.storage.config import RunOptions
 from duetto.tuning import study
 from duetto.tuning.api import planned_study
@@ -41,12 +42,12 @@ class Stub:
 
     def go(self) -> None:
         self.step += EVERY
+        if self.dies == (self.job.parent.name, self.job.run.seed, self.step):
+            self._inbox.put((self, self.last_word))
+            return
         if self.step > STEPS:
             self._note(-1)
             self._inbox.put((self, ("ended", False, [])))
-            return
-        if self.dies == (self.job.parent.name, self.job.run.seed, self.step):
-            self._inbox.put((self, self.last_word))
             return
         self._note(self.step)
         self._inbox.put((self, ("evaluated", self.step, type(self).returns(self.job, self.step))))
@@ -166,6 +167,23 @@ def test_a_run_that_a_signal_ended_puts_its_trial_off(
     assert ("0001", 3, -1) in log  # the other seed was ended in order
     again, _ = worked(plan, tmp_path, monkeypatch, lambda job, step: 0.0, trials=2)
     assert [trial.state for trial in again.optimizer.trials()] == ["complete", "complete"]
+
+
+@pytest.mark.parametrize("kind", [HINDERED, IN_USE])
+@pytest.mark.parametrize("step", [40, 120])  # 120: all evaluations were made, and the last checkpoint was not
+def test_what_hinders_a_run_stops_the_study_and_uses_no_trial_up(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, step: int
+):
+    """A full disk failed every trial that was left, in a moment and for good."""
+    word = ("failed", kind, "It needs 3 MB more room.", "")
+    how: dict[str, Any] = {"dies": ("0001", 4, step), "last_word": word, "log": []}
+    sentence = r"^Trial 1, seed 4, was hindered\..* the same call goes on with it\.\nIt needs 3 MB more room\.$"
+    with pytest.raises(DuettoError, match=sentence):
+        worked(plan, tmp_path, monkeypatch, lambda job, step: 0.0, trials=4, **how)
+    assert {trial for trial, _, _ in how["log"]} == {"0000", "0001"}
+    again, log = worked(plan, tmp_path, monkeypatch, lambda job, step: 0.0, trials=4)
+    assert [trial.state for trial in again.optimizer.trials()] == ["complete"] * 4
+    assert {trial for trial, _, _ in log} == {"0001", "0002", "0003"}
 
 
 def test_a_process_is_replaced_after_so_many_runs(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -74,11 +74,15 @@ class Cluster:
             )
         return self._checked(replace(self, pace=self.pace or ("lockstep" if rollouts else "exact")))
 
-    def resuming(self, kept: dict[str, Any]) -> Cluster:
-        """The options of a run that goes on, whose config `kept` some. Raises UsageError where others were given."""
+    def resuming(self, kept: dict[str, Any], num_envs: int) -> Cluster:
+        """The options of a run of `num_envs` environments that goes on, whose config `kept` some. Raises UsageError
+        where others were given.
+        """
         kept = kept or {"pace": "exact"}
         for name in KEPT:
             given = getattr(self, name)
+            if name == "actors":  # those without an environment were left out
+                given = min(given, num_envs)
             if name in kept and given and given != kept[name]:
                 raise UsageError(
                     f"The run goes on with {name} {kept[name]}, which decides its numbers, not {given}. Leave it out, "

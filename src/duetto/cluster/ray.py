@@ -149,7 +149,9 @@ class RayTransport:
 
 
 class RayTasks(RayTransport):
-    """A transport for functions that are called once, each on a CPU of its own; calls without room wait."""
+    """A transport for functions that are called once, each on a CPU and in a process of its own; calls without room
+    wait.
+    """
 
     def cpus(self) -> int:
         """The number of CPUs of the whole cluster, as it is now."""
@@ -158,7 +160,8 @@ class RayTasks(RayTransport):
     def task(self, function: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
         """Call the function once, somewhere on the cluster; `wait` gives its result."""
         options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_retries": 0}
-        return ray.remote(function).options(scheduling_strategy="SPREAD", **options).remote(*arguments)
+        own = ray.remote(max_calls=1)(function)  # its process ends with it, and lets go of a GPU's memory
+        return own.options(scheduling_strategy="SPREAD", **options).remote(*arguments)
 
     def close(self, tasks: Sequence[Any] = ()) -> None:
         """Kill the tasks that are still at work, and disconnect from the cluster."""

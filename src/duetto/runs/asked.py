@@ -88,12 +88,15 @@ def unknown(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str]
 
     For an algorithm that is an object (`is_object`) it says that hyper-parameters belong there.
     """
-    return UsageError(f"train has no option {option!r}.{_hint(option, made, own, run, is_object)}")
+    return UsageError(f"train has no option {option!r}.{hint(option, made, own, run, is_object)}")
 
 
-def _hint(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> str:
-    if option in WRITTEN:
-        return f" Write {WRITTEN[option].format(option)}."
+def hint(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> str:
+    """The sentence, after a blank, on what was meant by an option that is unknown; see `unknown`."""
+    written = WRITTEN.get(option, "")
+    argument = written.partition("=")[0]
+    if argument in own or written.startswith("duetto."):
+        return f" Write {written.format(option)}."
     having = [name for name, kind in ALGORITHMS.items() if option in kind.options()]
     if having and option not in ELSEWHERE and option not in made.options():
         return f" {made.name()} has no such thing; these have: {', '.join(having)}."

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from duetto import environments, own_files
 from duetto.algorithms import Algorithm
-from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError, UsageError
+from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError
+from duetto.runs.comparing import HinderedError, check_alike, recorded
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.folder_lock import FolderLock
 from duetto.storage.origin import Origin, from_file
@@ -25,7 +26,8 @@ if TYPE_CHECKING:  # a framework comes with them, and the process may be about t
 
 PATIENCE = 10.0  # seconds for the process that worked on a run before this one to be gone
 CLAIMS = ".beginning"  # the folder of the locks of runs that are being begun
-DIVERGED, FAILED, IN_USE = "diverged", "failed", "in use"
+DIVERGED, FAILED = "diverged", "failed"
+HINDERED, IN_USE = "hindered", "in use"  # by what is around the run: it is as good as it was
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Job:
     environment: Any
     run: RunOptions
     preset: str
+    record: dict[str, Any]  # see `runs.comparing`
     environment_options: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
     registration: Any = None  # of an environment whose id a script has registered
@@ -63,6 +66,7 @@ class Job:
             registration=environments.registration(environment),
             code=config.networks | ({} if config.remakeable else {"environment": config.checksum}),
             environment_file=config.checksum if config.remakeable else "",
+            record=recorded(config),
             **how,
         )
 
@@ -74,8 +78,8 @@ class Job:
     def work(self, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None) -> None:
         """Train to the end.
 
-        Raises as `duetto.train` does; RunInUseError if another process works on the run; UsageError if a file that
-        the run is made of was edited since the job was made.
+        Raises as `duetto.train` does; RunInUseError if another process works on the run; HinderedError if its folder
+        has a run of other options, or a file that it is made of was edited since the job was made.
         """
         from duetto import trackers
         from duetto.runs.run import GoingOn, Run, start
@@ -98,7 +102,7 @@ class Job:
             if not (self.folder / "config.yaml").is_file():
                 shutil.rmtree(self.folder, ignore_errors=True)  # nothing had begun
                 if os.path.lexists(self.folder):
-                    raise UsageError(f"{self.folder} is there, is no run, and cannot be taken away. Do that.")
+                    raise HinderedError(f"{self.folder} is there, is no run, and cannot be taken away. Do that.")
                 start(
                     algorithm,
                     self.environment,
@@ -113,6 +117,7 @@ class Job:
                     code=self.code,
                 )
                 return
+        check_alike(self.folder, self.record)
         in_file = origin is not None and origin.file  # which is read again, to see whether it was edited
         own = type(algorithm) if origin and not in_file else None
         given = None if isinstance(self.environment, str) else self.environment
@@ -133,7 +138,7 @@ def outcome(
     job: Job, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None
 ) -> tuple[Any, ...]:
     """Train, and return the outcome: ("ended", whether it was stopped, notices), or ("failed", kind, sentence, trace),
-    where the kind is DIVERGED, FAILED or IN_USE.
+    where the kind is DIVERGED, FAILED, HINDERED or IN_USE.
     """
     sessions: list[Session] = []
 
@@ -152,13 +157,22 @@ def outcome(
     except RunInUseError as error:
         return "failed", IN_USE, str(error), ""
     except DuettoError as error:
-        return "failed", FAILED, str(error), ""
+        return "failed", _fault(error), str(error), ""
     except Exception as error:  # of one run, which is no reason to end the others
-        return "failed", FAILED, f"{type(error).__name__}: {error}", traceback.format_exc()
+        return "failed", _fault(error), f"{type(error).__name__}: {error}", traceback.format_exc()
 
 
-def _edited(name: str) -> UsageError:
-    return UsageError(
+def _fault(error: BaseException | None) -> str:
+    """HINDERED if the error comes from the machine, such as a full disk, or from what was changed; else FAILED."""
+    while error is not None and not isinstance(error, EnvironmentFailedError):
+        if isinstance(error, OSError | HinderedError):
+            return HINDERED
+        error = error.__cause__
+    return FAILED
+
+
+def _edited(name: str) -> HinderedError:
+    return HinderedError(
         f"{name} was edited while runs of it wait for their turn: this one would be of other code than those before "
         "it. Put the file back, and give the same command again; or begin all runs anew, with another --output."
     )

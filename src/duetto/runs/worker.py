@@ -15,6 +15,7 @@ import os
 import pickle
 import queue
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,6 +33,11 @@ def receive(stream: BinaryIO) -> list[Any] | None:
     """Read one message; None at the end of the stream."""
     line = stream.readline()
     return json.loads(line) if line.endswith(b"\n") else None
+
+
+def compiled() -> Any:
+    """The module `jax_cache`, if this process has learned on JAX: nothing may import JAX for it."""
+    return sys.modules.get("duetto.learners.jax_cache")
 
 
 def main() -> None:
@@ -55,6 +61,7 @@ class Worker:
         self._go: queue.Queue[bool] = queue.Queue()
         self._stopped = threading.Event()
         self._session: Any = None
+        self._at_work = False
         threading.Thread(target=self._listen, daemon=True).start()
 
     def serve(self) -> None:
@@ -62,12 +69,17 @@ class Worker:
         while True:
             self._session = None
             job = pickle.loads(base64.b64decode(self._jobs.get()))
-            self._say(*self._train(job))
+            outcome = self._train(job)
+            if programs := compiled():
+                programs.hand_over()
+            self._at_work = False
+            self._say(*outcome)
 
     def _listen(self) -> None:
         while (message := receive(self._asked)) is not None:
             if message[0] == "train":
                 self._stopped.clear()
+                self._at_work = True
                 self._jobs.put(message[1])
             elif message[0] == "go":
                 self._go.put(True)
@@ -76,6 +88,8 @@ class Worker:
                 if self._session is not None:
                     self._session.interrupt()
                 self._go.put(False)
+        if not self._at_work and (programs := compiled()):
+            programs.end()  # which nothing else would do, as Python does not end by itself
         os._exit(1)  # its run can be taken up from its last checkpoint, as after kill -9
 
     def _say(self, *message: Any) -> None:

@@ -14,11 +14,12 @@ from typing import IO, Any
 import cloudpickle
 
 from duetto import another_python
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.learners.threads import SHARE
 from duetto.runs.job import Job
 from duetto.runs.worker import receive, send
 
+SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # processes share a GPU: none may take most of its memory at once
 LAST_WORDS = 2.0  # seconds until a process that has ended has said all
 
 
@@ -28,11 +29,12 @@ class Worker:
     def __init__(
         self, inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]], log: Path, threads: int | None = None
     ) -> None:
-        """Start it. `log` takes what its environments print; `threads` is its share of the cores, if given."""
-        # Several processes share a GPU: none may take most of its memory at once.
-        shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | ({} if threads is None else {SHARE: str(threads)})
-        environ = shared | os.environ
-        with log.open("ab") as words:
+        """Start it. `log` takes what its environments print; `threads` is its share of the cores, if given.
+
+        Raises DuettoError if the log cannot be written.
+        """
+        environ = SHARED | ({} if threads is None else {SHARE: str(threads)}) | os.environ
+        with _opened(log) as words:
             start, pipe = "from duetto.runs.worker import main; main()", subprocess.PIPE
             self._process = another_python.begin(start, pipe, pipe, words, environ)
         self.runs: int = 0
@@ -87,6 +89,16 @@ class Worker:
         code = self._process.wait()
         self._thread.join(LAST_WORDS)
         self._inbox.put((self, ("gone", code)))
+
+
+def _opened(log: Path) -> IO[bytes]:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("ab")
+    except OSError as error:
+        raise DuettoError(
+            f"{log} cannot be written: {error.strerror}. Put that right; the same call goes on."
+        ) from error
 
 
 def packed(job: Job) -> bytes:

@@ -48,7 +48,8 @@ def sweep(
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
         cluster: A Ray cluster, of which each run gets a CPU; its machines must all see the folder.
         progress: Show on a terminal or in a notebook what the command line shows.
-        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters. A mapping's win.
+        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters (not beside an
+            object). A mapping's win.
 
     Raises:
         UsageError: A mistake in the call, before anything begins; or a run is there and was begun with other options.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import time
@@ -12,7 +13,8 @@ from typing import Any, Protocol
 from duetto.cluster.options import show_token
 from duetto.processor import cores
 from duetto.runs.job import FAILED, Job, outcome
-from duetto.runs.workers import Worker
+from duetto.runs.worker import compiled
+from duetto.runs.workers import SHARED, Worker
 
 LOGS = "logs"  # the folder of what processes print, in the sweep's
 GLANCE = 1.0  # seconds between a task's looks at whether it shall stop
@@ -62,7 +64,6 @@ class Processes:
 
     def begin(self, job: Job) -> None:
         """See Crew."""
-        self._logs.mkdir(parents=True, exist_ok=True)
         worker = Worker(self._inbox, log_of(self._logs, job), threads=max(1, cores() // self._jobs))
         self._at_work[worker] = job
         worker.train(job)
@@ -158,6 +159,7 @@ def _in_a_task(job: Job, sign: Path) -> Message:
         return "failed", FAILED, f"{where} Give an --output that all machines of the cluster see.", ""
     if sign.exists():
         return "ended", True, []
+    os.environ.update(SHARED | os.environ)  # its process is its own, and has not imported JAX
     looked = time.monotonic()
 
     def look(session: Any) -> None:
@@ -167,4 +169,7 @@ def _in_a_task(job: Job, sign: Path) -> Message:
             if sign.exists():
                 session.stop(evaluates=False)
 
-    return outcome(job, [look])
+    answer = outcome(job, [look])
+    if programs := compiled():
+        programs.end()
+    return answer

@@ -9,23 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from duetto import trackers
 from duetto.algorithms import Algorithm
-from duetto.display import sources
 from duetto.environments import is_instance
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.functional.randomness import plain
+from duetto.runs.comparing import check_alike
 from duetto.runs.job import Job
-from duetto.runs.planning import planned, slug
+from duetto.runs.planning import check_name, planned, slug
 from duetto.runs.workers import packed
 from duetto.storage import snapshot
 from duetto.storage.config import Config, RunOptions
-from duetto.storage.differences import differences, flat
-from duetto.storage.migration import migrated
 from duetto.storage.origin import Origin
-from duetto.storage.yaml_files import read_yaml
 from duetto.sweeping import progress
 
 LONGEST = 100  # characters of a sweep's name
@@ -70,17 +65,26 @@ class Planned:
 
     @property
     def complete(self) -> bool:
-        """Whether the run made all its steps, and the evaluation after them, which a signal may have broken off."""
+        """Whether the run made all its steps, and the evaluation after them, which a signal may have broken off.
+
+        One that another process began there with other options is not this run.
+        """
         run = self.config.run
-        return self.made() >= run.steps and (not run.evaluate_every or progress.evaluated(self.folder) >= run.steps)
+        if self.made() < run.steps or (run.evaluate_every and progress.evaluated(self.folder) < run.steps):
+            return False
+        try:
+            check_alike(self.folder, self.job.record)
+        except DuettoError:  # which the job says, too
+            return False
+        return True
 
 
 def runs(settings: Sequence[Setting], folder: Path) -> list[Planned]:
     """List all runs, the first seeds first, so that all settings have a curve early. Nothing is written.
 
     Raises:
-        UsageError: An algorithm does not fit an environment, two runs have one name, or a run of that name is there and
-            was begun with other options.
+        UsageError: An algorithm does not fit an environment, a name can be no folder's or is that of two runs, or a run
+            of that name is there and was begun with other options.
     """
     found: list[tuple[int, Planned]] = []
     for setting in settings:
@@ -100,6 +104,7 @@ def runs(settings: Sequence[Setting], folder: Path) -> list[Planned]:
         for place, seed in enumerate(setting.seeds):
             own = dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed))
             name = f"{setting.name}-s{seed}"
+            check_name(name)
             job = Job.of(own, setting.environment, folder, name, contested=True, track=setting.track)
             if not place:
                 packed(job)  # what cannot be sent shows now
@@ -121,32 +126,7 @@ def _check(run: Planned) -> None:
         if strange:
             raise UsageError(f"{run.folder} is there and no run: it has no config.yaml. Choose another --output.")
         return
-    try:
-        before = _deciding(migrated(read_yaml(path)))
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
-    now = _deciding(run.config.to_dict())
-    if sources.is_older(before["algorithm.from"], now["algorithm.from"]):
-        before["algorithm.from"] = now["algorithm.from"]
-    # An option that one version has, and the other not, is no change; nor is how many threads there are here.
-    both = (before.keys() & now.keys()) - {"run.threads"}
-    if changed := differences(*({key: values[key] for key in values if key in both} for values in (before, now))):
-        raise UsageError(
-            f"{run.folder} was begun otherwise: {changed}. Give the same options to go on, and put back what "
-            "was edited; or choose another --output."
-        )
-
-
-def _deciding(values: dict[str, Any]) -> dict[str, Any]:
-    """The flat record of what a run is made from, the user's own files, too: runs to be compared need the same code."""
-    algorithm, environment = values["algorithm"], values["environment"]
-    algorithm = algorithm | {"from": str(sources.of_algorithm(algorithm))}
-    return (
-        flat({"algorithm": algorithm, "environment": environment["id"], "run": values["run"]})
-        | {"environment_options": environment["options"], "from": str(sources.of_networks(values))}
-        | ({"environment.sha256": environment["sha256"]} if environment.get("sha256") else {})
-        | flat({"networks": values.get("networks") or {}})
-    )
+    check_alike(run.folder, run.job.record)
 
 
 def parsed_seeds(given: Any) -> tuple[int, ...]:

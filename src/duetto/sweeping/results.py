@@ -90,7 +90,7 @@ def concluded(sweep: Sweep) -> Swept:
     runs = tuple(
         SweptRun(
             entry.planned.folder,
-            entry.state,
+            "waiting" if entry.state == "elsewhere" else entry.state,
             entry.step,
             entry.mean_return,
             entry.reason,

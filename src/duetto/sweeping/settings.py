@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from duetto.algorithms import Algorithm
-from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.runs.api import made_of
+from duetto.runs.asked import hint
 from duetto.runs.planning import label_of, slug
 from duetto.storage import yaml_files
 from duetto.storage.config import RunOptions
@@ -20,6 +20,7 @@ from duetto.storage.origin import Origin, is_file, named
 from duetto.sweeping.plan import Setting, parsed_seeds
 
 _KEYS = ("algorithms", "environments", "seeds")
+_OPTIONS = ("preset", "environment_options", "track")  # beside those of runs and algorithms
 _EXAMPLE = "algorithms: [td3, sac]\nenvironments: [Pendulum-v1]\nseeds: 0-2\nsteps: 20000"
 
 
@@ -33,7 +34,7 @@ def settings(
             mapping of `algorithm` and options of its own.
         environments: One or several, as `duetto.train` takes them.
         seeds: See `parsed_seeds`.
-        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters.
+        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters (not of an object).
         where: The source of the settings, for errors.
 
     Raises:
@@ -106,7 +107,8 @@ def _setting(
     known = [entry.name for entry in dataclasses.fields(RunOptions)]
     for option in rest:
         if option not in known:
-            raise UsageError(f"{where}: {made.name()} has no option {option!r}.{_hint(option, made, known)}")
+            meant = hint(option, made, _OPTIONS, known, is_object=isinstance(kind, Algorithm))
+            raise UsageError(f"{where}: {made.name()} has no option {option!r}.{meant}")
     label = label_of(environment)
     return Setting(
         name=f"{slug(name or made.name())}-{slug(label)}",
@@ -127,7 +129,3 @@ def _kind(given: Any, where: str) -> tuple[Algorithm | type[Algorithm] | str, Or
     if isinstance(given, str | Algorithm) or (isinstance(given, type) and issubclass(given, Algorithm)):
         return given, None
     raise UsageError(f"{where} has the algorithm {given!r}; it must be a name, such as td3, or FILE.py:CLASS.")
-
-
-def _hint(option: str, made: Algorithm, known: list[str]) -> str:
-    return did_you_mean(option, [*known, *made.options()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,11 @@ import yaml
 from rich.console import Console
 
 from duetto.algorithms import Algorithm
-from duetto.algorithms.nearest import did_you_mean
 from duetto.display.live import is_watched
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.api import made_of
-from duetto.runs.asked import check_kinds, count
+from duetto.runs.asked import check_kinds, count, hint
 from duetto.runs.planning import planned, slug
 from duetto.storage import yaml_files
 from duetto.storage.config import RunOptions
@@ -70,8 +70,8 @@ def tune(
         preset: As in `duetto.train`; or FILE.yaml.
         environment_options: Arguments for the environment's own constructor.
         progress: Show on a terminal or in a notebook what the command line shows.
-        options: Every field of `RunOptions`, and hyper-parameters, which keep their values and are not searched. `seed`
-            is the first seed of every trial, and that of the search.
+        options: Every field of `RunOptions`, and hyper-parameters (not beside an object), which keep their values and
+            are not searched. `seed` is the first seed of every trial, and that of the search.
 
     Raises:
         UsageError: A mistake in the call, before anything is written; or the folder is of another study.
@@ -82,7 +82,9 @@ def tune(
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for option in rest:
         if option not in known:
-            raise UsageError(f"tune has no option {option!r}.{did_you_mean(option, [*known, *made.options()])}")
+            own = [argument for argument, kind in signature(tune).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
+            meant = hint(option, made, own, known, is_object=isinstance(algorithm, Algorithm))
+            raise UsageError(f"tune has no option {option!r}.{meant}")
     fixed = frozenset(options) - frozenset(rest)
     run = RunOptions(**values.run | rest)
     kwargs = values.environment | (environment_options or {})

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.searching import DOUBLING, FROM_ONE, Choices
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.extras import install
 from duetto.tuning.space import Dimension, Space, as_text
 
@@ -71,18 +71,19 @@ class Optimizer:
         Raises:
             UsageError: Optuna is not installed.
             CheckpointError: The journal is damaged.
+            DuettoError: It cannot be read or written, as with a full disk; every method may raise it, too.
         """
         optuna = self.needed()
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._optuna, self._space, self._seed = optuna, space, seed
-        _cut_to_whole_lines(journal)
         pruner = optuna.pruners.NopPruner()
         if prune_from is not None:
             pruner = optuna.pruners.MedianPruner(n_startup_trials=BEFORE_PRUNING, n_warmup_steps=prune_from)
         try:
-            with _quiet():
+            with _quiet(), _at_the_disk(journal):
+                _cut_to_whole_lines(journal)
                 backend = optuna.storages.journal.JournalFileBackend(str(journal), _Held())
-                storage = optuna.storages.JournalStorage(backend)
+                storage = optuna.storages.JournalStorage(_Journal(journal, backend))
                 self._study = optuna.create_study(
                     storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True, pruner=pruner
                 )
@@ -200,6 +201,32 @@ class Optimizer:
 def _score(trial: Any) -> float | None:
     """The score of one of Optuna's trials that is complete or pruned; else None."""
     return trial.value if trial.user_attrs.get("state") in ("complete", "pruned") else None
+
+
+class _Journal:
+    """Optuna's file of a journal, which says in a sentence that the disk refused."""
+
+    def __init__(self, path: Path, backend: Any) -> None:
+        self._path, self._backend = path, backend
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        with _at_the_disk(self._path):
+            yield from self._backend.read_logs(log_number_from)
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        with _at_the_disk(self._path):
+            self._backend.append_logs(logs)
+
+
+@contextmanager
+def _at_the_disk(journal: Path) -> Iterator[None]:
+    """Raise DuettoError for what the disk refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise DuettoError(
+            f"{journal} cannot be written: {error.strerror}. Put that right; the same call goes on."
+        ) from error
 
 
 class _Held:

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from duetto.algorithms import Algorithm
-from duetto.errors import UsageError
-from duetto.runs.job import DIVERGED, FAILED, Job
+from duetto.errors import DuettoError, UsageError
+from duetto.runs.job import DIVERGED, FAILED, HINDERED, IN_USE, Job
 from duetto.runs.planning import run_name
 from duetto.runs.workers import Worker, packed
 from duetto.storage.config import Config
@@ -41,6 +41,7 @@ from duetto.tuning.space import Space, applied, as_text
 TRIALS = "trials"  # the folder of their runs, in the study's
 ASKED = [int(getattr(signal, name)) for name in ("SIGHUP", "SIGINT", "SIGTERM") if hasattr(signal, name)]
 LOOK = 0.2  # seconds between two looks at whether it shall stop
+PUT_OFF = "put off"  # a trial that is not recorded as ended: the same call takes it up
 RUNS = 20  # that one process trains, before another takes its place: what they leave behind in it does not add up
 
 
@@ -125,7 +126,7 @@ class Trying:
     trial: Trial
     runs: list[SeedRun]
     taken_up: bool  # half of it was there
-    verdict: str = ""  # "pruned", "diverged" or "failed"
+    verdict: str = ""  # "pruned", "diverged", "failed" or PUT_OFF
     reason: str = ""
 
     def common(self) -> list[int]:
@@ -139,7 +140,7 @@ class Study:
     Attributes:
         trying: The trials at work, in order.
         notices: Sentences for the user, in order.
-        stopped: Whether it ended, or is about to end, before its last trial because it was asked to.
+        stopped: Whether it ended, or is about to end, before its last trial, as it was asked to or was hindered.
     """
 
     plan: Plan
@@ -157,6 +158,7 @@ class Study:
         self.trying: list[Trying] = []
         self.notices: Notices = Notices()
         self.stopped = False
+        self._hindrance = ""
         self.began: float = time.monotonic()
         self.on_end: Callable[[Trial], None] = lambda _: None  # whoever shows the study
         self.on_look: Callable[[], None] = lambda: None
@@ -166,7 +168,10 @@ class Study:
 
     # ------------------------------------------------------------------------------------------------ the loop
     def work(self) -> None:
-        """Work to the end of the last trial, or until Ctrl-C."""
+        """Work to the end of the last trial, or until Ctrl-C.
+
+        Raises DuettoError if what is around the runs hinders them, such as a full disk. No trial is used up by that.
+        """
         packed(self._job(self.plan.centre, "", 0))  # what cannot be sent shows now
         self.trying = [self._tried(trial, taken_up=True) for trial in self.optimizer.unfinished()]
         with interruptible(self._stop):
@@ -185,6 +190,8 @@ class Study:
                 for worker in self._hired:
                     worker.kill()
                 raise
+        if self._hindrance:
+            raise DuettoError(self._hindrance)
 
     def _stop(self) -> None:
         self.stopped = True
@@ -308,8 +315,11 @@ class Study:
         else:
             self._rest(worker)
         if kind == "failed":
-            how, sentence, trace = told
-            self._fail(trying, DIVERGED if how == DIVERGED else FAILED, f"{sentence}\n{trace}".strip())
+            how, *why = told
+            if how in (HINDERED, IN_USE):
+                self._halt(trying, run, *why)
+            else:
+                self._fail(trying, DIVERGED if how == DIVERGED else FAILED, "\n".join(why).strip())
         elif kind == "ended":
             self.notices.hear(f"Trial {trying.trial.number}, seed {run.job.run.seed}", told[1], run.job.folder)
         if kind == "ended" and not stopping and short and not trying.verdict:
@@ -322,6 +332,15 @@ class Study:
             f"Trial {trying.trial.number}: seed {run.job.run.seed} was stopped from outside. The same call takes it up."
         )
         self._end_runs(trying)
+
+    def _halt(self, trying: Trying, run: SeedRun, sentence: str, trace: str) -> None:
+        """Stop the study, since the next trials would be hindered, too; this one is not to blame."""
+        self.stopped = True
+        self._hindrance = self._hindrance or (
+            f"Trial {trying.trial.number}, seed {run.job.run.seed}, was hindered. Once that is put right, the same "
+            f"call goes on with it.\n{sentence}\n{trace}".strip()
+        )
+        self._fail(trying, PUT_OFF, "")
 
     def _rest(self, worker: Worker) -> None:
         if worker.runs < RUNS:
@@ -361,6 +380,8 @@ class Study:
             return
         self.trying.remove(trying)
         number, common = trying.trial.number, trying.common()
+        if trying.verdict == PUT_OFF:
+            return
         if trying.verdict:
             self.optimizer.end(number, trying.verdict, reason=trying.reason)
             if trying.reason:
