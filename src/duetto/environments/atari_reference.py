@@ -121,4 +121,4 @@ class _Recorded(gymnasium.Wrapper):
         return state.get("picture", self._picture()) == self._picture()  # earlier versions kept none
 
     def _picture(self) -> str:
-        return hashlib.sha256(np.ascontiguousarray(self._seen)).hexdigest()
+        return hashlib.sha256(np.asarray(self._seen).tobytes()).hexdigest()

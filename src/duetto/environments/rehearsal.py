@@ -251,5 +251,7 @@ def _sum_tree(tree: Tree) -> int:
 def _is_tested(environment: Any) -> bool:
     """Whether the tests compare it: by the family that its class is of, unless its id adds wrappers to that."""
     spec = naming.spec_of(environment) if isinstance(environment, str) else None
-    family = families.of_entry_point(spec.entry_point) if spec else None
-    return family is not None and family.name in _TESTED and not spec.additional_wrappers
+    if spec is None or spec.additional_wrappers:
+        return False
+    family = families.of_entry_point(spec.entry_point)
+    return family is not None and family.name in _TESTED
