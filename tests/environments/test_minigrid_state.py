@@ -121,3 +121,20 @@ def test_what_was_set_before_and_within_an_episode_comes_back() -> None:
     random.bit_generator.state = numbers
     assert_equal(expected, record(resumed, random, 130))
     assert resumed.engine.envs[0].unwrapped.n_obstacles == 1
+
+
+def test_what_is_set_for_the_first_time_within_an_episode_comes_back() -> None:
+    """The episode had begun with what the constructor says."""
+    saving, resumed = (make("MiniGrid-Dynamic-Obstacles-8x8-v0", kwargs=SHORT) for _ in range(2))
+    random = np.random.default_rng(0)
+    saving.reset(0)
+    record(saving, random, 70)
+    while saving.starts.any():
+        record(saving, random, 1)
+    saving.set_attr("n_obstacles", 1)
+    state, numbers = saving.state_dict(), random.bit_generator.state
+    expected = record(saving, random, 130)
+    resumed.load_state_dict(state)
+    assert resumed.resumed_exactly
+    random.bit_generator.state = numbers
+    assert_equal(expected, record(resumed, random, 130))

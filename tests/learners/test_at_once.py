@@ -12,6 +12,7 @@ from learning_cases import batch, build, small
 
 import duetto
 from duetto.algorithms import DDPG, DQN, SAC, TD3
+from duetto.algorithms.base import DIVERGENCE, OptimizerSpec
 from duetto.learners import jax as jax_learner
 from duetto.learners.base import on_host
 from duetto.testing import conformance
@@ -298,3 +299,27 @@ def test_an_epoch_that_depends_on_the_one_before_waits_for_it(
     theirs = parameters(other)
     for name, value in parameters(run).items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapting(DDPG):
+    """Its rates follow what its updates report."""
+
+    def optimizers(self) -> dict[str, OptimizerSpec]:
+        return {name: dataclasses.replace(spec, kl=0.01) for name, spec in super().optimizers().items()}
+
+    def actor_loss(self, nets: Any, batch: Any) -> Any:
+        loss, info = super().actor_loss(nets, batch)
+        return loss, info | {DIVERGENCE: loss * 0 + 1.0}
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_rates_that_follow_each_update_do_so_where_several_are_due(backend: Any):
+    """In JAX they stayed what they were."""
+    one, other = (build(backend, small(Adapting)) for _ in range(2))
+    batches = [batch(seed=i) for i in range(4)]
+    together(one, batches, [0.0] * 4)
+    for some in batches:
+        other.update(some, 0.0)
+    rate = one.learning_rates(0.0)["actor"]
+    assert rate == other.learning_rates(0.0)["actor"] < small(Adapting).actor_learning_rate

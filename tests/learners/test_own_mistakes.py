@@ -184,7 +184,8 @@ MISTAKES = [
 def trained(kind: Any, backend: Any, folder: Path, **options: Any) -> Any:
     own = {name: SMALL[name] for name in ("learning_starts", "batch_size")}
     algorithm = kind(**own, hidden=(8,), random_steps=8)
-    return duetto.train(algorithm, "Pendulum-v1", steps=12, evaluate_every=0, backend=backend, runs_dir=folder)
+    options |= {"steps": 12, "evaluate_every": 0, "backend": backend, "runs_dir": folder}
+    return duetto.train(algorithm, "Pendulum-v1", **options)
 
 
 @BACKENDS

@@ -13,7 +13,9 @@ from test_run import check_refused_unharmed, edit
 import duetto
 from duetto.algorithms import ALGORITHMS, PPO
 from duetto.errors import CheckpointError, UsageError
+from duetto.learners.threads import of_jax
 from duetto.networks.specs import CustomNetwork
+from duetto.runs.planning import changed
 from duetto.runs.run import Run
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.deciding import FREE, changes, deciding
@@ -130,6 +132,13 @@ def test_another_framework_has_threads_of_its_own(tmp_path: Path, new: Any):
     edited = edit(edited, {"run.backend": "torch"})
     threads = edited.config.run.threads
     assert f"`threads: {threads}` in its config.yaml is what it had on JAX" in resumed(edited, accept_changes=True)[1]
+
+
+def test_jax_on_a_processor_has_threads_written_down_behind_a_gpu_too(made: Run):
+    there = dataclasses.replace(made.config, run=dataclasses.replace(made.config.run, backend="jax", device="cuda"))
+    assert changed(there, {"device": "cpu"}).run.threads == of_jax()
+    assert changed(there, {"device": "cpu", "threads": 3}).run.threads == 3
+    assert changed(there, {"log_every": 7}).run.threads == made.config.run.threads
 
 
 def test_other_values_can_be_given_in_python_too(made: Run):

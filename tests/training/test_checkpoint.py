@@ -195,6 +195,17 @@ def test_what_a_living_run_removes_while_it_is_read_is_no_damage(two: Checkpoint
     assert (loaded.step, loaded.problems) == (400, [])
 
 
+def test_best_of_a_checkpoint_that_was_not_settled_is_gone_back_to(two: CheckpointStore):
+    """As after a kill between the checkpoint and that."""
+    for step in (60, 120):
+        two.save_best(step, state_at(step), {})
+    found = reopened(two)  # goes on from a checkpoint at 120
+    found.settle_best(found.load_best().path)
+    found.save_best(180, state_at(180), {})
+    found.drop_best()  # killed again
+    assert reopened(two).load_best().step == 120
+
+
 def test_best_is_replaced_and_verified(two: CheckpointStore):
     with pytest.raises(CheckpointError, match="no best parameters yet"):
         two.load_best()

@@ -207,17 +207,84 @@ def test_it_comes_back_where_an_environment_saves_itself(tmp_path: Path, how: st
 
 
 def test_it_comes_back_with_new_episodes_where_an_environment_cannot_be_saved():
-    class Unsaved(Scaled):
-        def __init__(self) -> None:
-            super().__init__()
-            self.held = object()
-
     saving, resumed = make(Unsaved), make(Unsaved)
     saving.reset(0)
     saving.set_attr("scale", [10.0])
     resumed.load_state_dict(saving.state_dict())
     assert not resumed.resumed_exactly
     assert resumed.step(np.zeros((1, 2)))[0].reward == 10.0
+
+
+class Unsaved(Scaled):
+    """It holds what nothing can save."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = object()
+
+
+class Bare(Line):
+    """What was set in `Unsaved` is no more."""
+
+
+@pytest.mark.parametrize("how", ["sync", "subprocess"])
+def test_what_cannot_be_set_again_is_no_end_of_the_run(tmp_path: Path, how: str):
+    """It was refused, in a sentence that did not say where the name came from."""
+    options: dict[str, Any] = {"steps": 160, "evaluate_every": 0, "vectorization": how}
+    run = train(tmp_path, environment=Unsaved, callbacks=[Curriculum(), StopAt(120)], **options)
+    said: list[str] = []
+    went_on = Run(run.path, Bare).resume(accept_changes=True, on_start=lambda session: said.extend(session.notices))
+    assert went_on.agent().step == 160
+    assert any("scale, which a callback had set in Bare, could not be set again" in one for one in said)
+
+
+def test_where_environments_cannot_be_reached_their_saved_state_is_enough(monkeypatch: pytest.MonkeyPatch):
+    """A cluster's cannot; they come back with what was set, as everywhere."""
+    saving, resumed = make(Scaled), make(Scaled)
+    saving.reset(0)
+    saving.set_attr("scale", [10.0])
+    state = saving.state_dict()
+    monkeypatch.setattr(type(resumed.engine), "set_attr", Engine.set_attr)
+    resumed.load_state_dict(state)
+    assert resumed.resumed_exactly
+    assert resumed.step(np.zeros((1, 2)))[0].reward == 10.0
+    assert resumed.state_dict()["attributes"] == state["attributes"]
+
+
+def test_what_a_callback_sets_first_has_to_be_tried_out_again(tmp_path: Path):
+    found: list[bool | None] = []
+
+    class Believing(duetto.Callback):
+        def on_step(self, session: duetto.Session) -> None:
+            rehearsal = session.parts.rehearsal
+            if session.step == 10:
+                rehearsal.exact = True
+                session.set_attr("scale", [3.0])
+                found.append(rehearsal.exact)
+                rehearsal.exact = True
+                session.set_attr("scale", [4.0])  # no new name
+                found.append(rehearsal.exact)
+
+    train(tmp_path, environment=SavesItself, callbacks=[Believing()], steps=20, evaluate_every=0)
+    assert found == [None, True]
+
+
+def test_a_process_that_tries_what_was_before_is_not_believed():
+    notices: list[str] = []
+    stepper, random = make(SavesItself), np.random.default_rng(0)
+    rehearsal = Rehearsal(stepper, notices, SavesItself)
+    stepper.reset(5)
+    for _ in range(60):
+        stepper.step(stepper.sample_actions(random))
+    rehearsal.begin(stepper.state_dict())
+    for _ in range(30):
+        stepper.step(stepper.sample_actions(random))
+    rehearsal.end()
+    assert rehearsal._process is not None
+    rehearsal.doubt()
+    assert rehearsal._process is None
+    rehearsal.look(20.0)
+    assert rehearsal.exact is None
 
 
 def test_what_is_set_puts_in_doubt_whether_all_is_saved():

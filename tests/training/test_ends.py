@@ -136,6 +136,38 @@ def test_a_checkpoint_of_a_hook_has_all_callbacks_of_that_step(tmp_path: Path, c
     assert counts.calls == undisturbed.calls == {"on_evaluation": 5, "on_step": 100}
 
 
+class Evaluating(duetto.Callback):
+    """It evaluates where it starts again, and at the end."""
+
+    def on_start(self, session: Session) -> None:
+        if session.step:
+            session.evaluate()
+
+    def on_end(self, session: Session) -> None:
+        session.evaluate()
+
+
+def test_a_checkpoint_that_was_promised_is_made(tmp_path: Path):
+    """Also where nothing else of its step comes behind."""
+
+    def evaluate(session: Session) -> None:
+        if session.step == 50:
+            session.evaluate()
+
+    promised: list[Path] = []
+
+    class Asking(duetto.Callback):
+        def on_evaluation(self, session: Session) -> None:
+            promised.append(session.checkpoint())
+
+    options: dict[str, Any] = {"steps": 100, "evaluate_every": 0, "checkpoint_every": 0, "keep": 9}
+    run = train(tmp_path, callbacks=[Asking(), Evaluating(), evaluate], **options)
+    run.resume(steps=120, callbacks=[Asking(), Evaluating()])
+    assert [path.name[-3:] for path in promised] == ["050", "100", "100", "120"]
+    assert all(path.is_dir() for path in promised)
+    assert checkpoints(run).steps() == [50, 100, 120]
+
+
 class KeepBest(duetto.Callback):
     """Makes a checkpoint of each policy that is the best so far, and one of the end."""
 
@@ -274,6 +306,6 @@ def test_ctrl_c_breaks_off_the_evaluation_of_a_run_that_was_stopped(tmp_path: Pa
         train(tmp_path, name="stopped", environment=Waited, callbacks=[StopAt(50), sessions.append])
     run = Run(tmp_path / "stopped", environment=Waited)
     assert steps(run) == [0]
-    assert sessions[0].notices == ["The evaluation of the last policy was broken off: duetto evaluate makes one."]
+    assert sessions[0].notices[-1] == "The evaluation of the last policy was broken off: duetto evaluate makes one."
     assert run.metrics()[-1]["step"] == 50
     assert_same(train(tmp_path, environment=Waited), run.resume())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 from tensorboardX.proto.event_pb2 import Event
 
+import duetto
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError
 from duetto.learners.base import Metrics
@@ -170,3 +174,32 @@ def test_two_writers_within_a_second_do_not_share_a_file(tmp_path: Path):
         log.to_board(step, {"loss": 1.0})
         log.close()
     assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+
+
+class Brief(gymnasium.Env):
+    """Three steps with a reward of 1 each."""
+
+    observation_space, action_space = Box(-1, 1, (2,)), Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        return np.full(2, self.time / 3, np.float32), 1.0, self.time == 3, False, {}
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_of_sequences_only_steps_count_that_there_are(tmp_path: Path, backend: Any):
+    """Padding, of which episodes shorter than a sequence are full, made the mean target 0.15 and the least one 0."""
+    algorithm = duetto.R2D2(
+        discount=0.0, n_step=1, rescale_values=False, hidden=(8,), recurrent_size=8, burn_in=0, unroll=20, overlap=10,
+        batch_size=4, learning_starts=12, train_every=4,
+    )  # fmt: skip
+    run = duetto.train(algorithm, Brief, steps=40, evaluate_every=0, log_every=20, backend=backend, runs_dir=tmp_path)
+    line = run.metrics()[-1]
+    targets = [line[f"learn/target_{which}"] for which in ("mean", "min", "max")]
+    assert targets == pytest.approx([1.0, 1.0, 1.0])
+    assert line["learn/q_min"] <= line["learn/q_mean"] <= line["learn/q_max"]

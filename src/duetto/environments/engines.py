@@ -349,7 +349,10 @@ class Vector(Engine):
             for i, env in enumerate(self.vector.envs):
                 calls.set_attr(env, i, name, value)
         elif isinstance(self.vector, Workers):
-            self.vector.call("set_inside", name, value)
+            for env, fault in enumerate(self.vector.call("set_inside", name, value)):
+                if fault is not None:
+                    fault.env = env
+                    raise fault
         else:
             super().set_attr(name, value)
 

@@ -206,8 +206,10 @@ class _Replayed(gymnasium.Wrapper):
 
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
         """See gymnasium.Env; it is kept, for what comes after it may depend on it."""
+        before = self.get_wrapper_attr(name) if self.has_wrapper_attr(name) else None
         found = super().set_wrapper_attr(name, value, force=force)
         if found:
+            self._set_before.setdefault(name, copy.deepcopy(before))
             self._set[name] = copy.deepcopy(value)
             self._set_since.append((len(self._told), name, self._set[name]))
         return found

@@ -154,8 +154,10 @@ class Rehearsal:
 
     def doubt(self) -> None:
         """Find out anew: something was set from outside, which the environments may keep where nobody sees it."""
-        if self.exact and not self._tested:
-            self.exact, self._over, self._compared, self._ended = None, False, 0, False
+        if self._tested or self.exact is False or not self._recipe:
+            return
+        self.close()  # a process that is asked about what was before
+        self.exact, self._over, self._compared, self._ended = None, False, 0, False
 
     def close(self) -> None:
         """Stop watching, and the process."""

@@ -100,6 +100,7 @@ class Stepper:
         self._rows = np.arange(self.num_envs)
         self.begun: bool = False
         self.attributes: dict[str, Any] = {}  # that were set from outside
+        self.unset: list[str] = []  # of those of a saved state, what could not be set again
         self._rendered = False
 
     @property
@@ -300,8 +301,7 @@ class Stepper:
             )
         self._seed, self.steps = state["seed"], state["steps"]
         saved = state["environments"]
-        for name, value in self._decoded(state.get("attributes", {})).items():  # first: episodes begin with them
-            self.set_attr(name, value)
+        self._set_again(self._decoded(state.get("attributes", {})))  # first: episodes begin with them
         with self._telling():
             self._begin_anew()
             self.resumed_exactly = saved is not None and self._put_back(saved)
@@ -338,6 +338,15 @@ class Stepper:
         """Restore the environments' saved state; return whether it came back exactly."""
         with self._reading():
             return self.engine.load(saved)
+
+    def _set_again(self, attributes: dict[str, Any]) -> None:
+        """Set what was set from outside; `unset` has what these environments do not take."""
+        for name, value in attributes.items():
+            try:
+                self.set_attr(name, value)
+            except (UsageError, EnvironmentFailedError):
+                self.attributes[name] = value  # for those that this run may go on in later
+                self.unset.append(name)
 
     def _decoded(self, attributes: Any) -> dict[str, Any]:
         with self._reading():

@@ -124,9 +124,13 @@ class Checked(Saving):
         self._check(obs)
         return obs, reward, terminated, truncated, _read(info)
 
-    def set_inside(self, name: str, value: Any) -> None:
-        """See `calls.set_attr`."""
-        calls.set_attr(self.env, None, name, value)
+    def set_inside(self, name: str, value: Any) -> Fault | None:
+        """See `calls.set_attr`; its Fault is returned, for one that is raised would end this process."""
+        try:
+            calls.set_attr(self.env, None, name, value)
+        except Fault as fault:
+            return fault
+        return None
 
     def close(self) -> None:
         """See `calls.close`."""

@@ -19,6 +19,7 @@ from duetto.algorithms.nearest import did_you_mean
 from duetto.errors import UsageError
 from duetto.functional import forms
 from duetto.functional.forms import ANY, ARRAY, Each
+from duetto.functional.policy_gradient import weighted_mean
 from duetto.functional.randomness import generator, restore, state_of
 from duetto.functional.schedules import decayed, kl_adaptive
 from duetto.learners.acting import Acting, HostActing, Method, called, carried
@@ -341,8 +342,11 @@ class Summary(NamedTuple):
     ways: list[Literal["mean", "least", "greatest"]]  # in which those of a batch's shares make that of the batch
 
 
-def summarize(info: dict[str, Array], xp: Any) -> Summary:
-    """Mean, least and greatest of every array that a loss reports, and its scalars, which are means over rows."""
+def summarize(info: dict[str, Array], xp: Any, mask: Any = None) -> Summary:
+    """Mean, least and greatest of every array that a loss reports, and its scalars, which are means over rows.
+
+    Of arrays (..., B, L) of a batch of sequences only the steps count that its `mask` (B, L) has.
+    """
     found = Summary([], [], [])
     for name, array in sorted(
         (name, array) for name, array in info.items() if name != PRIORITY
@@ -353,6 +357,20 @@ def summarize(info: dict[str, Array], xp: Any) -> Summary:
             found.values.append(array)
             continue
         found.names.extend((f"{name}_mean", f"{name}_min", f"{name}_max"))
-        found.values.extend((xp.mean(array), xp.min(array), xp.max(array)))
+        if mask is None or array.shape[-mask.ndim :] != mask.shape:
+            found.values.extend((xp.mean(array), xp.min(array), xp.max(array)))
+        else:
+            found.values.extend(_of_steps(array, xp.broadcast_to(mask, array.shape), xp))
         found.ways.extend(("least", "greatest"))
     return found
+
+
+def _of_steps(array: Any, mask: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """Mean, least and greatest of the steps that a mask of the same shape has."""
+    least, greatest = (xp.full_like(array, end) for end in (float("inf"), float("-inf")))
+    among = mask > 0
+    return (
+        weighted_mean(array, mask),
+        xp.min(xp.where(among, array, least)),
+        xp.max(xp.where(among, array, greatest)),
+    )

@@ -100,7 +100,7 @@ class JaxLearner(Learner):
 
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
         """See `Learner.update_each`."""
-        if len(batches) == 1 or self.on_policy or self.at_once == 1:
+        if len(batches) == 1 or self.on_policy or self.at_once == 1 or self._adapted:  # to what each one reports
             return super().update_each(batches, progress)
         updates = [self._prepared(batch, how_far) for batch, how_far in zip(batches, progress, strict=True)]
         metrics = [one for some in _alike(updates) for one in self._made(some)]

@@ -84,7 +84,7 @@ class Phase:
         """The state that an update changes, and the values and priorities it reports; `_found` has the names of
         both.
         """
-        trace = Trace(self._learner, state, rates)
+        trace = Trace(self._learner, state, rates, getattr(batch, "mask", None))
         if self._learner.twins is not None:
             batch = self._learner.twins.shown(batch, state)
         with jax.numpy_rank_promotion("raise"), self._learner.exactly():
@@ -137,8 +137,10 @@ class Phase:
 class Trace:
     """The learner that `update` sees while it is traced: the state, as it changes."""
 
-    def __init__(self, learner: JaxLearner, state: State, rates: Rates):
+    def __init__(self, learner: JaxLearner, state: State, rates: Rates, mask: Array | None):
+        """`mask` (B, L) is that of a batch of sequences."""
         self.learner: JaxLearner = learner
+        self._mask = mask
         self.state: State = dict(state)
         self.scheduled: dict[str, float] = rates.scheduled
         self._rates = rates.learning
@@ -193,7 +195,7 @@ class Trace:
 
     def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
         self.priority = info.get(PRIORITY, self.priority)
-        names, values, _ = summarize(info, jnp)
+        names, values, _ = summarize(info, jnp, self._mask)
         self.names += [f"{name}_loss", *names]
         self.values += [value, *values]
 

@@ -207,6 +207,7 @@ class TorchLearner(Learner):
         self._priority = None
         if self.twins is not None:
             batch = self.twins.shown(batch, self.twins.arrays)
+        self._mask = getattr(batch, "mask", None)  # of a batch of sequences
         with self._learning():
             self.algorithm.update(self, batch, self._noise, self._phase)
         check_minimised(self._names, self._phase)
@@ -347,7 +348,7 @@ class TorchLearner(Learner):
 
     def _record(self, name: str, value: Tensor, info: dict[str, Tensor]) -> None:
         self._priority = info.get(PRIORITY, self._priority)
-        names, values, ways = summarize(info, array_api_compat.array_namespace(value))
+        names, values, ways = summarize(info, array_api_compat.array_namespace(value), self._mask)
         self._names += [f"{name}_loss", *names]
         self._ways += ["mean", *ways]
         self._values += [value.detach().float(), *(value.float() for value in values)]

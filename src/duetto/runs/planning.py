@@ -69,7 +69,8 @@ def changed(config: Config, options: Mapping[str, Any]) -> Config:
         raise UsageError(f"resume has no option {unknown!r}.{did_you_mean(unknown, known)}")
     algorithm = config.algorithm.with_options(**{name: options[name] for name in options if name in own})
     ours = dataclasses.replace(config.run, **{name: options[name] for name in run})
-    if ours.backend != config.run.backend and "threads" not in options:  # the others are of the other framework
+    elsewhere = (ours.backend, ours.device) != (config.run.backend, config.run.device)
+    if elsewhere and "threads" not in options:  # those of the other framework, or of none
         ours = dataclasses.replace(ours, threads=_threads(ours))
     if "auto" in (ours.backend, ours.device):
         raise UsageError("A run goes on with the backend and the device that it has: give torch or jax, cpu or cuda.")

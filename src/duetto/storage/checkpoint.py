@@ -134,9 +134,11 @@ class CheckpointStore:
         self._remove_best(self._best_numbers()[1:-1])
         return target
 
-    def settle_best(self) -> None:
-        """Remove all best parameters but the newest, as a checkpoint was made that they are part of."""
-        self._remove_best(self._best_numbers()[:-1])
+    def settle_best(self, best: Path | None = None) -> None:
+        """Remove all best parameters but these, by default the newest: those that a checkpoint is about."""
+        numbers = self._best_numbers()
+        kept = int(best.name) if best else max(numbers, default=0)
+        self._remove_best([number for number in numbers if number != kept])
 
     def drop_best(self) -> None:
         """Go back to the best parameters before the newest ones."""

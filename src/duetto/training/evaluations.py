@@ -248,7 +248,9 @@ class Evaluations:
             if found.step <= self._session.step and not found.info.get(STOPPED):
                 break
             store.drop_best()
-        return store.load_best().step
+        found = store.load_best()
+        store.settle_best(found.path)  # what was stopped before it did so
+        return found.step
 
     def written(self) -> int:
         """The step of the last row in the table; -1 if there is none."""

@@ -324,6 +324,11 @@ class Parts:
         self._load_memory(state["memory"], segments)
         self.collector.load_state_dict(state["collector"])
         self.stepper.load_state_dict(state["stepper"])
+        if self.stepper.unset and not self.stepper.resumed_exactly:
+            self._notices.append(
+                f"{', '.join(self.stepper.unset)}, which a callback had set in {self.stepper.name}, could not be set "
+                "again: its new episodes begin without."
+            )
         self._load_goals(state)
         # As they are now. Of environments in other processes, modules may not have been imported in this one.
         self._modules = {name: own_modules.checksum_now(name) for name in state.get("modules", {})} | self._modules

@@ -187,6 +187,8 @@ class Session:
             raise
         finally:
             self._hooks.pop()
+        if self._asked and hook in (FUNCTIONS, "on_start", "on_end"):  # behind which no other hook of this step comes
+            self.checkpoint()
 
     def _conclude(self) -> None:
         """Evaluate the last policy, and write the last line of metrics, if none is due at this step.
