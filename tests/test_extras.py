@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from duetto import extras
 
@@ -88,3 +91,15 @@ def test_no_sentence_sends_anyone_to_a_registry():
         if path != Path(extras.__file__):
             found = re.findall(r"""pip install .{0,20}duetto.*""", path.read_text())
             assert not found, f"{path.name}: {found}. Use duetto.extras.install."
+
+
+def test_all_that_is_pinned_can_be_had_on_the_oldest_python():
+    """Soupsieve wanted 3.11.5, and Debian has 3.11.2: the README's command failed there."""
+    lines = (SOURCE.parents[1] / "constraints.txt").read_text().splitlines()
+    refusing = []
+    for name in (line.partition("==")[0] for line in lines if "==" in line and not line.startswith("#")):
+        with suppress(PackageNotFoundError):
+            wanted = distribution(name).metadata.get("Requires-Python") or ""
+            if not SpecifierSet(wanted).contains("3.11.0"):
+                refusing.append(f"{name} wants Python {wanted}")
+    assert refusing == []
