@@ -103,14 +103,12 @@ def notes_of_spaces(algorithm: Algorithm, observation: Space, action: Space) -> 
     """The same sentences, on options that count only with other spaces."""
     if not type(algorithm).__module__.startswith("duetto."):
         return []
-    numbers = any(isinstance(part, Box) for _, part in named_parts(action))
-    no_picture = (
-        {}
-        if is_image(observation)
-        else dict.fromkeys(("image_features", "compress_images"), "no observation is an image")
-    )
-    no_number = {} if numbers else {"initial_log_std": "actions are choices"}
-    return _notes(algorithm, {name: why for name, why in (no_picture | no_number).items() if hasattr(algorithm, name)})
+    found: dict[str, str] = {}
+    if not is_image(observation):
+        found |= dict.fromkeys(("image_features", "compress_images"), "no observation is an image")
+    if not any(isinstance(part, Box) for _, part in named_parts(action)):
+        found["initial_log_std"] = "actions are choices"
+    return _notes(algorithm, {name: why for name, why in found.items() if hasattr(algorithm, name)})
 
 
 def _shape(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class Session:
             raise
         finally:
             self._hooks.pop()
-        if self._asked and hook in (FUNCTIONS, "on_start", "on_end"):  # behind which no other hook of this step comes
+        if self._asked and not self._hooks and hook != "on_evaluation":  # on_step comes behind that
             self.checkpoint()
 
     def _conclude(self) -> None:
@@ -269,7 +269,7 @@ class Session:
             if ended:
                 self._evaluations.finish()
             self._call("on_step")
-            if self._asked or _crossed(before, self.step, options.checkpoint_every):
+            if _crossed(before, self.step, options.checkpoint_every) and not self.checkpoints.up_to_date:
                 self.checkpoint()
             yield
 
@@ -291,7 +291,7 @@ class Session:
                     self._evaluate()
             self._call("on_step")
             due = options.checkpoint_every and (ended or updates % options.checkpoint_every == 0)
-            if self._asked or due:
+            if due and not self.checkpoints.up_to_date:
                 self.checkpoint()
             yield
             if self._stop:
