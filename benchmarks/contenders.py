@@ -1,7 +1,7 @@
 """One measurement of one library's training speed, in a process of its own.
 
-    python contenders.py NAME TASK THREADS PRECISION SECONDS     prints one line of JSON
-    python contenders.py --list                                  what this interpreter has, as JSON
+    python contenders.py NAME TASK DEVICE THREADS PRECISION SECONDS     prints one line of JSON
+    python contenders.py --list                                         what this interpreter has, as JSON
 
 Every contender trains with the settings in `task`, through its own public interface and its own training loop.
 """
@@ -122,16 +122,15 @@ def listing() -> dict[str, Any]:
     return {"contenders": found, "packages": {"python": platform.python_version()} | packages}
 
 
-def settings(threads: int) -> dict[str, str]:
-    """Each library's own thread setting; both cores stay there for all of them."""
+def settings(device: str, threads: int) -> dict[str, str]:
+    """Each library's own thread setting; all cores stay there for all of them."""
     eigen = "" if threads > 1 else "--xla_cpu_multi_thread_eigen=false"
-    return {
+    hidden = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+    return hidden | {
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         "NPROC": str(threads),  # XLA's pool on a CPU
         "XLA_FLAGS": eigen,
-        "JAX_PLATFORMS": "cpu",
-        "CUDA_VISIBLE_DEVICES": "",
     }
 
 
@@ -139,11 +138,11 @@ def main() -> None:
     if sys.argv[1:] == ["--list"]:
         print(json.dumps(listing()))
         return
-    name, task_name, threads, precision, seconds = sys.argv[1:]
-    wanted = settings(int(threads))
+    name, task_name, device, threads, precision, seconds = sys.argv[1:]
+    wanted = settings(device, int(threads))
     if any(os.environ.get(key) != value for key, value in wanted.items()):  # libraries read them when they are loaded
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | wanted)
-    contender, task = CONTENDERS[name], TASKS[task_name]
+    contender, task = CONTENDERS[name], replace(TASKS[task_name], device=device)
     options = {"precision": precision} if contender.ours else {}
     contender.run(Clock(task, float(seconds)), task, int(threads), **options)
     raise SystemExit("the training loop ended before the clock")

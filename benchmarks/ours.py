@@ -47,7 +47,7 @@ def off_policy(
         if session.step == 1:
             clock.count_updates(session.learner, "update")
 
-    options = _options(backend, threads, precision) | {"act_behind": act_behind}
+    options = _options(backend, task.device, threads, precision) | {"act_behind": act_behind}
     duetto.train(kinds[task.algorithm](), clock.environment(), callbacks=[watch], **options)
 
 
@@ -87,16 +87,16 @@ def on_policy(backend: str, clock: Clock, task: OnPolicy, threads: int, precisio
         num_envs=task.num_envs,
         environment_options={"episodic_life": True, "clip_rewards": True} if task.images else {},
         callbacks=[watch],
-        **_options(backend, threads, precision),
+        **_options(backend, task.device, threads, precision),
     )
 
 
-def _options(backend: str, threads: int, precision: str) -> dict[str, Any]:
+def _options(backend: str, device: str, threads: int, precision: str) -> dict[str, Any]:
     """Evaluations and checkpoints are off; metrics.jsonl and TensorBoard events stay on, as they are by default."""
     return {
         "steps": STEPS,
         "backend": backend,
-        "device": "cpu",
+        "device": device,
         "precision": precision,
         "threads": threads,
         "evaluate_every": 0,

@@ -18,7 +18,7 @@ def stable_baselines3(clock: Clock, task: OffPolicy, threads: int) -> None:
     import stable_baselines3 as library
 
     set_torch_threads(threads)
-    _train_stable_baselines(library, clock, task, {"device": "cpu"})
+    _train_stable_baselines(library, clock, task, {"device": task.device})
 
 
 def sbx(clock: Clock, task: OffPolicy, threads: int) -> None:

@@ -18,7 +18,7 @@ def stable_baselines3(clock: Clock, task: OnPolicy, threads: int) -> None:
     import stable_baselines3 as library
 
     set_torch_threads(threads)
-    model = _stable_baselines(library, clock, task, {"device": "cpu"})
+    model = _stable_baselines(library, clock, task, {"device": task.device})
     clock.count_updates(model.policy.optimizer, "step")
     model.learn(STEPS)
 

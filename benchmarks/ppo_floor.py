@@ -176,7 +176,7 @@ def emulate(threads: int, seconds: float) -> float:
 def call(*arguments: object, threads: int) -> Any:
     """This script's answer from a fresh process."""
     command = [sys.executable, __file__, "--call", *map(str, arguments), str(threads)]
-    done = subprocess.run(command, env=os.environ | settings(threads), stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, env=os.environ | settings("cpu", threads), stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -10,13 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 
-def circumstances(packages: dict[str, dict[str, str]]) -> str:
+def circumstances(packages: dict[str, dict[str, str]], device: str = "cpu") -> str:
     """Machine, date, commit and versions as a Markdown list; `packages`: versions by interpreter."""
     lines = [
         f"- Machine: {_processor()}, {os.cpu_count()} cores, {_memory():.0f} GB of memory",
         f"- Load average at the start: {os.getloadavg()[0]:.2f}",
         f"- Date: {datetime.now(UTC):%Y-%m-%d}; commit {commit()}",
     ]
+    if device == "cuda":
+        lines.insert(1, f"- GPU: {_gpu()}")
     for label, versions in packages.items():
         lines.append(f"- {label}: " + ", ".join(f"{name} {number}" for name, number in versions.items()))
     return "\n".join(lines)
@@ -53,6 +55,13 @@ def keep(header: Sequence[str], rows: Iterable[Sequence[object]], output: Path |
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([header, *rows])
+
+
+def _gpu() -> str:
+    """Its name, memory and driver, as `nvidia-smi` tells them."""
+    asked = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    name, memory, driver = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip().split(", ")
+    return f"{name}, {memory}, driver {driver}"
 
 
 def _processor() -> str:

@@ -28,9 +28,14 @@ from task import TASKS
 SCRIPT = Path(__file__).with_name("contenders.py")
 START_SECONDS = 180  # for imports, the warm-up and compilation, before a contender counts as stuck
 REFERENCE = "sb3"
+PLACES = {
+    "cpu": "On the CPU.",
+    "cuda": "Networks and updates on the GPU, environments and memory on the processor, in the setting that each library"
+    " has by\nitself for such a machine.",
+}
 
 METHOD = """\
-On the CPU. Each measurement is a fresh process in the library's own training loop, in which the clock starts after a
+{place} Each measurement is a fresh process in the library's own training loop, in which the clock starts after a
 warm-up, so compilation is outside. Inside is everything that training is: choosing actions, the environments, storing,
 sampling, the updates, and the library's own bookkeeping; only whole cycles count (a step with its update, or a rollout
 with its epochs). There is no evaluation and no checkpoint. Duetto writes its metrics (a line of JSON and TensorBoard
@@ -51,6 +56,7 @@ class Measurement:
     backend: str
     threads: int
     precision: str
+    device: str
     round: int
     steps: int
     seconds: float
@@ -65,6 +71,7 @@ class Job:
     contender: str
     precision: str
     threads: int
+    device: str
 
 
 def main() -> None:
@@ -73,7 +80,7 @@ def main() -> None:
     found, packages = discover(pythons)
     chosen = {name: found[name] for name in CONTENDERS if name in found and name in options.contenders}
     jobs = [
-        Job(task, name, precision, threads)
+        Job(task, name, precision, threads, options.device)
         for task in options.tasks
         for threads in options.threads
         for name in chosen
@@ -81,10 +88,11 @@ def main() -> None:
         for precision in CONTENDERS[name].precisions
         if precision in options.precisions
     ]
-    head = circumstances(packages)
+    head = circumstances(packages, options.device)
     raw = options.output.with_suffix(".csv") if options.output else None
     results = list(record(measure(jobs, chosen, options.rounds, options.seconds), raw))
-    sections = [f"# Training speed\n\n{head}\n\n{METHOD.format(rounds=options.rounds, seconds=options.seconds)}"]
+    method = METHOD.format(place=PLACES[options.device], rounds=options.rounds, seconds=options.seconds)
+    sections = [f"# Training speed\n\n{head}\n\n{method}"]
     for task in options.tasks:
         lines = summary([result for result in results if result.task == task], options.threads)
         sections.append(f"## {task}\n\n{TASKS[task].about}\n\n{lines}")
@@ -142,7 +150,7 @@ def measure(jobs: list[Job], found: dict[str, Found], rounds: int, seconds: floa
 
 
 def _run(python: str, job: Job, seconds: float) -> dict[str, Any] | None:
-    command = [python, SCRIPT, job.contender, job.task, str(job.threads), job.precision, str(seconds)]
+    command = [python, SCRIPT, job.contender, job.task, job.device, str(job.threads), job.precision, str(seconds)]
     with tempfile.TemporaryDirectory() as folder:  # for what libraries write to where they run
         try:
             done = subprocess.run(
@@ -218,6 +226,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"], choices=["float32", "bf16"])
+    parser.add_argument("--device", default="cpu", choices=list(PLACES))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="measured in each process")

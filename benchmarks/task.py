@@ -33,6 +33,7 @@ class OffPolicy:
     target_clip: float = 0.5
     cycle: int = 1  # steps over all environments after which the loop repeats
     updates: int = 1  # in a cycle
+    device: str = "cpu"
 
     @property
     def twins(self) -> bool:
@@ -71,6 +72,7 @@ class OnPolicy:
     warm_cycles: int = 2  # before the clock starts: in the second one the compiler may meet its own outputs
     seeds: int = 1  # at once, where a library can; its steps are those of all of them
     algorithm: str = "ppo"
+    device: str = "cpu"
 
     @property
     def images(self) -> bool:
@@ -188,6 +190,13 @@ TASKS: dict[str, Task] = {
         hidden=(256, 256),
         critic_hidden=(256, 256),
         every_update=True,
+    ),
+    "td3-1024": OffPolicy(
+        "td3",
+        REPLAY.format(twins=", delay 2").replace("400-300", "1024-1024").replace("batch 256", "batch 1,024"),
+        hidden=(1024, 1024),
+        critic_hidden=(1024, 1024),
+        batch_size=1024,
     ),
     "sac": OffPolicy(
         "sac",

@@ -13,6 +13,7 @@ from duetto.learners.torch import TorchLearner
 from duetto.testing import conformance
 
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
+pytestmark = pytest.mark.filterwarnings("ignore:RNN module weights")  # pytest forgets Duetto's own filter
 
 
 def found(backend: Backend) -> bool:

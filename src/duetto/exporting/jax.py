@@ -23,7 +23,8 @@ def write(graph: Graph, learner: JaxLearner, path: Path) -> None:
     graph = replace(graph, action_dtypes={name: narrow(dtype) for name, dtype in graph.action_dtypes.items()})
 
     def step(*arrays: Any) -> tuple[Any, ...]:
-        return graph(learner.networks(), dict(zip(names, arrays, strict=True)))
+        with jax.default_matmul_precision("float32"):  # also where JAX would round to TensorFloat-32
+            return graph(learner.networks(), dict(zip(names, arrays, strict=True)))
 
     (batch,) = jax_export.symbolic_shape("N")
     arrays = [jax.ShapeDtypeStruct((batch, *port.shape), narrow(port.dtype)) for port in graph.inputs]

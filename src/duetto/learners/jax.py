@@ -40,6 +40,8 @@ from duetto.networks.specs import Network
 from duetto.processor import multiplies_bfloat16
 
 MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # of what NumPy acts on, and with
+# On a GPU: not to try which kernels are the fastest, since another process finds others, which add in another order.
+SAME_EACH_TIME: dict[str, str | int | bool | float] = {"xla_gpu_deterministic_ops": True}
 
 
 class JaxLearner(Learner):
@@ -79,7 +81,7 @@ class JaxLearner(Learner):
         self._phases: dict[int, Phase] = {}
         self._programs: dict[str, Any] = {}
         self.kept: frozenset[str] = frozenset()  # parts of the state that somebody may look at after an update
-        self.packs: bool = device == "cuda"  # what an update takes, so that it is one copy
+        self.on_gpu: bool = device == "cuda"
         self._packings: dict[Hashable, Packing] = {}
         self.twins: twins.Twins | None = JaxTwins(self.device) if twins.wanted(device == "cuda") else None
         acting = [shape for name in algorithm.acting_networks for shape in self._nets[name].shapes]
@@ -173,7 +175,8 @@ class JaxLearner(Learner):
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
         if method not in self._programs:
-            self._programs[method] = jax.jit(self.each(self._program(getattr(self.algorithm, method))))
+            program = self.each(self._program(getattr(self.algorithm, method)))
+            self._programs[method] = jax.jit(program, compiler_options=self.options())
         state = {name: self._here(self._state[f"net/{name}"]) for name in self.algorithm.acting_networks}
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
 
@@ -195,7 +198,7 @@ class JaxLearner(Learner):
         """A context that keeps traced products of float32 exact; on newer GPUs JAX rounds to TensorFloat-32
         otherwise.
         """
-        return jax.default_matmul_precision("float32") if self.packs else nullcontext()
+        return jax.default_matmul_precision("float32") if self.on_gpu else nullcontext()
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function to compile for a function of one learner's arrays: here itself; see `jax_many`."""
@@ -213,7 +216,13 @@ class JaxLearner(Learner):
             packed = isinstance(inputs[0], Packed)
             return program(changing, fixed, *(inputs[0].unpacked() if packed else inputs))
 
-        return jax.jit(run, donate_argnums=0, compiler_options=jax_products.EIGEN if self._by_eigen(rows) else None)
+        return jax.jit(run, donate_argnums=0, compiler_options=self.options(rows))
+
+    def options(self, rows: int = 1) -> dict[str, str | int | bool | float] | None:
+        """What the compiler is told; `rows` are those of a batch."""
+        if self.on_gpu:
+            return SAME_EACH_TIME
+        return jax_products.EIGEN if self._by_eigen(rows) else None
 
     def _by_eigen(self, rows: int) -> bool:
         """Whether Eigen makes the products: only where it was measured, on vectors, in float32, on a processor."""
@@ -232,7 +241,7 @@ class JaxLearner(Learner):
     def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
         """The inputs of a phase's program, where its devices look for them."""
         inputs = batch, rows, noise, rates
-        if not self.packs:
+        if not self.on_gpu:
             return inputs
         inputs = mapped(lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)), inputs)
         packing = self._packings.get(which := kind(inputs)) or self._packings.setdefault(which, Packing(inputs))

@@ -43,6 +43,7 @@ from duetto.learners.parameters import matched
 from duetto.learners.threads import FloatingThreads, granted
 from duetto.learners.torch_adam import Adam
 from duetto.learners.torch_recording import Recorder
+from duetto.learners.torch_repeatable import repeatable
 from duetto.learners.torch_twins import TorchTwins
 from duetto.networks import torch_layers
 from duetto.networks.spaces import Space
@@ -208,7 +209,7 @@ class TorchLearner(Learner):
         if self.twins is not None:
             batch = self.twins.shown(batch, self.twins.arrays)
         self._mask = getattr(batch, "mask", None)  # of a batch of sequences
-        with self._learning():
+        with self._learning(), repeatable() if self.device.type == "cuda" else contextlib.nullcontext():
             self.algorithm.update(self, batch, self._noise, self._phase)
         check_minimised(self._names, self._phase)
         return torch.stack(self._values, -1)

@@ -14,6 +14,7 @@ an update of R2D2 with episodes of 100 steps (32 rows of 41, an LSTM of 128), 76
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,6 +28,9 @@ from duetto.networks.windows import Window
 
 State = list[Tensor]  # (layers, B, size) each
 HELD = 1e4  # a logistic function of it is 1, and of its negative 0
+
+# On a GPU it moves them together at each call, a few microseconds' work. The column of `_holding` must be new each time.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk of memory")
 
 
 def recurrent(
