@@ -270,7 +270,9 @@ def main() -> None:
         for threads in options.threads:
             for name in CONTENDERS:
                 command = [sys.executable, __file__, "--seconds", str(options.seconds), "--call", name, str(threads)]
-                done = subprocess.run(command, env=os.environ | settings("cpu", threads), stdout=subprocess.PIPE, check=True)
+                done = subprocess.run(
+                    command, env=os.environ | settings("cpu", threads), stdout=subprocess.PIPE, check=True
+                )
                 found.setdefault((name, threads), []).append(json.loads(done.stdout.splitlines()[-1]))
                 print(name, threads, found[name, threads][-1], file=sys.stderr)
     raw = [(*key, number, round(rate, 3)) for key, rates in found.items() for number, rate in enumerate(rates, 1)]

@@ -30,8 +30,7 @@ START_SECONDS = 180  # for imports, the warm-up and compilation, before a conten
 REFERENCE = "sb3"
 PLACES = {
     "cpu": "On the CPU.",
-    "cuda": "Networks and updates on the GPU, environments and memory on the processor, in the setting that each library"
-    " has by\nitself for such a machine.",
+    "cuda": "Networks and updates on the GPU, as each library does it by itself there; environments on the processor.",
 }
 
 METHOD = """\

@@ -61,11 +61,20 @@ def test_what_is_asked_for_is_taken(machine, backend):
 
 def test_a_gpu_is_taken_where_the_backend_can_use_it(machine):
     machine(cuda="torch jax")
-    assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cuda")
+    assert learners.choose(VECTOR, "auto", "auto") == ("torch", "cuda")
     machine(cuda="torch")
-    assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cpu")
+    assert learners.choose(VECTOR, "jax", "auto") == ("jax", "cpu")
     assert learners.choose(VECTOR, "torch", "auto") == ("torch", "cuda")
     assert learners.choose(VECTOR, "torch", "cpu") == ("torch", "cpu")
+
+
+def test_a_gpu_that_the_faster_one_does_not_see_is_taken_with_the_other(machine):
+    machine(cuda="jax")
+    assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cuda")
+    assert learners.choose(VECTOR, "auto", "auto", possible=["torch"]) == ("torch", "cpu")
+    machine(cuda="neither")
+    assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cpu")  # the faster one there
+    assert learners.choose(IMAGE, "auto", "auto") == ("torch", "cpu")
 
 
 LOOKED = """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,25 @@ def test_on_a_gpu(backend: Backend, kind: type[Algorithm]):
     if not found(backend):
         pytest.skip(f"{backend} sees no CUDA device here: nothing was tried on one")
     conformance.check_device(kind, backend, "cuda")
+
+
+PENDULUM = ("td3", "Pendulum-v1")
+MEMORY = ("r2d2", "MiniGrid-MemoryS7-v0")
+
+
+@pytest.mark.parametrize("what", [PENDULUM, MEMORY], ids=lambda what: what[0])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_another_process_makes_the_same_run(backend: Backend, what: tuple[str, str], tmp_path: Path):
+    """JAX in one process keeps the kernels that it found the fastest; another would find others."""
+    if not found(backend):
+        pytest.skip(f"{backend} sees no CUDA device here: nothing was tried on one")
+    few = ["--steps", "1200", "--learning-starts", "1000", "--evaluate-every", "0"]
+    made = []
+    for name in ("one", "other"):
+        where = ["--backend", backend, "--device", "cuda", "--runs-dir", str(tmp_path), "--name", name]
+        subprocess.run([sys.executable, "-m", "duetto", "train", *what, *few, *where], check=True)
+        made.append((tmp_path / name / "checkpoints" / "step-000000001200" / "state.safetensors").read_bytes())
+    assert made[0] == made[1]
 
 
 def test_the_check_itself():

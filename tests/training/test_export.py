@@ -326,6 +326,17 @@ def test_a_run_that_learned_on_jax(tmp_path: Path):
     np.testing.assert_allclose(written({"observation": obs})["action"], run.agent().act_batch(obs), atol=1e-5)
 
 
+def test_products_are_float32_wherever_the_graph_of_jax_runs(tmp_path: Path):
+    """By default JAX has them rounded on GPUs: 0.001 of an action's range, as seen on one."""
+    from jax import export
+
+    path = duetto.export(train(tmp_path, environment=Numbers, steps=60, evaluate_every=0), "jax")
+    graph = export.deserialize(bytearray(path.read_bytes())).mlir_module()
+    products = [line for line in graph.splitlines() if "= stablehlo.dot_general" in line]
+    assert products
+    assert all("HIGHEST" in line for line in products), products
+
+
 # ---------------------------------------------------------------------------------------------------- the graph alone
 @pytest.mark.parametrize(
     ("low", "high", "dtype"), [(-0.1, 0.1, "float64"), (0.3, 0.7, "float64"), (-(2**31), 2**31 - 1, "int32")]

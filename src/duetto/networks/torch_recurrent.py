@@ -29,7 +29,7 @@ from duetto.networks.windows import Window
 State = list[Tensor]  # (layers, B, size) each
 HELD = 1e4  # a logistic function of it is 1, and of its negative 0
 
-# On a GPU it moves them together at each call, a few microseconds' work. The column of `_holding` must be new each time.
+# A GPU moves them together at each call. With the column of `_holding` they are new each time anyway.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk of memory")
 
 
