@@ -147,7 +147,7 @@ class KeepCheckpoints(Callback):
 
 @dataclass
 class RecordVideo(Callback):
-    """Record an episode of the policy, without exploration, before the first step and every `steps` steps.
+    """Record an episode of the policy, as it acts in evaluations, before the first step and every `steps` steps.
 
     The videos are in the run's folder `videos/`, as those of `duetto video`. Learning does not see the episodes.
     UsageError where imageio or ffmpeg is missing, or the environment gives no pictures.

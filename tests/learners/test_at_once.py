@@ -107,7 +107,7 @@ def test_what_somebody_acts_with_meanwhile_stays(programs: list[int]):
 
 def test_one_buffer(programs: list[int]):
     one, other = (build("jax", small(SAC)) for _ in range(2))
-    one.packs = True  # type: ignore[attr-defined]
+    one.on_gpu = True  # type: ignore[attr-defined]
     batches = [batch(seed=i) for i in range(4)]
     together(one, batches, [0.0] * 4)
     together(other, batches, [0.0] * 4)
@@ -190,7 +190,7 @@ def test_epochs_of_a_rollout_in_one_buffer(epochs: list[int]):
     """As on a GPU."""
     with conformance._trials(duetto.PPO) as (trial, *_):
         pair, rollout = of_five_epochs(trial, duetto.PPO), trial.batches(1)[0]
-    pair[0].packs = True
+    pair[0].on_gpu = True
     assert_epochs_are_those_made_one_by_one(pair, rollout)
     assert epochs == [5]
 

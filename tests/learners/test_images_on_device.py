@@ -176,7 +176,7 @@ def test_little_travels(backend: str, monkeypatch: pytest.MonkeyPatch):
         if backend == "torch":
             learner._recorder = Recorder(PROCESSOR, learner._changing, ProcessorTape())
         else:
-            learner.packs = True
+            learner.on_gpu = True
 
     def size(learner: Any) -> int:
         if backend == "jax":

@@ -83,7 +83,7 @@ def test_on_a_gpu_float32_is_multiplied_as_float32(monkeypatch: pytest.MonkeyPat
 
     def products(packs: bool) -> tuple[str, list[str]]:
         learner: Any = build("jax", small(TD3))
-        learner.packs = packs  # as on a GPU
+        learner.on_gpu = packs  # as on a GPU
         asked.clear()
         obs = np.zeros((2, 5), np.float32)
         state = {name: learner._state[f"net/{name}"] for name in learner.algorithm.acting_networks}

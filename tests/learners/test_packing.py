@@ -68,7 +68,7 @@ def test_jax_learns_from_one_buffer(name: str):
         trial = found[-1] if name == "dqn" else found[0]
         own = trial.algorithm, trial.observation, trial.action
         pair: list[Any] = [learners.build("jax", *own) for _ in range(2)]
-        pair[1].packs = True
+        pair[1].on_gpu = True
         conformance._compare_pair(trial, pair, ("arrays", "one buffer"))
         assert pair[1]._packings
 
@@ -78,7 +78,7 @@ def test_jax_learns_from_one_buffer_for_several_seeds():
         batches = trial.batches(4)
         own = trial.algorithm, trial.observation, trial.action
         pair: list[Any] = [learners.build("jax", *own, seed=(0, 1)) for _ in range(2)]
-    pair[1].packs = True
+    pair[1].on_gpu = True
     random = np.random.default_rng(0)
     for some in zip(batches[::2], batches[1::2], strict=True):
         noise = together([trial.algorithm.draw(random, one) for one in some])

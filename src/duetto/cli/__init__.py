@@ -18,7 +18,7 @@ COMMANDS = {
     "sweep": "train algorithms x environments x seeds:  duetto sweep td3,sac Pendulum-v1 --seeds 0-4 --jobs 2",
     "tune": "search hyper-parameters:  duetto tune td3 Pendulum-v1 --trials 50 --seeds 3",
     "resume": "go on with a run where its last checkpoint was made:  duetto resume runs/td3-HalfCheetah-v5-s0",
-    "evaluate": "run episodes without exploration:  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20",
+    "evaluate": "run whole episodes, as evaluations do:  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20",
     "video": "record an episode:  duetto video runs/td3-HalfCheetah-v5-s0",
     "watch": "see the agent in a window, live:  duetto watch runs/td3-HalfCheetah-v5-s0",
     "export": "write the agent as one graph, for ONNX Runtime and others:  duetto export runs/td3-HalfCheetah-v5-s0",

@@ -1,4 +1,4 @@
-"""Evaluations of the policy: whole episodes in environments of their own, without exploration.
+"""Evaluations of the policy: whole episodes in environments of their own, by default without exploration.
 
 The protocol of TD3's authors: fixed steps, step 0 included, and the same initial states every time (episode k of every
 evaluation starts from seed + 100 + k). So an evaluation depends on the parameters alone, not on the ones before it.
