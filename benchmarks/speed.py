@@ -28,6 +28,7 @@ from task import TASKS
 SCRIPT = Path(__file__).with_name("contenders.py")
 START_SECONDS = 180  # for imports, the warm-up and compilation, before a contender counts as stuck
 REFERENCE = "sb3"
+WITHOUT_GPU = ("skrl", "tianshou")  # their calls here were never tried on one
 PLACES = {
     "cpu": "On the CPU.",
     "cuda": "Networks and updates on the GPU, as each library does it by itself there; environments on the processor.",
@@ -77,7 +78,8 @@ def main() -> None:
     options = _options()
     pythons = [sys.executable, *options.peer_python]
     found, packages = discover(pythons)
-    chosen = {name: found[name] for name in CONTENDERS if name in found and name in options.contenders}
+    able = [name for name in options.contenders if options.device == "cpu" or not name.startswith(WITHOUT_GPU)]
+    chosen = {name: found[name] for name in CONTENDERS if name in found and name in able}
     jobs = [
         Job(task, name, precision, threads, options.device)
         for task in options.tasks

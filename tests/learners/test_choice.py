@@ -71,8 +71,10 @@ def test_a_gpu_is_taken_where_the_backend_can_use_it(machine):
 def test_a_gpu_that_the_faster_one_does_not_see_is_taken_with_the_other(machine):
     machine(cuda="jax")
     assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cuda")
+    assert learners.choose(VECTOR, "auto", "cuda") == ("jax", "cuda")
     assert learners.choose(VECTOR, "auto", "auto", possible=["torch"]) == ("torch", "cpu")
     machine(cuda="neither")
+    assert learners.choose(VECTOR, "auto", "cuda") == ("torch", "cuda")  # and refused by the learner
     assert learners.choose(VECTOR, "auto", "auto") == ("jax", "cpu")  # the faster one there
     assert learners.choose(IMAGE, "auto", "auto") == ("torch", "cpu")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,30 @@ def test_who_asked_for_more_keeps_it(mode: int, fills: bool):
     assert modes() == (mode, fills)
 
 
+def test_the_last_of_several_threads_puts_it_back():
+    inside, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with repeatable():
+            inside.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=other)
+    with repeatable():
+        thread.start()
+        assert inside.wait(10)
+    assert modes() == (1, False)  # the other is in it yet
+    done.set()
+    thread.join(10)
+    assert modes() == (0, True)
+
+
+def test_what_is_set_meanwhile_stays():
+    with repeatable():
+        torch.set_deterministic_debug_mode("error")
+    assert modes()[0] == 2
+
+
 @pytest.mark.parametrize(("before", "after"), [(None, ":4096:8"), (":16:8", ":16:8")])
 def test_cublas_has_memory_of_one_size(before: str | None, after: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -74,7 +99,11 @@ def test_updates_on_a_gpu_repeat(device: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch_module, "as_tensors", lambda tree, _: as_tensors(tree, torch.device("cpu")))
     learner.device = SimpleNamespace(type=device)
     learner.update(batch())
-    assert found == [int(device == "cuda")]
+    monkeypatch.setattr(
+        TD3, "act", lambda self, nets, obs, noise: found.append(torch.get_deterministic_debug_mode()) or obs
+    )
+    learner.act(batch().obs)
+    assert found == [int(device == "cuda")] * 2
     assert torch.get_deterministic_debug_mode() == 0
 
 
@@ -96,3 +125,5 @@ def test_jax_compiles_for_a_gpu_by_rule(monkeypatch: pytest.MonkeyPatch):
             learner.act(batch().obs)
         assert len(told) >= 2
         assert all((own == SAME_EACH_TIME) is on_gpu for own in told), told
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_deterministic_ops=false")  # somebody's own way
+    assert learner.by_rule() is None

@@ -48,12 +48,14 @@ def choose(
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
     chosen = backend if backend != "auto" else _fastest(observation, wanted, possible)
-    if device != "auto" or wanted == "cpu":
+    if wanted == "cpu" or "auto" not in (backend, device):
         return chosen, wanted
     asked: list[Backend] = [chosen, *(other for other in possible if backend == "auto" and other != chosen)]
     for one in asked:
         if _has_cuda(one, ranks, threads):
             return one, "cuda"
+    if device == "cuda":
+        return chosen, "cuda"  # which refuses
     return backend if backend != "auto" else _fastest(observation, "cpu", possible), "cpu"
 
 

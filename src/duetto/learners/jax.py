@@ -9,6 +9,7 @@ depends on their number alone.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
@@ -176,7 +177,7 @@ class JaxLearner(Learner):
         """See `Learner._act`."""
         if method not in self._programs:
             program = self.each(self._program(getattr(self.algorithm, method)))
-            self._programs[method] = jax.jit(program, compiler_options=self.options())
+            self._programs[method] = jax.jit(program, compiler_options=self.by_rule())
         state = {name: self._here(self._state[f"net/{name}"]) for name in self.algorithm.acting_networks}
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
 
@@ -216,13 +217,13 @@ class JaxLearner(Learner):
             packed = isinstance(inputs[0], Packed)
             return program(changing, fixed, *(inputs[0].unpacked() if packed else inputs))
 
-        return jax.jit(run, donate_argnums=0, compiler_options=self.options(rows))
+        options = jax_products.EIGEN if self._by_eigen(rows) else self.by_rule()
+        return jax.jit(run, donate_argnums=0, compiler_options=options)
 
-    def options(self, rows: int = 1) -> dict[str, str | int | bool | float] | None:
-        """What the compiler is told; `rows` are those of a batch."""
-        if self.on_gpu:
-            return SAME_EACH_TIME
-        return jax_products.EIGEN if self._by_eigen(rows) else None
+    def by_rule(self) -> dict[str, str | int | bool | float] | None:
+        """What XLA is told for a GPU, so that kernels are chosen by rule; who names it in `XLA_FLAGS` decides."""
+        named = any(option in os.environ.get("XLA_FLAGS", "") for option in SAME_EACH_TIME)
+        return SAME_EACH_TIME if self.on_gpu and not named else None
 
     def _by_eigen(self, rows: int) -> bool:
         """Whether Eigen makes the products: only where it was measured, on vectors, in float32, on a processor."""

@@ -46,7 +46,7 @@ class JaxRanks(JaxLearner):
 
     def compiled(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
         """See JaxLearner; what comes out is whole on each device."""
-        return jax.jit(function, donate_argnums=0, out_shardings=self._everywhere, compiler_options=self.options(rows))
+        return jax.jit(function, donate_argnums=0, out_shardings=self._everywhere, compiler_options=self.by_rule())
 
     def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
         """See JaxLearner. Of a batch in parts each device has all, and takes its rows of every part."""

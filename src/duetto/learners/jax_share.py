@@ -172,7 +172,7 @@ class JaxShare(JaxLearner):
 
     def compiled(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
         """See JaxLearner; what comes out is whole in each process."""
-        return jax.jit(function, donate_argnums=0, out_shardings=self._everywhere, compiler_options=self.options(rows))
+        return jax.jit(function, donate_argnums=0, out_shardings=self._everywhere, compiler_options=self.by_rule())
 
     def parts(self, batch: Any, rows: Array) -> tuple[Any, Callable[[Any], Any]]:
         """See JaxLearner: the batch came in parts."""

@@ -209,10 +209,14 @@ class TorchLearner(Learner):
         if self.twins is not None:
             batch = self.twins.shown(batch, self.twins.arrays)
         self._mask = getattr(batch, "mask", None)  # of a batch of sequences
-        with self._learning(), repeatable() if self.device.type == "cuda" else contextlib.nullcontext():
+        with self._learning(), self._repeatable():
             self.algorithm.update(self, batch, self._noise, self._phase)
         check_minimised(self._names, self._phase)
         return torch.stack(self._values, -1)
+
+    def _repeatable(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which a GPU adds in the same order each time; a processor does."""
+        return repeatable() if self.device.type == "cuda" else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _learning(self) -> Iterator[None]:
@@ -365,7 +369,7 @@ class TorchLearner(Learner):
 
     def _acted(self, method: Any, inputs: Any) -> Any:
         """The method's result and the carry, from tensors."""
-        with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
+        with torch.no_grad(), self._repeatable(), self._autocast if self.on_policy else contextlib.nullcontext():
             nets = self.networks()
             return getattr(self.algorithm, method)(nets, *inputs), self._carry(nets)
 

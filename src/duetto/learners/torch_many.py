@@ -125,7 +125,7 @@ class TorchMany(TorchLearner):
         def of_one(acting: dict[str, Values], inputs: Any) -> Any:
             return getattr(self.algorithm, method)(self._networks_of(acting), *inputs)
 
-        with torch.no_grad(), self._autocast if self.on_policy else contextlib.nullcontext():
+        with torch.no_grad(), self._repeatable(), self._autocast if self.on_policy else contextlib.nullcontext():
             return vmap(of_one, (0, _axes(inputs)))(acting, inputs), {}
 
 

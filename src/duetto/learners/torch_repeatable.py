@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,15 +21,47 @@ import torch.utils.deterministic
 MEMORY: Any = torch.utils.deterministic  # its own `fill_uninitialized_memory` is made as it is imported
 WARNS = 1  # of the modes of PyTorch: 0 lets everything, 2 refuses
 
+_lock = threading.Lock()
+_inside = 0  # threads and contexts that are, for the mode is the whole process's
+_before: tuple[int, bool] = (0, True)
+_set: tuple[int, bool] = _before
+
 
 @contextlib.contextmanager
 def repeatable() -> Iterator[None]:
-    """A context in which PyTorch takes operations that give the same bits each time; a stricter mode stays."""
-    mode, fills = torch.get_deterministic_debug_mode(), MEMORY.fill_uninitialized_memory
-    torch.set_deterministic_debug_mode(max(mode, WARNS))
-    MEMORY.fill_uninitialized_memory = fills and mode > 0  # with zeros, for whoever asked for this mode
+    """A context in which PyTorch takes operations that give the same bits each time; a stricter mode stays.
+
+    The mode that was set before comes back when the last thread is out, unless somebody set another meanwhile.
+    """
+    _enter()
     try:
         yield
     finally:
-        torch.set_deterministic_debug_mode(mode)
-        MEMORY.fill_uninitialized_memory = fills
+        _leave()
+
+
+def _enter() -> None:
+    global _inside, _before, _set
+    with _lock:
+        _inside += 1
+        if _inside == 1:
+            _before = mode, fills = _modes()
+            _use((max(mode, WARNS), fills and mode > 0))  # filled, by who asked for the mode
+            _set = _modes()
+
+
+def _leave() -> None:
+    global _inside
+    with _lock:
+        _inside -= 1
+        if _inside == 0 and _modes() == _set:
+            _use(_before)
+
+
+def _modes() -> tuple[int, bool]:
+    return torch.get_deterministic_debug_mode(), MEMORY.fill_uninitialized_memory
+
+
+def _use(modes: tuple[int, bool]) -> None:
+    torch.set_deterministic_debug_mode(modes[0])
+    MEMORY.fill_uninitialized_memory = modes[1]

@@ -29,7 +29,7 @@ from duetto.networks.windows import Window
 State = list[Tensor]  # (layers, B, size) each
 HELD = 1e4  # a logistic function of it is 1, and of its negative 0
 
-# A GPU moves them together at each call. With the column of `_holding` they are new each time anyway.
+# For the whole process: a GPU moves them together at each call, and with the column of `_holding` they are new anyway.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk of memory")
 
 

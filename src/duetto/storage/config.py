@@ -55,7 +55,7 @@ class RunOptions:
     seed: Annotated[int, Within(0)] = 0
     """Seed of everything random; environment i gets seed + i, evaluation gets its own."""
     backend: Literal["auto", "torch", "jax"] = "auto"
-    """Framework; auto takes the measured faster one of those installed."""
+    """Framework; auto takes the measured faster one of those installed, for a GPU one that sees it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where learning runs."""
     precision: Literal["float32", "bf16"] = "float32"
