@@ -107,7 +107,8 @@ def test_what_somebody_acts_with_meanwhile_stays(programs: list[int]):
 
 def test_one_buffer(programs: list[int]):
     one, other = (build("jax", small(SAC)) for _ in range(2))
-    one.on_gpu = True  # type: ignore[attr-defined]
+    assert isinstance(one, jax_learner.JaxLearner)
+    one.on_gpu = True
     batches = [batch(seed=i) for i in range(4)]
     together(one, batches, [0.0] * 4)
     together(other, batches, [0.0] * 4)

@@ -81,9 +81,9 @@ def test_on_a_gpu_float32_is_multiplied_as_float32(monkeypatch: pytest.MonkeyPat
     precisely = jax.default_matmul_precision
     monkeypatch.setattr(jax, "default_matmul_precision", lambda name: asked.append(name) or precisely(name))
 
-    def products(packs: bool) -> tuple[str, list[str]]:
+    def products(on_gpu: bool) -> tuple[str, list[str]]:
         learner: Any = build("jax", small(TD3))
-        learner.on_gpu = packs  # as on a GPU
+        learner.on_gpu = on_gpu
         asked.clear()
         obs = np.zeros((2, 5), np.float32)
         state = {name: learner._state[f"net/{name}"] for name in learner.algorithm.acting_networks}
@@ -92,9 +92,9 @@ def test_on_a_gpu_float32_is_multiplied_as_float32(monkeypatch: pytest.MonkeyPat
         learner.update(batch())
         return acting, asked[by_acting:]
 
-    acting, updating = products(packs=False)
+    acting, updating = products(on_gpu=False)
     assert "HIGHEST" not in acting
     assert updating == []
-    acting, updating = products(packs=True)
+    acting, updating = products(on_gpu=True)
     assert "HIGHEST" in acting
     assert updating[0] == "float32"

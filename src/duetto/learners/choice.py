@@ -42,7 +42,8 @@ def choose(
     threads: int = 0,
     possible: Sequence[Backend] = BACKENDS,
 ) -> tuple[Backend, Device]:
-    """Backend and device for these observations: what is asked for, else the fastest of what is there and `possible`.
+    """Backend and device for these observations: what is asked for, else the fastest of what is there and
+    `possible`; for a GPU, of those that see it.
 
     `ranks` are the learners that a batch will be dealt to, and `threads` those that JAX will compute with on the CPU.
     """
